@@ -1,0 +1,210 @@
+"""Characters on a CPU: time to a validation loss beside a peer's, and a training step beside torch.nn's.
+
+    python benchmarks/cpu_char.py --text tinyshakespeare.txt [--peer NANOGPT_CHECKOUT]
+
+Part 1 runs the recipe `shakespeare-cpu` as a person would, in a process of its own, and notes when the
+validation loss first reaches the target. With --peer, nanoGPT's own CPU setting runs after it, judged by
+its own log in the same way. Part 2 times whole training steps, interleaved, medians: our loop with the
+fused and with the naive kernel, and a bare loop around torch.nn.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from statewise.data import open_corpus
+from statewise.models import build
+from statewise.specs import RunSpec, make_spec
+from statewise.tasks import LanguageModelTask
+from statewise.training import Parallel
+from statewise.training.loop import _Trainer
+from statewise.training.progress import Silent
+
+CONSOLE = Console()
+PEER_OPTIONS = (
+    "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 --log_interval=100 "
+    "--block_size=64 --batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 "
+    "--lr_decay_iters=2000 --dropout=0.0"
+).split()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--text", type=Path, help="tinyshakespeare, one file; without it part 1 is left out")
+    options.add_argument("--peer", type=Path, help="a checkout of nanoGPT, run beside ours")
+    options.add_argument("--target", type=float, default=1.88, help="validation loss in nats per character")
+    options.add_argument("--repeats", type=int, default=15, help="timed steps of each kind in part 2")
+    chosen = options.parse_args()
+    CONSOLE.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    if chosen.text is not None:
+        time_to_target(chosen.text.resolve(), chosen.peer, chosen.target)
+    training_steps(chosen.repeats)
+
+
+# ------------------------------------------------------------------- part 1
+
+
+def time_to_target(text: Path, peer: Path | None, target: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "statewise", "train", "shakespeare-cpu", "--text", str(text)]
+        ours = watch([*command, "--out", f"{folder}/run"], re.compile(r"step \d+: nats ([\d.]+)"), target, cwd=folder)
+    theirs = None
+    if peer is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = watch(
+                [sys.executable, "train.py", *PEER_OPTIONS],
+                re.compile(r"val loss ([\d.]+)"),
+                target,
+                cwd=prepare_peer(peer, text, Path(folder)),
+            )
+    table = Table(title=f"Time from process start to validation {target} nats per character", title_justify="left")
+    for heading in ("run", "reached after", "whole run", "last validation"):
+        table.add_column(heading, justify="left" if heading == "run" else "right")
+    for name, result in (("statewise, recipe shakespeare-cpu", ours), ("nanoGPT, its CPU setting", theirs)):
+        if result is not None:
+            reached = "not reached" if result[0] is None else f"{result[0]:.1f} s"
+            table.add_row(name, reached, f"{result[1]:.1f} s", f"{result[2]:.4f}")
+    CONSOLE.print(table)
+    if theirs is not None and ours[0] is not None:
+        whole = theirs[0] or theirs[1]
+        CONSOLE.print(f"ratio: {whole / ours[0]:.2f} times the peer's speed to the target\n")
+
+
+def watch(
+    command: list[str], pattern: re.Pattern[str], target: float, *, cwd: str | Path
+) -> tuple[float | None, float, float]:
+    """Seconds until a line reports the target, seconds in all, and the last value reported."""
+    began, reached, last = time.monotonic(), None, float("nan")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            found = pattern.search(line)
+            if found:
+                last = float(found[1])
+                CONSOLE.print(f"  {time.monotonic() - began:6.1f} s  {line.strip()}", highlight=False)
+                if reached is None and last <= target:
+                    reached = time.monotonic() - began
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with code {process.returncode}")
+    return reached, time.monotonic() - began, last
+
+
+def prepare_peer(checkout: Path, text: Path, folder: Path) -> Path:
+    """A copy of the peer with the text in place, so that nothing is downloaded or left behind."""
+    copy = folder / "peer"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(".git"))
+    shutil.copy(text, copy / "data" / "shakespeare_char" / "input.txt")
+    (copy / "requests.py").write_text("")  # imported by its prepare.py for a download that is not needed here
+    subprocess.run(
+        [sys.executable, "data/shakespeare_char/prepare.py"],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return copy
+
+
+# ------------------------------------------------------------------- part 2
+
+
+class Bare(nn.Module):
+    """What one writes without a package: embedding, torch.nn layer, linear head."""
+
+    def __init__(self, layer: type[nn.RNNBase], vocab: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        self.layer = layer(width, width, batch_first=True)
+        self.head = nn.Linear(width, vocab)
+
+    def forward(self, tokens_BT: torch.Tensor, state: object) -> tuple[torch.Tensor, object]:
+        y_BTD, state = self.layer(self.embedding(tokens_BT), state)
+        return self.head(y_BTD), state
+
+
+def bare_step(kind: str, spec: RunSpec, task: LanguageModelTask, vocab: int) -> Callable[[], None]:
+    layer = {"elman": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[kind]
+    model = Bare(layer, vocab, spec.model.width)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.train.lr)
+    memory: dict[str, object] = {"state": None, "step": 0}
+
+    def step() -> None:
+        batch = task.window(int(memory["step"])).content  # type: ignore[call-overload]
+        logits_BTV, state = model(batch.inputs_BT, memory["state"])
+        loss = F.cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()
+        memory["state"] = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()  # type: ignore[attr-defined]
+        memory["step"] = int(memory["step"]) + 1  # type: ignore[call-overload]
+
+    return step
+
+
+def our_step(spec: RunSpec, task: LanguageModelTask, vocab: int) -> Callable[[], None]:
+    trainer = _Trainer(build(spec.model, vocab=vocab), task, spec.train, 0, None, Parallel(), Silent())
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        trainer.step(count[0])
+
+    return step
+
+
+def training_steps(repeats: int) -> None:
+    """Interleaved: one step of each kind in turn, so that a noisy machine disturbs all alike."""
+    table = Table(
+        title="A training step (forward, backward, clip, AdamW), 32 rows of 64 characters, width 256, milliseconds",
+        title_justify="left",
+        caption="Medians. A ratio above 1 says that our loop with the fused kernel is faster.",
+        caption_justify="left",
+    )
+    for heading in ("model", "ours, fused", "bare torch.nn", "ours, naive", "over torch.nn", "over naive"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    # One document, so that no state is ever reset and the bare loop does the same work.
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        text.write_text("".join(chr(33 + (i * i + i // 7) % 60) for i in range(400_000)))
+        for kind in ("elman", "gru", "lstm"):
+            spec = make_spec({"model": {"kind": kind}, "data": {"text": str(text)}})
+            naive = make_spec({"model": {"kind": kind, "kernel": "naive"}, "data": {"text": str(text)}})
+            corpus = open_corpus(spec.data)
+            task = LanguageModelTask(corpus, spec, par=Parallel())
+            vocab = corpus.tokenizer.vocab
+            steps = [our_step(spec, task, vocab), bare_step(kind, spec, task, vocab), our_step(naive, task, vocab)]
+            times: list[list[float]] = [[], [], []]
+            for turn in range(repeats + 2):
+                for step, record in zip(steps, times, strict=True):
+                    began = time.perf_counter()
+                    step()
+                    if turn >= 2:  # the first two warm caches and allocators
+                        record.append(1e3 * (time.perf_counter() - began))
+            fused, bare, slow = (statistics.median(record) for record in times)
+            table.add_row(
+                kind, f"{fused:.1f}", f"{bare:.1f}", f"{slow:.1f}", f"{bare / fused:.2f}x", f"{slow / fused:.2f}x"
+            )
+    CONSOLE.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Rows of different length on a CPU: our calls between lengths against PyTorch's packed sequences.
+
+    python benchmarks/ragged.py
+
+Interleaved, medians of forward + backward, milliseconds; the last column is the largest difference.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from statewise.kernels import torch_op
+
+CASES = (("a few ends", 33, 64, 2), ("some ends", 40, 64, 8), ("all ragged", 64, 64, 64), ("long, ragged", 64, 200, 64))
+OPS = {"lstm": (torch.lstm, 4, 2), "gru": (torch.gru, 3, 1), "elman": (torch.rnn_tanh, 1, 1)}
+
+
+def main(width: int = 256, input_width: int = 64, repeats: int = 9) -> None:
+    table = Table(title=f"Ragged rows, width {width}, {torch.get_num_threads()} threads", title_justify="left")
+    for heading in ("op", "rows", "batch x time", "pieces", "packed", "ratio", "difference"):
+        table.add_column(heading, justify="right" if heading not in ("op", "rows") else "left")
+    for name, (op, gates, parts) in OPS.items():
+        shapes = [(gates * width, input_width), (gates * width, width), (gates * width,), (gates * width,)]
+        weights = [(0.05 * torch.randn(*shape)).requires_grad_() for shape in shapes]
+        for label, batch, length, ragged in CASES:
+            x_BTI = torch.randn(batch, length, input_width, requires_grad=True)
+            state = tuple(torch.zeros(batch, width) for _ in range(parts))
+            lengths_B = torch.full((batch,), length)
+            lengths_B[:ragged] = torch.randint(1, length, (ragged,))
+            runs: dict[str, Callable[..., torch_op.Result]] = {
+                "pieces": torch_op._in_pieces,
+                "packed": torch_op._packed,
+            }
+            times: dict[str, list[float]] = {key: [] for key in runs}
+            results: dict[str, Tensor] = {}
+            for turn in range(repeats + 1):
+                for key, run in runs.items():
+                    began = time.perf_counter()
+                    y_BTD, after = run(op, x_BTI, state, weights, lengths_B)
+                    (y_BTD.sum() + sum(part.sum() for part in after)).backward()
+                    if turn:
+                        times[key].append(1e3 * (time.perf_counter() - began))
+                    results[key] = y_BTD.detach()
+            ours, theirs = (statistics.median(times[key]) for key in ("pieces", "packed"))
+            difference = (results["pieces"] - results["packed"]).abs().max()
+            row = (f"{batch} x {length}", f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.2f}x", f"{difference:.0e}")
+            table.add_row(name, label, *row)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""statewise: every sequence model is a state machine, `y, state = model(x, state)`.
+
+    import statewise as sw
+
+    trained = sw.train("lstm", text="my.txt", settings={"train.steps": 500})
+    run = sw.load(trained.path)
+    print(run.generate("Once upon a time"))
+
+Names are imported when they are first used, so `import statewise` itself is light.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from statewise.cpu import cap_onednn_where_amx_may_fail
+
+__version__ = "0.1.0"
+
+cap_onednn_where_amx_may_fail()
+
+if TYPE_CHECKING:
+    from statewise.core import lens as lens
+    from statewise.core import load_state as load_state
+    from statewise.core import map_state as map_state
+    from statewise.core import observe as observe
+    from statewise.core import save_state as save_state
+    from statewise.core import state_bytes as state_bytes
+    from statewise.decoding import Sampling as Sampling
+    from statewise.mixers import GRU as GRU
+    from statewise.mixers import LSTM as LSTM
+    from statewise.mixers import Elman as Elman
+    from statewise.models import LINEAGE as LINEAGE
+    from statewise.models import build as build
+    from statewise.specs import UserError as UserError
+    from statewise.tasks import Run as Run
+    from statewise.tasks import load as load
+    from statewise.tasks import train as train
+    from statewise.tasks import verify as verify
+
+_HOME = {
+    "core": ("lens", "load_state", "map_state", "observe", "save_state", "state_bytes"),
+    "decoding": ("Sampling",),
+    "mixers": ("GRU", "LSTM", "Elman"),
+    "models": ("LINEAGE", "build"),
+    "specs": ("UserError",),
+    "tasks": ("Run", "load", "train", "verify"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'statewise' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"statewise.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])

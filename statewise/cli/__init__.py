@@ -1,0 +1,126 @@
+"""The command line: one file per verb. Parse, call, print; everything heavy is imported inside the verb."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from statewise import __version__
+from statewise.cli.evaluate import evaluate
+from statewise.cli.generate import generate
+from statewise.cli.models import models
+from statewise.cli.train import train
+from statewise.cli.verify import verify
+from statewise.specs import UserError, nearest
+
+EXIT_CODES = """Exit codes: 0 done · 1 a law or check failed, or the machine could not (disk full) ·
+2 something to mend in what was asked · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
+
+
+# Click's own class, wherever this version of Typer keeps its Click.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class _Verbs(TyperGroup):
+    """Keeps the verbs in the order of the work, and guesses what a mistyped one was meant to be."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise UserError(f"{args[0]!r} is not a verb of statewise", fix=nearest(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode="rich",
+    help="Every sequence model is a state machine: train, verify, resume and stream them behind one contract.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", is_eager=True, help="Print the version and leave."),
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+app.command()(models)
+app.command()(train)
+app.command()(generate)
+app.command()(evaluate)
+app.command()(verify)
+
+
+def main() -> None:
+    """Run the command line; every foreseen end has its exit code and at most one screen of text."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        result = app(prog_name="statewise", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _complain(str(error), 2)
+    except _UsageError as error:
+        if not sys.argv[1:]:
+            error.show()  # no verb at all: the help is the answer
+            return 2
+        verb = f" {sys.argv[1]}" if sys.argv[1] in _verbs() else ""
+        value = _value_of(*getattr(getattr(error, "param", None), "opts", ()))
+        given = "" if value is None else f"; given: {value!r}"
+        return _complain(f"{error.format_message()}{given}\ntry: statewise{verb} --help", 2)
+    except typer.Exit as error:
+        return int(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except (BrokenPipeError, SystemExit):
+        # (Typer turns a closed pipe into SystemExit, and nothing else here leaves that way.)
+        # Whoever read our output has enough; keep the interpreter from complaining about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        name = f" {error.filename!r}" if error.filename else ""
+        return _complain(f"could not read or write{name}: {error.strerror}; what was saved before is intact", 1)
+    except Exception as error:
+        # Only training raises these two, and only then is it loaded: looking them up costs nothing.
+        problem = sys.modules.get("statewise.training.problem")
+        if problem is not None and isinstance(error, problem.NonFinite):
+            return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)
+        if problem is not None and isinstance(error, problem.Stopped):
+            out = _value_of("--out", "-o")
+            where = "" if out is None else f" --out {out}"
+            return _complain(f"{error}; go on with: statewise train --resume{where}", error.exit_code)
+        raise
+
+
+def _verbs() -> list[str]:
+    return [command.callback.__name__ for command in app.registered_commands if command.callback]
+
+
+def _value_of(*names: str) -> str | None:
+    """What was given on the command line to the option of these names."""
+    for word, after in zip(sys.argv, [*sys.argv[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option in names:
+            return value if equals else after
+    return None
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"statewise: {text}" if code in (130, 143) else f"error: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,63 @@
+"""`statewise generate`: text out of a trained folder, as it is written."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from statewise.cli.run_argument import open_run
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="How the text begins.")] = "",
+    tokens: Annotated[int, typer.Option("--tokens", "-n", help="At most so many new tokens.")] = 300,
+    temperature: Annotated[float, typer.Option(help="0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Only the k most likely tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Only the likeliest tokens that reach probability p.")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Only tokens this share as likely as the likeliest.")] = None,
+    repetition: Annotated[float, typer.Option(help="Above 1, what occurred before is less likely.")] = 1.0,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text. May be given often.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
+    state: Annotated[Path | None, typer.Option(help="Go on from a saved state; --prompt is read after it.")] = None,
+    save_state: Annotated[Path | None, typer.Option(help="Save the state after the last token.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+) -> None:
+    """Continue a prompt, token by token. The state can be saved and continued from, exactly.
+
+    Example: statewise generate runs/lstm --prompt "The " --temperature 0.7
+    """
+    from statewise.decoding import Sampling
+    from statewise.specs import UserError
+
+    sampling = Sampling(repetition, temperature, top_k, top_p, min_p, seed).check()
+    if state is not None and not state.is_file():
+        raise UserError(f"there is no state file {str(state)!r}", fix="make one with: statewise generate --save-state")
+    if save_state is not None and (save_state.is_dir() or not save_state.parent.is_dir()):
+        raise UserError(
+            f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
+        )
+    opened = open_run(run)
+    if opened.spec.data.direction == "reverse":
+        if state or save_state or stop:
+            raise UserError("this run reads from the end to the start; --state, --save-state and --stop do not apply")
+        text = opened.generate(prompt, tokens=tokens, sampling=sampling)
+        print(json.dumps({"prompt": prompt, "text": text}) if json_ else text + prompt)
+        return
+
+    at = opened.load_state(state) if state is not None else opened.begin()
+    pieces = []
+    if not json_ and state is None:
+        print(prompt, end="", flush=True)
+    for piece, after in opened.stream(prompt, tokens=tokens, sampling=sampling, stop=stop or (), start=at):
+        at = after
+        pieces.append(piece)
+        if not json_:
+            print(piece, end="", flush=True)
+    if save_state is not None:
+        opened.save_state(at, save_state)
+    if json_:
+        print(json.dumps({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)}))
+    else:
+        print()

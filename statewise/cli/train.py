@@ -1,0 +1,87 @@
+"""`statewise train`: from a text to a folder."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="RECIPE|MODEL", help="A recipe (.toml or name) or a model's name.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", "-t", help="File or folder to learn from, '-' for standard input.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. train.steps=500."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run. Default: runs/MODEL.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with --out, or with the newest run.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Refuse nondeterministic operations and prove it by hash.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The result for machines, on standard output.")] = False,
+) -> int:
+    """Train a model on a text, in a folder that can be resumed, evaluated and generated from.
+
+    Example: statewise train lstm --text my.txt --set train.steps=2000 --out runs/mine
+    """
+    from statewise.specs import UserError
+    from statewise.tasks import train as run_training
+    from statewise.training import make_display
+
+    if resume and recipe is not None:
+        raise UserError(
+            f"--resume goes on with a run's own recipe, so {recipe!r} has no meaning here",
+            fix="leave it out, and name the run's folder with --out",
+        )
+    if text and "-" in text and sys.stdin.isatty():
+        print("reading standard input; end it with Ctrl-D", file=sys.stderr)
+    settings = list(set_ or [])
+    if deterministic:
+        settings.append("train.deterministic=true")
+    trained = run_training(
+        recipe or "lstm",
+        settings=settings,
+        text=text,
+        out=out,
+        resume=resume,
+        display=make_display(quiet=True) if quiet or _follows() else None,
+    )
+    if _follows():
+        return 0
+    outcome = trained.outcome
+    if json_:
+        result = {
+            "run": str(trained.path),
+            "step": outcome.step,
+            "best_step": outcome.best_step,
+            "resumed_from": trained.resumed_from,
+            "weights_sha256": outcome.weights_sha256,
+            "tokens_per_second": outcome.tokens_per_second,
+            "deterministic": trained.proof,
+            **{f"validation_{name}": value for name, value in outcome.evaluation.items()},
+        }
+        print(json.dumps(result, indent=1))
+    else:
+        best = outcome.evaluation
+        if best:
+            print(
+                f"best at step {outcome.best_step}: perplexity {best['perplexity']:.3f}, "
+                f"{best['bits_per_byte']:.3f} bits per byte"
+            )
+        print(f"weights sha256 {outcome.weights_sha256[:16]}…")
+        print(f"in {trained.path}; try: statewise generate {trained.path}")
+    return 1 if trained.proof is False else 0
+
+
+def _follows() -> bool:
+    """Only the first of several processes speaks."""
+    import os
+
+    return int(os.environ.get("RANK", "0")) > 0

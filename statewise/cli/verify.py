@@ -1,0 +1,70 @@
+"""`statewise verify`: are the laws kept, and by how much?"""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from statewise.tasks import Finding
+
+
+def verify(
+    target: Annotated[str | None, typer.Argument(metavar="MODEL|RUN", help="A model or a trained folder.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every listed model, in every variant.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="A list for machines.")] = False,
+) -> int:
+    """Prove that parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
+
+    Example: statewise verify lstm
+    """
+    from statewise.specs import UserError
+    from statewise.tasks import verify as findings_of
+
+    if target is None and not all_:
+        raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or say --all")
+    if target is not None and all_:
+        raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
+    findings = list(findings_of(target))
+    failed = [finding for finding in findings if not finding.passed]
+    if json_:
+        print(json.dumps([finding._asdict() for finding in findings], indent=1))
+        return 1 if failed else 0
+
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title="Largest error over outputs, final state and gradients",
+        title_justify="left",
+        caption="relative to the size of what is compared; ! marks what is beyond the dtype's bound",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    laws = list(dict.fromkeys(finding.law for finding in findings))
+    table.add_column("model", overflow="fold")
+    table.add_column("dtype")
+    for law in laws:
+        table.add_column(law, justify="right")
+    named = ""
+    for model, dtype in dict.fromkeys((finding.model, finding.dtype) for finding in findings):
+        by_law = {f.law: f for f in findings if (f.model, f.dtype) == (model, dtype)}
+        table.add_row(escape(model) if model != named else "", dtype, *(_cell(by_law.get(law)) for law in laws))
+        named = model
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{len(findings) - len(failed)} of {len(findings)} checks passed"
+        + ("" if not failed else f"; broken: {', '.join(sorted({f.law for f in failed}))}"),
+        highlight=False,
+    )
+    return 1 if failed else 0
+
+
+def _cell(finding: "Finding | None") -> str:
+    if finding is None:
+        return ""
+    return f"[green]{finding.error:.0e}[/]" if finding.passed else f"[bold red]{finding.error:.0e}![/]"

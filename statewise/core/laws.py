@@ -1,0 +1,245 @@
+"""The laws of the contract, as functions that measure by how much a machine breaks them.
+
+Each law takes a machine and a `Case` (inputs and a non-zero state) and returns the largest error, relative
+to the size of what is compared, over outputs, final state and gradients. The test suite and
+`statewise verify` run the same functions; a law is kept when the error is within the dtype's bound.
+"""
+
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from statewise.core.machine import Machine, unroll
+from statewise.core.state import fork, leaves, load_state, map_state, rows, save_state, to
+
+# Relative to float64 (or, for the exact laws, to the same dtype): what rounding alone may do over a few steps.
+BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+class Case(NamedTuple):
+    """What a law is tried on: inputs `[B, T, ...]`, a non-zero state, and a direction to weigh gradients."""
+
+    x: Tensor
+    state: Any
+    seed: int = 0
+
+    @property
+    def batch(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def time(self) -> int:
+        return self.x.shape[1]
+
+
+def make_case(machine: Machine[Any], *, batch: int = 3, time: int = 7, seed: int = 0) -> Case:
+    """Random inputs of the machine's kind (tokens or vectors), and a state with no zero in it."""
+    like = next(machine.parameters())
+    generator = torch.Generator().manual_seed(seed)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator).to(like)
+
+    vocab = getattr(machine, "vocab", None)
+    if vocab is not None:
+        x = torch.randint(vocab, (batch, time), generator=generator).to(like.device)
+    else:
+        x = noise(batch, time, machine.input_width)  # type: ignore[arg-type]  # a Mixer's own attribute
+    state = map_state(
+        lambda leaf: 0.5 * noise(*leaf.shape) if leaf.is_floating_point() else leaf, machine.init_state(batch)
+    )
+    return Case(x, state, seed)
+
+
+def distance(got: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Largest difference, relative to the largest expected value (or absolute where that is below 1)."""
+    worst = 0.0
+    for a, b in zip(got, expected, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        if a.numel() == 0:
+            continue
+        difference = (a.double() - b.double()).abs().max().item()
+        if difference != difference:
+            return float("inf")
+        worst = max(worst, difference / max(1.0, b.double().abs().max().item()))
+    return worst
+
+
+def _differentiable(case: Case) -> Case:
+    def leaf(value: Tensor) -> Tensor:
+        return value.detach().clone().requires_grad_() if value.is_floating_point() else value
+
+    return Case(leaf(case.x), map_state(leaf, case.state), case.seed)
+
+
+Run = Callable[[Case], tuple[Tensor, Any]]
+
+
+def evaluate(machine: Machine[Any], case: Case, run: Run) -> list[Tensor]:
+    """Outputs, final state, and the gradients of a fixed random sum of them by input, state and weights."""
+    case = _differentiable(case)
+    y, after = run(case)
+    results = [y, *(leaf for _, leaf in leaves(after))]
+    generator = torch.Generator().manual_seed(case.seed + 1)
+    total = y.new_zeros(())
+    for result in results:
+        if result.is_floating_point():
+            weight = torch.randn(result.shape, dtype=torch.float64, generator=generator)
+            total = total + (result * weight.to(result)).sum()
+    inputs = [case.x, *(leaf for _, leaf in leaves(case.state)), *machine.parameters()]
+    inputs = [value for value in inputs if value.requires_grad]
+    nothing = [None] * len(inputs)
+    gradients = torch.autograd.grad(total, inputs, allow_unused=True) if total.requires_grad else nothing
+    filled = [torch.zeros_like(v) if g is None else g for g, v in zip(gradients, inputs, strict=True)]
+    return [result.detach() for result in [*results, *filled]]
+
+
+def split(machine: Machine[Any], case: Case, *, cuts: Sequence[int] | None = None) -> float:
+    """forward(a ++ b, s) equals forward(a, s) then forward(b, s'), for every cut."""
+    whole = evaluate(machine, case, lambda c: machine(c.x, c.state))
+
+    def in_two(c: Case, cut: int) -> tuple[Tensor, Any]:
+        first, between = machine(c.x[:, :cut], c.state)
+        second, after = machine(c.x[:, cut:], between)
+        return torch.cat([first, second], dim=1), after
+
+    return max(
+        distance(evaluate(machine, case, lambda c, cut=cut: in_two(c, cut)), whole)  # type: ignore[misc]
+        for cut in (cuts or range(1, case.time))
+    )
+
+
+def step(machine: Machine[Any], case: Case) -> float:
+    """forward(x, s) equals step over x[:, 0], x[:, 1], ..."""
+    parallel = evaluate(machine, case, lambda c: machine(c.x, c.state))
+    stepped = evaluate(machine, case, lambda c: unroll(machine.step, c.x, c.state))
+    return distance(stepped, parallel)
+
+
+def causal(machine: Machine[Any], case: Case) -> float:
+    """y[:, :t] does not change when x[:, t:] does, and has no gradient there."""
+    worst = 0.0
+    for t in range(1, case.time):
+        changed = case.x.clone()
+        changed[:, t:] = case.x.flip(1)[:, t:] if not case.x.is_floating_point() else -3 * case.x[:, t:] + 1
+        with torch.no_grad():
+            y, _ = machine(case.x, case.state)
+            y_changed, _ = machine(changed, case.state)
+        worst = max(worst, distance([y_changed[:, :t]], [y[:, :t]]))
+        if case.x.is_floating_point():
+            x = case.x.detach().clone().requires_grad_()
+            y, _ = machine(x, case.state)
+            (gradient,) = torch.autograd.grad(y[:, :t].sum(), x)
+            worst = max(worst, gradient[:, t:].abs().max().item())
+    return worst
+
+
+def rows_law(machine: Machine[Any], case: Case, *, order: Sequence[int] | None = None) -> float:
+    """Row i of the result depends on row i of the inputs alone: any choice of rows commutes with the machine."""
+    index = torch.tensor(list(order) if order is not None else list(range(case.batch))[::-1][: case.batch - 1 or 1])
+
+    def chosen_before(c: Case) -> tuple[Tensor, Any]:
+        return machine(c.x[index], rows(c.state, index))
+
+    def chosen_after(c: Case) -> tuple[Tensor, Any]:
+        y, after = machine(c.x, c.state)
+        return y[index], rows(after, index)
+
+    index = index.to(case.x.device)
+    return distance(evaluate(machine, case, chosen_before), evaluate(machine, case, chosen_after))
+
+
+def ragged(machine: Machine[Any], case: Case, *, lengths: Sequence[int] | None = None) -> float:
+    """With lengths, every row's outputs and final state equal that row run alone, unpadded; past it, 0."""
+    wanted = list(lengths) if lengths is not None else [(3 * i + 2) % (case.time + 1) for i in range(case.batch)]
+    lengths_B = torch.tensor(wanted, device=case.x.device)
+
+    def alone(c: Case) -> tuple[Tensor, Any]:
+        ys, afters = [], []
+        for i, length in enumerate(wanted):
+            state = rows(c.state, slice(i, i + 1))
+            if length == 0:
+                y, after = None, state
+            else:
+                y, after = machine(c.x[i : i + 1, :length], state)
+            ys.append(y)
+            afters.append(after)
+        some = next((y for y in ys if y is not None), None)
+        if some is None:
+            some, _ = machine(c.x[:1], rows(c.state, slice(0, 1)))
+        padded = [
+            torch.cat([*([] if y is None else [y]), some.new_zeros(1, case.time - length, *some.shape[2:])], dim=1)
+            for y, length in zip(ys, wanted, strict=True)
+        ]
+        return torch.cat(padded), map_state(lambda *parts: torch.cat(parts), *afters)
+
+    together = evaluate(machine, case, lambda c: machine(c.x, c.state, lengths_B))
+    return distance(together, evaluate(machine, case, alone))
+
+
+def pure(machine: Machine[Any], case: Case) -> float:
+    """The state passed in is never written to, by forward or by step."""
+    before = fork(case.state)
+    with torch.no_grad():
+        machine(case.x, case.state)
+        machine.step(case.x[:, 0], case.state)
+    return distance([leaf for _, leaf in leaves(case.state)], [leaf for _, leaf in leaves(before)])
+
+
+def fork_law(machine: Machine[Any], case: Case) -> float:
+    """A saved, loaded, moved or copied state continues exactly as the original."""
+    half = max(1, case.time // 2)
+    with torch.no_grad():
+        _, state = machine(case.x[:, :half], case.state)
+        expected = _flat(machine(case.x[:, -half:], state))
+        copied = fork(state)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "state.safetensors"
+            save_state(state, path)
+            loaded = load_state(path, like=machine.init_state(1))
+        moved = to(to(state, "cpu"), case.x.device)
+        map_state(lambda leaf: leaf.zero_(), state)  # the copies must not notice
+        others = [_flat(machine(case.x[:, -half:], other)) for other in (copied, loaded, moved) if other is not state]
+    if case.x.device.type == "cpu":
+        others.pop()  # moving to the same device is no copy, so it was zeroed with the original
+    return max(distance(other, expected) for other in others)
+
+
+def _flat(result: tuple[Tensor, Any]) -> list[Tensor]:
+    y, state = result
+    return [y, *(leaf for _, leaf in leaves(state))]
+
+
+EXACT: dict[str, Callable[[Machine[Any], Case], float]] = {
+    "split": split,
+    "step": step,
+    "causal": causal,
+    "rows": rows_law,
+    "ragged": ragged,
+    "pure": pure,
+    "fork": fork_law,
+}
+
+
+def precision(machine: Machine[Any], dtype: torch.dtype, *, time: int = 7) -> float:
+    """The outputs, state and gradients in `dtype` against the same machine in float64.
+
+    Rounding is judged by the norm of the difference, tensor by tensor: a single small entry may be all noise.
+    """
+    reference = copy.deepcopy(machine).double()
+    low = copy.deepcopy(machine).to(dtype)
+    case = make_case(low, time=time)
+    wide = Case(case.x.double() if case.x.is_floating_point() else case.x, to(case.state, torch.float64))
+    with torch.no_grad():  # the same numbers on both sides: what is measured is the arithmetic
+        for a, b in zip(reference.parameters(), low.parameters(), strict=True):
+            a.copy_(b)
+    rounded = evaluate(low, case, lambda c: low(c.x, c.state))
+    exact = evaluate(reference, wide, lambda c: reference(c.x, c.state))
+    errors = [(a.double() - b).norm().item() / max(1.0, b.norm().item()) for a, b in zip(rounded, exact, strict=True)]
+    return max(error if error == error else float("inf") for error in errors)

@@ -1,0 +1,123 @@
+"""The contract: a sequence model is a state machine, `y, state = machine(x, state)`.
+
+B batch, T time, D width.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core.state import State, hold, rows, where
+from statewise.specs import UserError
+
+S = TypeVar("S", bound=State)
+Step = Callable[[Tensor, S], tuple[Tensor, S]]
+
+
+class Machine(nn.Module, ABC, Generic[S]):
+    """Anything that reads along time and remembers: a mixer, a stack of them, a whole language model.
+
+    The laws it keeps are in `statewise.core.laws`. `forward` and `step` are two forms of one
+    definition; concrete machines write the natural one and derive the other.
+    """
+
+    @abstractmethod
+    def init_state(self, batch: int) -> S:
+        """The state before anything was read."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        """Read `x` (time on axis 1) from `state`. Past a row's length, outputs are 0 and its state rests."""
+
+    @abstractmethod
+    def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
+        """Read one moment (no time axis)."""
+
+    # nn.Module.__call__ is untyped; saying here what it returns types every caller.
+    def __call__(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        y, after = super().__call__(x, state, lengths_B)
+        return y, after
+
+
+class Mixer(Machine[S]):
+    """Carries information along time: `[B, T, input_width]` to `[B, T, width]`. Concrete mixers are final."""
+
+    input_width: int
+    output_width: int
+
+
+class Encoder(nn.Module, ABC):
+    """A function of the whole input, for what cannot be read step by step: no `step` is faked."""
+
+    @abstractmethod
+    def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
+
+
+def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+    """`forward` out of `step`: one moment after the other."""
+    outputs = []
+    for t, x_t in enumerate(x.unbind(1)):
+        y_t, after = step(x_t, state)
+        if lengths_B is not None:
+            active_B = t < lengths_B
+            after = hold(active_B, new=after, old=state)
+            y_t = where(active_B, y_t, torch.zeros_like(y_t))
+        state = after
+        outputs.append(y_t)
+    return torch.stack(outputs, dim=1), state
+
+
+def one_step(forward: Callable[[Tensor, S], tuple[Tensor, S]], x: Tensor, state: S) -> tuple[Tensor, S]:
+    """`step` out of `forward`: a sequence of one moment."""
+    y, state = forward(x.unsqueeze(1), state)
+    return y[:, 0], state
+
+
+def check_input(x: Tensor, lengths_B: Tensor | None, *, width: int | None = None) -> None:
+    """Refuse shapes that would crash or silently broadcast inside a kernel."""
+    axes = 2 if width is None else 3
+    if x.dim() != axes or x.shape[1] == 0 or x.shape[0] == 0:
+        wanted = "[batch, time]" if width is None else f"[batch, time, {width}]"
+        raise UserError(f"input has shape {list(x.shape)}, expected a non-empty {wanted}")
+    if width is not None and x.shape[2] != width:
+        raise UserError(f"input has width {x.shape[2]}, expected {width}")
+    if lengths_B is not None and (lengths_B.shape != x.shape[:1] or lengths_B.is_floating_point()):
+        raise UserError(f"lengths must be {len(x)} whole numbers, one a row; got shape {list(lengths_B.shape)}")
+
+
+def forward_with_resets(
+    machine: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
+    x: Tensor,
+    state: S,
+    resets_BT: Tensor,
+    *,
+    initial: S,
+) -> tuple[Tensor, S]:
+    """Read `x`, starting a row afresh *before* each position where `resets_BT` is true.
+
+    One call whatever the number of documents: every stretch between two resets becomes a row of its
+    own in a ragged batch. That this changes nothing else is what the laws `rows` and `ragged` say.
+    """
+    batch, time = resets_BT.shape
+    starts_BT = resets_BT.clone()
+    starts_BT[:, 0] = True
+    row_N, begin_N = starts_BT.nonzero(as_tuple=True)  # row-major, so a row's stretches are consecutive
+    first_N = begin_N == 0
+    end_N = torch.cat([begin_N[1:], begin_N.new_tensor([time])])
+    end_N = torch.where(torch.cat([first_N[1:], first_N.new_ones(1)]), time, end_N)
+    length_N = end_N - begin_N
+
+    at_NL = begin_N[:, None] + torch.arange(int(length_N.max()), device=x.device)
+    inside_NL = at_NL < end_N[:, None]
+    x_NL = x[row_N[:, None], at_NL.clamp(max=time - 1)]
+    carried_N = first_N & ~resets_BT[row_N, begin_N]
+    before = where(carried_N, rows(state, row_N), rows(initial, torch.zeros_like(row_N)))
+
+    y_NL, after = machine(x_NL, before, length_N)
+    y = y_NL[inside_NL].view(batch, time, *y_NL.shape[2:])
+    last_B = first_N.nonzero()[:, 0][1:].sub(1)
+    last_B = torch.cat([last_B, last_B.new_tensor([len(row_N) - 1])])
+    return y, rows(after, last_B)

@@ -1,0 +1,80 @@
+"""The tap. `observe("lstm.forget_gate", f)` is the identity unless a lens is open.
+
+No forward has an `output_attentions` flag: whoever wants to see opens a lens, and the op is then
+computed by its naive form, so what is seen is the equation itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+Edit = Callable[[str, Tensor], Tensor]
+
+
+class Lens:
+    """Collects what was observed while it was open, by name, in the order it happened."""
+
+    def __init__(self, patterns: tuple[str, ...], *, edit: Edit | None = None) -> None:
+        self.patterns = patterns
+        self.edit = edit
+        self.seen: dict[str, list[Tensor]] = {}
+
+    def see(self, name: str, value: Tensor) -> Tensor:
+        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            return value
+        if self.edit is not None:
+            value = self.edit(name, value)
+        self.seen.setdefault(name, []).append(value)
+        return value
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.seen)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Everything seen under a name, stacked along time: `[B, T, ...]`."""
+        if name not in self.seen:
+            raise KeyError(f"{name!r} was not observed; seen: {', '.join(self.seen) or 'nothing'}")
+        return torch.stack(self.seen[name], dim=1)
+
+
+_open: ContextVar[Lens | None] = ContextVar("lens", default=None)
+_scope: ContextVar[str] = ContextVar("scope", default="")
+
+
+def observe(name: str, value: Tensor) -> Tensor:
+    """Show `value` to an open lens. Use what comes back: a lens may edit."""
+    opened = _open.get()
+    return value if opened is None else opened.see(_scope.get() + name, value)
+
+
+def is_observed() -> bool:
+    return _open.get() is not None
+
+
+@contextmanager
+def lens(*patterns: str, edit: Edit | None = None) -> Iterator[Lens]:
+    """Open a lens on every observed name that matches one of the patterns (`*` by default)."""
+    opened = Lens(patterns or ("*",), edit=edit)
+    token = _open.set(opened)
+    try:
+        yield opened
+    finally:
+        _open.reset(token)
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Prefix observed names, so that the same op in two layers has two names."""
+    if not is_observed():
+        yield
+        return
+    token = _scope.set(f"{_scope.get()}{name}.")
+    try:
+        yield
+    finally:
+        _scope.reset(token)

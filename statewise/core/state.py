@@ -1,0 +1,132 @@
+"""What can be done with a state, whatever the state is.
+
+A state is a tensor, or a (named) tuple of states; axis 0 of every leaf is the batch. Everything here
+is `map_state` plus one idea, so a new architecture gets all of it by naming its state type.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias, TypeVar, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from statewise.specs import UserError
+
+State: TypeAlias = "Tensor | tuple[State, ...]"
+S = TypeVar("S", bound=State)
+
+
+def map_state(f: Callable[..., Tensor], state: S, *others: S) -> S:
+    """Apply `f` to every leaf (and the leaves at the same place in `others`); keep the structure."""
+    if isinstance(state, Tensor):
+        return cast(S, f(state, *others))
+    parts = [map_state(f, *parts) for parts in zip(state, *cast("tuple[tuple[State, ...], ...]", others), strict=True)]
+    return _rebuild(state, parts)
+
+
+def _rebuild(like: S, parts: Sequence[State]) -> S:
+    make = getattr(type(like), "_make", tuple)  # a NamedTuple is rebuilt as itself
+    return cast(S, make(parts))
+
+
+def leaves(state: State) -> Iterator[tuple[str, Tensor]]:
+    """Every leaf with its path: `layers.0.c_BD`."""
+    if isinstance(state, Tensor):
+        yield "", state
+        return
+    names = getattr(state, "_fields", range(len(state)))
+    for name, part in zip(names, state, strict=True):
+        for path, leaf in leaves(part):
+            yield f"{name}.{path}" if path else str(name), leaf
+
+
+def detach(state: S) -> S:
+    """The same values, cut from the graph: what truncated BPTT does between segments."""
+    return map_state(Tensor.detach, state)
+
+
+def fork(state: S) -> S:
+    """A copy with memory of its own: both continue, neither feels the other."""
+    return map_state(Tensor.clone, state)
+
+
+def rows(state: S, index: Tensor | slice) -> S:
+    """Some rows, in the given order: beams, slices of a batch, one session out of many."""
+    return map_state(lambda leaf: leaf[index], state)
+
+
+def concat(states: Sequence[S]) -> S:
+    """Rows of several states, one below the other."""
+    return map_state(lambda *parts: torch.cat(parts), *states)
+
+
+def where(mask_B: Tensor, yes: S, no: S) -> S:
+    """Row by row: `yes` where the mask is true, `no` elsewhere."""
+    return map_state(lambda a, b: torch.where(mask_B.view(-1, *[1] * (a.dim() - 1)), a, b), yes, no)
+
+
+def hold(active_B: Tensor, *, new: S, old: S) -> S:
+    """Rows that are past their end keep the old state."""
+    return where(active_B, new, old)
+
+
+def reset_rows(state: S, mask_B: Tensor, *, initial: S) -> S:
+    """Rows of the mask start afresh: a document ended there."""
+    return where(mask_B, initial, state)
+
+
+def to(state: S, target: torch.device | torch.dtype | str) -> S:
+    """Move to a device, or convert floating leaves to a dtype; whole numbers stay whole."""
+    if isinstance(target, torch.dtype):
+        return map_state(lambda leaf: leaf.to(target) if leaf.is_floating_point() else leaf, state)
+    return map_state(lambda leaf: leaf.to(target), state)
+
+
+def state_bytes(state: State) -> int:
+    """What it costs to remember: bytes of all leaves."""
+    return sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(state))
+
+
+def _signature(state: State) -> str:
+    """The type as text, leaves by their number of axes: `LSTMState(2, 2)`."""
+    if isinstance(state, Tensor):
+        return str(state.dim())
+    return f"{type(state).__name__}({', '.join(_signature(part) for part in state)})"
+
+
+def save_state(state: State, path: str | Path) -> None:
+    """Write a state as safetensors, its type in the header."""
+    tensors = {name or "state": leaf.detach().contiguous() for name, leaf in leaves(state)}
+    save_file(tensors, Path(path), metadata={"state": json.dumps(_signature(state))})
+
+
+def load_state(path: str | Path, *, like: S) -> S:
+    """Read a state of the same type as `like` (an initial state of the model that continues from it)."""
+    path = Path(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = json.loads((file.metadata() or {}).get("state", '"no state"'))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise UserError(f"there is no state file {str(path)!r}") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{str(path)!r} is not a saved state: {error}") from None
+    if found != _signature(like):
+        raise UserError(
+            f"{str(path)!r} holds {found}, but this model's state is {_signature(like)}",
+            fix="load it with the model that saved it",
+        )
+    wanted = dict(leaves(like))
+    for name, leaf in wanted.items():
+        loaded = tensors.get(name or "state")
+        if loaded is None or loaded.dtype != leaf.dtype or loaded.dim() != leaf.dim():
+            raise UserError(f"{str(path)!r}: leaf {name!r} is missing or is not {leaf.dtype}")
+    batches = {len(tensor) for tensor in tensors.values()}
+    if len(batches) > 1:
+        raise UserError(f"{str(path)!r}: its leaves disagree on the batch: {sorted(batches)}")
+    names = iter(wanted)
+    return map_state(lambda leaf: tensors[next(names) or "state"].to(leaf.device), like)

@@ -1,0 +1,151 @@
+"""Batches as a pure function of (seed, step, rank, world): nothing to save, nothing to replay.
+
+B rows, T time steps.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.specs import UserError
+
+# Keeps the draws of the two orders apart under one seed; an epoch's number never gets here.
+_RANDOM_ORDER = 2**64 - 1
+
+
+class Batch(NamedTuple):
+    """What one step reads. `resets_BT` is True where a row's state is reset *before* the token."""
+
+    inputs_BT: Tensor
+    targets_BT: Tensor
+    resets_BT: Tensor | None
+    fresh: bool
+
+
+class EvaluationBatch(NamedTuple):
+    """A batch whose positions only partly count; the others warm the state or fill a row."""
+
+    inputs_BT: Tensor
+    targets_BT: Tensor
+    resets_BT: Tensor | None
+    counted_BT: Tensor
+    fresh: bool
+
+
+class Batches:
+    """A token stream as an endless sequence of batches, any of which can be asked for at once.
+
+    Position p predicts token p+1 from token p. In sequential order, an epoch cuts the stream (as a
+    ring, from an offset of its own) into `batch` rows, and each row into windows: a row's next
+    window goes on where the last one ended, so its state can be carried. In random order, every
+    window starts anywhere, from the initial state.
+    """
+
+    def __init__(
+        self,
+        tokens: NDArray[np.unsignedinteger],
+        *,
+        end_id: int,
+        batch: int,
+        window: int,
+        order: Literal["sequential", "random"] = "sequential",
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        assert 0 <= rank < world
+        assert window >= 1
+        positions = len(tokens) - 1
+        if batch % world:
+            raise UserError(
+                f"batch {batch} cannot be shared by {world} processes",
+                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
+            )
+        if positions < batch:
+            largest = positions - positions % world
+            raise UserError(
+                f"batch {batch} is larger than the training text: {positions} tokens to predict",
+                fix=f"give more text, or a batch of at most {largest}" if largest else "give more text",
+            )
+        self.rows = batch // world
+        self._tokens, self._end_id = tokens, end_id
+        self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
+        self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
+        self._row = positions // batch
+        self._window = min(window, self._row if order == "sequential" else positions)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        if self._order == "sequential":
+            return -(-self._row // self._window)
+        return max(1, self._positions // (self._batch * self._window))
+
+    def at(self, step: int) -> Batch:
+        """The batch of one step; equal arguments give equal batches, in whatever order they are asked for."""
+        if self._order == "random":
+            choices = self._positions - self._window + 1
+            draws_B = _draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
+            starts_B = (draws_B % np.uint64(choices)).astype(np.int64)
+            return self._read(starts_B, self._window, fresh=True)
+        epoch, index = divmod(step, self.steps_per_epoch)
+        offset = int(_draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
+        begin = index * self._window
+        starts_B = offset + begin + self._mine_B * self._row
+        return self._read(starts_B, min(self._window, self._row - begin), fresh=index == 0)
+
+    def _read(self, starts_B: NDArray[np.int64], length: int, *, fresh: bool) -> Batch:
+        positions_BT = (starts_B[:, None] + np.arange(length)) % self._positions
+        return Batch(*_gather(self._tokens, positions_BT, end_id=self._end_id), fresh)
+
+
+def evaluation_lanes(
+    tokens: NDArray[np.unsignedinteger],
+    *,
+    end_id: int,
+    lanes: int,
+    window: int,
+    warm: int,
+    limit: int | None = None,
+) -> Iterator[EvaluationBatch]:
+    """Read the first `limit` positions of a stream (default: all) side by side, counting each once.
+
+    A lane starts up to `warm` positions before the first one it counts. There are fewer lanes than
+    asked for where a lane would otherwise warm up for longer than it counts.
+    """
+    assert window >= 1
+    positions = min(len(tokens) - 1, limit if limit is not None else len(tokens))
+    if positions < 1:
+        return
+    lanes = max(1, min(lanes, positions // max(window, warm)))
+    borders = np.arange(lanes + 1, dtype=np.int64) * positions // lanes
+    first_B, last_B = borders[:-1], borders[1:]
+    starts_B = np.maximum(first_B - warm, 0)
+    longest = int((last_B - starts_B).max())
+    for begin in range(0, longest, window):
+        steps_T = np.arange(begin, min(begin + window, longest))
+        positions_BT = starts_B[:, None] + steps_T
+        counted_BT = (positions_BT >= first_B[:, None]) & (positions_BT < last_B[:, None])
+        read = _gather(tokens, np.minimum(positions_BT, positions - 1), end_id=end_id)
+        yield EvaluationBatch(*read, torch.from_numpy(counted_BT), begin == 0)
+
+
+def _gather(
+    tokens: NDArray[np.unsignedinteger], positions_BT: NDArray[np.int64], *, end_id: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Inputs, targets, and where the inputs begin a document."""
+    inputs_BT = tokens[positions_BT].astype(np.int64)
+    targets_BT = tokens[positions_BT + 1].astype(np.int64)
+    resets_BT = inputs_BT == end_id
+    resets = torch.from_numpy(resets_BT) if resets_BT.any() else None
+    return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
+
+
+def _draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:
+    """Raw words of a counter-based generator: NumPy promises them to be the same in every version."""
+    key = np.array([seed, stream], dtype=np.uint64)
+    counter = np.array([0, block, 0, 0], dtype=np.uint64)
+    return np.random.Philox(key=key, counter=counter).random_raw(count)

@@ -1,0 +1,209 @@
+"""A text as two token streams, one to learn from and one held out, and the tokenizer between."""
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.data.cache import Facts, default_folder, open_entry
+from statewise.data.source import STDIN, Source, measure, open_source
+from statewise.data.stream import Count, Direction, token_dtype, write_tokens
+from statewise.data.text import PIECE, Piece, num_bytes
+from statewise.data.tokenizer import Tokenizer
+from statewise.data.vocabulary import KINDS
+from statewise.specs import DataSpec, UserError, nearest
+
+# Up to here tokens stay in memory; larger texts are tokenised once, into a memory-mapped file.
+IN_MEMORY = 1 << 26
+_VERSION = 1
+
+Progress = Callable[[str, int, int], None]
+
+
+class Split(NamedTuple):
+    """A stream of tokens, the UTF-8 bytes of the text it stands for, and how many are unknown."""
+
+    tokens: NDArray[np.unsignedinteger]
+    bytes: int
+    unknown: int
+
+
+class Corpus(NamedTuple):
+    """`sha256` is that of the normalised text, documents joined by \\0."""
+
+    train: Split
+    validation: Split
+    tokenizer: Tokenizer
+    sha256: str
+    name: str
+
+
+def open_corpus(
+    spec: DataSpec,
+    *,
+    tokenizer: Tokenizer | None = None,
+    spool: Path | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Read, split and tokenise what `spec` names, or find it in the cache where it is large.
+
+    A tokenizer is made from the training part, unless one is given or `spec` names a file.
+    `progress(what, done, total)` hears of bytes.
+    """
+    if STDIN in spec.text and STDIN in spec.validation:
+        raise UserError(
+            "standard input '-' is both text and validation",
+            fix="leave validation out, or name a file for it",
+        )
+    text = open_source(spec.text, separator=spec.separator, spool=spool)
+    held = open_source(spec.validation, separator=spec.separator, spool=spool) if spec.validation else None
+    if tokenizer is None and spec.tokenizer not in KINDS:
+        tokenizer = _named_tokenizer(spec)
+    making = _Making(spec, text, held, tokenizer, progress)
+    if text.size + (held.size if held else 0) <= IN_MEMORY:
+        return making.corpus(lambda name: BytesIO())
+    return _cached(making, folder=cache or default_folder())
+
+
+def encode_files(
+    paths: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    separator: str | None = None,
+    direction: Direction = "forward",
+    spool: Path | None = None,
+    progress: Progress | None = None,
+) -> Split:
+    """Any text as one stream, for a tokenizer that exists already."""
+    with tempfile.TemporaryDirectory() as temporary:
+        source = open_source(paths, separator=separator, spool=spool or Path(temporary, "stdin"))
+        # A large stream lives in a file without a name, which is gone when its array is.
+        file: BinaryIO = BytesIO() if source.size <= IN_MEMORY else tempfile.TemporaryFile()  # noqa: SIM115
+        pieces = _watched(source.pieces(), "tokenising", source.size, progress)
+        split = _split(file, tokenizer, write_tokens(pieces, tokenizer, file=file, direction=direction))
+    if len(split.tokens) < 3:
+        raise UserError(f"{source.name!r} holds no text", fix="name a file with at least one word in it")
+    return split
+
+
+class _Making(NamedTuple):
+    """All that decides what a corpus holds."""
+
+    spec: DataSpec
+    text: Source
+    held: Source | None
+    tokenizer: Tokenizer | None
+    progress: Progress | None
+
+    def key(self) -> str:
+        """Changes whenever the tokens could."""
+        spec = self.spec
+        tokenizer: Any = self.tokenizer.sha256 if self.tokenizer else [spec.tokenizer, spec.vocab]
+        options = [_VERSION, PIECE, tokenizer, spec.held_out, self.text.separator, spec.direction]
+        content = [source.fingerprint() if source else None for source in (self.text, self.held)]
+        return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
+
+    def corpus(self, new_file: Callable[[str], BinaryIO]) -> Corpus:
+        """Three readings: measure, learn the vocabulary, write the tokens."""
+        spec, text, held = self.spec, self.text, self.held
+        total, sha256 = measure(_watched(text.pieces(), "reading", text.size, self.progress))
+        if not total:
+            raise UserError(f"{text.name!r} holds no text", fix="name a file or a folder with UTF-8 text in it")
+        cut = total if held else int((1 - spec.held_out) * total)
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            pieces = _watched(text.pieces(stop=cut), "learning the vocabulary", cut, self.progress)
+            tokenizer = Tokenizer.train(spec.tokenizer, (piece.text for piece in pieces), vocab=spec.vocab)
+
+        def split(name: str, pieces: Iterator[Piece], size: int) -> Split:
+            file = new_file(name)
+            watched = _watched(pieces, f"tokenising {name}", size, self.progress)
+            return _split(file, tokenizer, write_tokens(watched, tokenizer, file=file, direction=spec.direction))
+
+        train = split("train", text.pieces(stop=cut), cut)
+        if held:
+            validation = split("validation", held.pieces(), held.size)
+            sha256 = hashlib.sha256((sha256 + measure(held.pieces()).sha256).encode()).hexdigest()
+        else:
+            validation = split("validation", text.pieces(start=cut), total - cut)
+            if train.bytes + validation.bytes != total:
+                raise UserError(f"{text.name!r} changed while it was read", fix="run again when it is complete")
+        self._refuse_tiny(train, validation, total)
+        return Corpus(train, validation, tokenizer, sha256, text.name)
+
+    def _refuse_tiny(self, train: Split, validation: Split, total: int) -> None:
+        for part, split in (("training", train), ("validation", validation)):
+            if len(split.tokens) >= 3:
+                continue
+            if self.held:
+                name = (self.text if split is train else self.held).name
+                raise UserError(f"{name!r}, the {part} text, holds no token", fix="give it at least one word")
+            share = min(self.spec.held_out, 1 - self.spec.held_out)
+            raise UserError(
+                f"{self.text.name!r} is too small to hold out {self.spec.held_out:.0%} of it: "
+                f"of {total} bytes, the {part} part has {split.bytes} and no token",
+                fix=f"give at least {math.ceil(2 / share)} bytes of text, or name a file as `validation`",
+            )
+
+
+def _cached(making: _Making, *, folder: Path) -> Corpus:
+    def make(entry: Path) -> Facts:
+        corpus = making.corpus(lambda name: (entry / name).open("w+b"))
+        corpus.tokenizer.save(entry / "tokenizer.json")
+        counts = {"train": corpus.train[1:], "validation": corpus.validation[1:]}
+        return {"sha256": corpus.sha256, "counts": counts}
+
+    entry, facts = open_entry(making.key(), folder=folder, make=make)
+    tokenizer = making.tokenizer or Tokenizer.load(entry / "tokenizer.json")
+
+    def split(name: str) -> Split:
+        tokens = np.memmap(entry / name, token_dtype(tokenizer), mode="r")
+        return Split(tokens, *facts["counts"][name])
+
+    return Corpus(split("train"), split("validation"), tokenizer, facts["sha256"], making.text.name)
+
+
+def _split(file: BinaryIO, tokenizer: Tokenizer, count: Count) -> Split:
+    """What was written to `file`, read-only and in place."""
+    dtype = token_dtype(tokenizer)
+    if isinstance(file, BytesIO):
+        tokens: NDArray[np.unsignedinteger] = np.frombuffer(file.getbuffer(), dtype)
+        tokens.flags.writeable = False
+        return Split(tokens, *count)
+    with file:  # The mapping outlives the file object.
+        return Split(np.memmap(file, dtype, mode="r"), *count)
+
+
+def _watched(pieces: Iterator[Piece], what: str, total: int, progress: Progress | None) -> Iterator[Piece]:
+    return pieces if progress is None else _reported(pieces, what, total, progress)
+
+
+def _reported(pieces: Iterator[Piece], what: str, total: int, progress: Progress) -> Iterator[Piece]:
+    done = 0
+    for piece in pieces:
+        yield piece
+        done += num_bytes(piece.text)
+        progress(what, min(done, total), total)
+
+
+def _named_tokenizer(spec: DataSpec) -> Tokenizer:
+    path = Path(spec.tokenizer)
+    if not path.exists():
+        raise UserError(
+            f"tokenizer {spec.tokenizer!r} is neither a kind nor a file", fix=nearest(spec.tokenizer, KINDS)
+        )
+    tokenizer = Tokenizer.load(path)
+    if spec.vocab is not None and tokenizer.vocab > spec.vocab:
+        raise UserError(
+            f"tokenizer {spec.tokenizer!r} has {tokenizer.vocab} tokens, more than vocab {spec.vocab}",
+            fix="leave vocab out: a tokenizer that is made already keeps its size",
+        )
+    return tokenizer

@@ -1,0 +1,174 @@
+"""Text to ids and back: a thin wrapper over a Hugging Face `tokenizers.Tokenizer`.
+
+What is saved is an ordinary tokenizer.json, which that library alone opens with the same ids.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from statewise.data.text import slices
+from statewise.data.vocabulary import END, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
+from statewise.specs import UserError
+
+# Special tokens that end a text, ours first, then those of well-known tokenizers.
+_END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|im_end|>", "[SEP]")
+_LARGEST_FILE = 1 << 28
+_LARGEST_VOCAB = 1 << 24
+# The library holds about a hundred bytes a token while it works, so long text goes in parts.
+_SLICE, _GROUP = 1 << 17, 1 << 20
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class _Lookup(NamedTuple):
+    """Where one character or byte is one token, encoding a text is reading a table."""
+
+    encoding: str
+    code: np.dtype[np.unsignedinteger]
+    table: NDArray[np.int64]
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        return self.table[np.frombuffer(text.encode(self.encoding), dtype=self.code)]
+
+
+class Tokenizer:
+    """`end_id` follows every document and is the first input of each.
+
+    `unknown_id` is None where every text can be written.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        end = _end_name(backend)
+        if backend.token_to_id(end) is None:
+            backend.add_special_tokens([end])
+        ids = backend.get_vocab().values()
+        self.vocab: int = max(ids) + 1
+        if self.vocab > _LARGEST_VOCAB or len(set(ids)) < len(ids):
+            raise UserError(f"a vocabulary of {len(ids)} tokens with {len(set(ids))} ids up to {self.vocab - 1}")
+        self.end_id = int(backend.token_to_id(end) or 0)
+        self.unknown_id = _unknown_id(backend)
+        self._backend = backend
+        self._lookup = _lookup(backend)
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], *, vocab: int | None = None) -> "Tokenizer":
+        """Learn a vocabulary: `kind` is char, byte, word or bpe."""
+        return cls(train_backend(kind, texts, vocab=vocab))
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Ids of ordinary text; no end is added, and none is ever found in it."""
+        try:
+            return self._lookup.encode(text) if self._lookup else self.encode_with_library(text)
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"the text holds half a character at index {error.start}: {text[error.start]!r}",
+                fix="give valid Unicode text",
+            ) from None
+
+    def encode_many(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """`encode` of each, sooner where the library can work on them side by side."""
+        return [self._lookup.encode(text) for text in texts] if self._lookup else self._with_library(texts)
+
+    def encode_with_library(self, text: str) -> NDArray[np.int64]:
+        """What `encode` must equal, and for words and BPE does itself."""
+        text.encode()  # Half a character is refused here, where the reason is known.
+        return self._with_library([text])[0]
+
+    def _with_library(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        parts = [list(slices(text, length=_SLICE)) for text in texts]
+        ids: list[NDArray[np.int64]] = []
+        for group in _grouped(part for several in parts for part in several):
+            try:
+                encoded = self._backend.encode_batch_fast(group, add_special_tokens=False)
+            except Exception as error:
+                raise UserError(f"the tokenizer cannot write this text: {error}") from None
+            ids += [np.array(part.ids, dtype=np.int64) for part in encoded]
+        found = iter(ids)
+        return [np.concatenate([_NOTHING, *islice(found, len(several))]) for several in parts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; ends (and a foreign tokenizer's other special tokens) have none."""
+        kept = [int(i) for i in ids if i != self.end_id]
+        text: str = self._backend.decode(kept, skip_special_tokens=True)
+        return text
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json, ours or any other; it is data, nothing in it is executed."""
+        try:
+            size = path.stat().st_size
+            if size > _LARGEST_FILE:
+                raise UserError(f"{str(path)!r} is no tokenizer: it has {size} bytes", fix="name a tokenizer.json")
+            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except OSError as error:
+            raise UserError(f"tokenizer {str(path)!r} cannot be read: {error.strerror or error}") from None
+        except BaseException as error:
+            # Not `Exception`: the library's panics are none, and an absurd file can cause them.
+            raise UserError(
+                f"{str(path)!r} is not a valid tokenizer.json: {error}",
+                fix="it is damaged or made for another library; name another one, or char, byte, word, bpe",
+            ) from None
+
+    def to_json(self) -> str:
+        text: str = self._backend.to_str()
+        return text
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _grouped(parts: Iterable[str]) -> Iterator[list[str]]:
+    group: list[str] = []
+    size = 0
+    for part in parts:
+        group.append(part)
+        size += len(part)
+        if size >= _GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _end_name(backend: tokenizers.Tokenizer) -> str:
+    special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    return next((name for name in _END_NAMES if name in special), END)
+
+
+def _unknown_id(backend: tokenizers.Tokenizer) -> int | None:
+    model: dict[str, Any] = json.loads(backend.to_str())["model"]
+    if isinstance(model.get("unk_id"), int):
+        return int(model["unk_id"])
+    found: int | None = backend.token_to_id(model["unk_token"]) if model.get("unk_token") else None
+    return found
+
+
+def _lookup(backend: tokenizers.Tokenizer) -> _Lookup | None:
+    """A table, where the tokenizer is exactly one of ours that allow it (known by making it again)."""
+    made = backend.to_str()
+    if made == byte_backend().to_str():
+        return _Lookup("utf-8", np.dtype(np.uint8), np.arange(256))
+    vocab: dict[str, int] = backend.get_vocab()
+    if made != char_backend(vocab).to_str():
+        return None
+    table = np.full(NUM_CODE_POINTS, _unknown_id(backend), dtype=np.int64)
+    for token, i in vocab.items():
+        if len(token) == 1:
+            table[ord(token)] = i
+    return _Lookup("utf-32-le", np.dtype("<u4"), table)

@@ -1,0 +1,140 @@
+"""How each kind of tokenizer is made from a training text: characters, bytes, words, byte-level BPE.
+
+Special tokens stand in the model's vocabulary but not among the library's added tokens, because
+those are searched for in the text: a text that talks about `<end>` must not end.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from statewise.data.text import num_bytes, slices
+from statewise.specs import UserError, nearest
+
+END = "<end>"
+UNKNOWN = "<unk>"
+KINDS = ("char", "byte", "word", "bpe")
+NUM_CODE_POINTS = 0x110000
+
+_WORDS, _BPE_PIECES = 10_000, 2_048
+# Of a larger text, words and BPE see the beginning: frequencies have settled by then.
+_TRAINING_BYTES = 1 << 26
+_TRAINING_SLICE = 1 << 17
+
+
+def train_backend(kind: str, texts: Iterable[str], *, vocab: int | None = None) -> Tokenizer:
+    """A tokenizer of one of `KINDS` with at most `vocab` tokens, special ones included."""
+    match kind:
+        case "char":
+            return char_backend(_frequent_characters(texts, _limit(kind, vocab, least=3, default=None)))
+        case "byte":
+            _limit(kind, vocab, least=257, default=None)
+            return byte_backend()
+        case "word":
+            return _train_words(texts, _limit(kind, vocab, least=3, default=_WORDS))
+        case "bpe":
+            return _train_bpe(texts, _limit(kind, vocab, least=257, default=_BPE_PIECES))
+        case _:
+            raise UserError(f"tokenizer {kind!r} is not known", fix=nearest(kind, KINDS))
+
+
+def char_backend(vocab: Mapping[str, int]) -> Tokenizer:
+    """BPE without a single merge: each character stands for itself."""
+    backend = Tokenizer(models.BPE(dict(vocab), [], unk_token=UNKNOWN))
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def byte_backend() -> Tokenizer:
+    """Each byte of the UTF-8 is its own id."""
+    vocab = {character: byte for byte, character in enumerate(_byte_characters())}
+    backend = Tokenizer(models.BPE({**vocab, END: len(vocab)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+
+
+def _frequent_characters(texts: Iterable[str], limit: int) -> dict[str, int]:
+    """The special tokens, then the most frequent characters in code point order."""
+    counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
+    for text in texts:
+        found = np.bincount(code_points(text))
+        counts[: len(found)] += found
+    seen = np.flatnonzero(counts)
+    kept = seen[np.argsort(-counts[seen], kind="stable")][: limit - 2]
+    return {token: i for i, token in enumerate([END, UNKNOWN, *map(chr, sorted(kept))])}
+
+
+def _train_words(texts: Iterable[str], limit: int) -> Tokenizer:
+    """Words between white space; a line's end is a word. Text's own `<unk>` is as unknown as any."""
+    backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split("\n", "isolated"),
+            pre_tokenizers.Split(Regex(r"[^\S\n]+"), "removed"),
+            # A word that spells the special token is cut in two, or it would be looked up as one.
+            pre_tokenizers.Split(Regex(f"{END[0]}(?={END[1:]})"), "isolated"),
+        ]
+    )
+    # The first decoder puts a space before each word but the first, the others take it from lines.
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix=" ", cleanup=False),
+            decoders.Fuse(),
+            decoders.Replace(" \n", "\n"),
+            decoders.Replace("\n ", "\n"),
+        ]
+    )
+    trainer = trainers.WordLevelTrainer(vocab_size=limit, special_tokens=[END, UNKNOWN], show_progress=False)
+    return _trained(backend, trainer, texts)
+
+
+def _train_bpe(texts: Iterable[str], limit: int) -> Tokenizer:
+    """Merges of bytes, as in GPT-2: any text comes back exactly."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=limit, special_tokens=[END], initial_alphabet=_byte_characters(), show_progress=False
+    )
+    return _trained(backend, trainer, texts)
+
+
+def _trained(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Tokenizer:
+    backend.train_from_iterator(_beginning(texts), trainer)
+    table = json.loads(backend.to_str())
+    # The trainer adds the special tokens where text is searched for them; they stay in the model.
+    return Tokenizer.from_str(json.dumps({**table, "added_tokens": []}))
+
+
+def _beginning(texts: Iterable[str]) -> Iterator[str]:
+    seen = 0
+    for text in texts:
+        yield from slices(text, length=_TRAINING_SLICE)
+        seen += num_bytes(text)
+        if seen >= _TRAINING_BYTES:
+            return
+
+
+def _byte_characters() -> list[str]:
+    """GPT-2's printable character for each byte: itself, or one from 256 upwards."""
+    printable = {
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    }
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _limit(kind: str, vocab: int | None, *, least: int, default: int | None) -> int:
+    if vocab is not None and vocab < least:
+        raise UserError(f"vocab {vocab} is too small for tokenizer {kind!r}", fix=f"at least {least}, or leave it out")
+    return vocab or default or NUM_CODE_POINTS

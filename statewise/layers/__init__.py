@@ -1,0 +1,8 @@
+"""Modules and functions without time."""
+
+from statewise.layers.dropout import Dropout as Dropout
+from statewise.layers.embedding import Embedding as Embedding
+from statewise.layers.initialise import Scheme as Scheme
+from statewise.layers.initialise import fill_input as fill_input
+from statewise.layers.initialise import fill_recurrent as fill_recurrent
+from statewise.layers.norm import make_norm as make_norm

@@ -1,0 +1,33 @@
+"""Token vectors, with dropout of whole rows: a dropped token is absent everywhere in the batch."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Embedding(nn.Module):
+    """`row_dropout` is the embedding dropout of Gal and Ghahramani 2016 and of AWD-LSTM."""
+
+    def __init__(
+        self,
+        vocab: int,
+        width: int,
+        *,
+        row_dropout: float = 0.0,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.row_dropout = row_dropout
+        self.weight = nn.Parameter(torch.empty(vocab, width))
+        nn.init.normal_(self.weight, std=scale, generator=generator)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        weight_VE: Tensor = self.weight
+        if self.training and self.row_dropout:
+            keep = 1 - self.row_dropout
+            weight_VE = weight_VE * torch.empty_like(weight_VE[:, :1]).bernoulli_(keep).div_(keep)
+        return F.embedding(tokens, weight_VE)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}, row_dropout={self.row_dropout}"

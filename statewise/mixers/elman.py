@@ -1,0 +1,75 @@
+"""The Elman network (1990): the state is a vector, rewritten at every step."""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_step
+from statewise.layers import Scheme, fill_input, fill_recurrent
+
+
+class ElmanState(NamedTuple):
+    h_BD: Tensor
+
+
+@final
+class Elman(Mixer[ElmanState]):
+    """`h_t = φ(W x_t + U h_{t-1} + b)`, `y_t = h_t`; φ is tanh or relu.
+
+    `init="published"` with relu starts the recurrence at the identity (Le, Jaitly and Hinton 2015).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        activation: Activation = "tanh",
+        weight_drop: float = 0.0,
+        zoneout: float = 0.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.activation: Activation = activation
+        self.weight_drop = weight_drop
+        self.zoneout = zoneout
+        self.kernel: Wish = kernel
+        self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
+        self.u_DD = nn.Parameter(torch.empty(width, width))
+        self.b_D = nn.Parameter(torch.zeros(width))
+        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
+        fill_recurrent(self.u_DD, gates=1, scheme=init, generator=generator)
+        if init == "published" and activation == "relu":
+            nn.init.eye_(self.u_DD)
+
+    def init_state(self, batch: int) -> ElmanState:
+        return ElmanState(self.b_D.new_zeros(batch, self.output_width))
+
+    def weights(self) -> ElmanWeights:
+        u_DD = F.dropout(self.u_DD, self.weight_drop, self.training)
+        return ElmanWeights(self.w_DI, u_DD, self.b_D, self.activation, self.zoneout, self.training)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(self.weights(), wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: ElmanState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, ElmanState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        (h_BD,) = state or self.init_state(len(x_BTI))
+        y_BTD, h_BD = elman(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
+        return y_BTD, ElmanState(h_BD)
+
+    def step(self, x_BI: Tensor, state: ElmanState) -> tuple[Tensor, ElmanState]:
+        h_BD = elman_step(F.linear(x_BI, self.w_DI, self.b_D), state.h_BD, self.weights())
+        return h_BD, ElmanState(h_BD)

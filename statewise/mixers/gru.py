@@ -1,0 +1,75 @@
+"""The gated recurrent unit (Cho et al. 2014): the state is a vector that a gate lets through unchanged."""
+
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
+from statewise.layers import Scheme, fill_input, fill_recurrent
+
+
+class GRUState(NamedTuple):
+    h_BD: Tensor
+
+
+@final
+class GRU(Mixer[GRUState]):
+    """`h' = (1 - z) · n + z · h`; the reset gate acts after the recurrent product (cuDNN) or before (Cho).
+
+    `init="published"` is Cho's: orthogonal recurrence, inputs from a normal of deviation 0.01.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        reset: Literal["after", "before"] = "after",
+        weight_drop: float = 0.0,
+        zoneout: float = 0.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.weight_drop = weight_drop
+        self.zoneout = zoneout
+        self.kernel: Wish = kernel
+        self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))
+        self.u_GD = nn.Parameter(torch.empty(3 * width, width))
+        self.b_G = nn.Parameter(torch.zeros(3 * width))
+        self.b_u_D = nn.Parameter(torch.zeros(width)) if reset == "after" else None
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
+        if init == "published":
+            nn.init.normal_(self.w_GI, std=0.01, generator=generator)
+
+    def init_state(self, batch: int) -> GRUState:
+        return GRUState(self.b_G.new_zeros(batch, self.output_width))
+
+    def weights(self) -> GRUWeights:
+        u_GD = F.dropout(self.u_GD, self.weight_drop, self.training)
+        return GRUWeights(self.w_GI, u_GD, self.b_G, self.b_u_D, self.zoneout, self.training)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(self.weights(), wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: GRUState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, GRUState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        (h_BD,) = state or self.init_state(len(x_BTI))
+        y_BTD, h_BD = gru(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
+        return y_BTD, GRUState(h_BD)
+
+    def step(self, x_BI: Tensor, state: GRUState) -> tuple[Tensor, GRUState]:
+        h_BD = gru_step(F.linear(x_BI, self.w_GI, self.b_G), state.h_BD, self.weights())
+        return h_BD, GRUState(h_BD)

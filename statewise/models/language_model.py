@@ -1,0 +1,47 @@
+"""Tokens in, a distribution over the next token out; in between, any machine."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from statewise.core import Machine
+from statewise.core.machine import check_input
+from statewise.layers import Dropout, Embedding
+from statewise.models.head import CategoricalHead
+from statewise.models.stack import Stack, StackState
+
+
+@final
+class LanguageModel(Machine[StackState]):
+    """`[B, T]` tokens to `[B, T, V]` logits: logits at t speak of the token at t + 1."""
+
+    def __init__(self, *, embedding: Embedding, input_dropout: Dropout, stack: Stack, head: CategoricalHead) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.input_dropout = input_dropout
+        self.stack = stack
+        self.head = head
+
+    @property
+    def vocab(self) -> int:
+        return len(self.head.bias_V)
+
+    def init_state(self, batch: int) -> StackState:
+        return self.stack.init_state(batch)
+
+    def forward(
+        self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, StackState]:
+        check_input(tokens_BT, lengths_B)
+        y_BTD, after = self.stack(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
+        logits_BTV = self.head(y_BTD)
+        if lengths_B is not None:
+            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
+            logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
+        return logits_BTV, after
+
+    def step(self, token_B: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        x_BE = self.input_dropout(self.embedding(token_B)[:, None])[:, 0]
+        y_BD, after = self.stack.step(x_BE, state)
+        return self.head(y_BD), after

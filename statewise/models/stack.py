@@ -1,0 +1,46 @@
+"""Layers on top of each other; the state is the list of theirs."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast, final
+
+from torch import Tensor, nn
+
+from statewise.core import Machine, State, scope
+from statewise.models.block import Block
+
+
+class StackState(NamedTuple):
+    layers: tuple[State, ...]
+
+
+@final
+class Stack(Machine[StackState]):
+    def __init__(self, blocks: Sequence[Block[Any]], *, final_norm: nn.Module) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = final_norm
+
+    def _blocks(self) -> Sequence[Block[Any]]:
+        return cast("Sequence[Block[Any]]", self.blocks)
+
+    def init_state(self, batch: int) -> StackState:
+        return StackState(tuple(block.init_state(batch) for block in self._blocks()))
+
+    def forward(
+        self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, StackState]:
+        layers = (state or self.init_state(len(x_BTD))).layers
+        after = []
+        for number, (block, layer) in enumerate(zip(self._blocks(), layers, strict=True)):
+            with scope(f"layers.{number}"):
+                x_BTD, layer = block(x_BTD, layer, lengths_B)
+            after.append(layer)
+        return self.final_norm(x_BTD), StackState(tuple(after))
+
+    def step(self, x_BD: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        after = []
+        for number, (block, layer) in enumerate(zip(self._blocks(), state.layers, strict=True)):
+            with scope(f"layers.{number}"):
+                x_BD, layer = block.step(x_BD, layer)
+            after.append(layer)
+        return self.final_norm(x_BD), StackState(tuple(after))

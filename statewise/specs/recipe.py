@@ -1,0 +1,56 @@
+"""From what a person names (a file, a shipped recipe, a model) to a table of settings."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from statewise.specs.error import UserError, nearest
+from statewise.specs.model import KINDS
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def recipe_folder() -> Path:
+    """The shipped recipes: inside an installed package, beside it in a checkout."""
+    installed = _PACKAGE / "recipes"
+    return installed if installed.is_dir() else _PACKAGE.parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in recipe_folder().glob("*.toml"))
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """The table behind a path, a shipped recipe's name, or a bare model name."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return _read(path)
+    if name in recipe_names():
+        return _read(recipe_folder() / f"{name}.toml")
+    if name in KINDS:
+        return {"model": {"kind": name}}
+    known = nearest(name, {*KINDS, *recipe_names()})
+    if path.is_dir():
+        raise UserError(
+            f"{name!r} is a folder, not a recipe", fix=f"to go on with a run, say --resume --out {name}; {known}"
+        )
+    raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"recipe {str(path)!r} does not exist", fix=nearest(path.stem, recipe_names())) from None
+    except IsADirectoryError:
+        raise UserError(f"{str(path)!r} is a folder, not a recipe", fix="name a .toml file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_mend(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_mend(path)) from None
+
+
+def _mend(path: Path) -> str:
+    if path.suffix == ".toml":
+        return "mend the file, or train a model by its name: statewise train lstm"
+    return f"to learn from it as a text: statewise train lstm --text {path}"

@@ -1,0 +1,38 @@
+"""Writing TOML (the standard library only reads it): tables of scalars and lists, which is all a spec holds."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def dumps(table: Mapping[str, Any]) -> str:
+    """TOML that `tomllib` reads back as `table`, without its None entries."""
+    lines: list[str] = []
+    _write(table, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    if path:
+        lines.append(f"\n[{'.'.join(path)}]")
+    for key, value in sorted(table.items(), key=lambda item: item[0] != "kind"):  # what a table is, first
+        if value is not None and not isinstance(value, Mapping):
+            lines.append(f"{key} = {_scalar(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            _write(value, (*path, key), lines)
+
+
+def _scalar(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            return "[" + ", ".join(_scalar(item) for item in value) + "]"
+        case _:
+            raise TypeError(f"{type(value).__name__} has no TOML form")

@@ -1,0 +1,60 @@
+"""How a model is trained: truncation, optimiser, schedule, and what is kept on the way."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from statewise.specs.base import Spec
+from statewise.specs.truncation import FixedTruncation, FullTruncation, TruncationSpec
+
+
+class TrainSpec(Spec):
+    steps: int = Field(1000, ge=0, description="optimiser steps")
+    batch: int = Field(32, ge=1, description="rows read side by side, over all processes together")
+    window: int | None = Field(
+        None, ge=1, description="tokens per row that one step reads; default: `truncation`, so that it tiles"
+    )
+    truncation: TruncationSpec = Field(FixedTruncation(), description="full, fixed:N (or N), random:N, unbiased:N")
+    accumulate: int = Field(1, ge=1, description="split a batch into so many parts, one gradient")
+
+    optimizer: Literal["adamw", "sgd", "asgd"] = Field(
+        "adamw", description="asgd: SGD that starts averaging when validation stops improving (NT-ASGD)"
+    )
+    lr: float = Field(4e-3, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    betas: tuple[float, float] = Field((0.9, 0.99), description="adamw")
+    momentum: float = Field(0.0, ge=0, lt=1, description="sgd")
+    trigger: int = Field(5, ge=1, description="asgd: evaluations without improvement before averaging starts")
+    schedule: Literal["constant", "cosine", "plateau"] = "cosine"
+    warmup: int = Field(50, ge=0, description="steps over which the rate rises to `lr`")
+    final: float = Field(0.05, ge=0, le=1, description="cosine: the last rate, as a share of `lr`")
+    decay: float = Field(0.5, gt=0, lt=1, description="plateau: factor on the rate")
+    wait: int = Field(2, ge=1, description="plateau: evaluations without improvement before the rate falls")
+    clip: float | None = Field(1.0, gt=0, description="largest global gradient norm")
+
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto: float32 on CPU, bfloat16 autocast on a GPU that has it"
+    )
+    deterministic: bool = Field(False, description="refuse nondeterministic operations")
+
+    evaluate_every: int = Field(250, ge=1)
+    evaluate_tokens: int | None = Field(
+        None, ge=1, description="validation tokens read at each evaluation; default: all of them"
+    )
+    save_every: int = Field(250, ge=1)
+    log_every: int = Field(10, ge=1)
+    keep: int = Field(2, ge=1, description="checkpoints kept")
+    patience: int | None = Field(None, ge=1, description="evaluations without improvement before an early stop")
+
+    def window_tokens(self) -> int:
+        """Tokens per row that one step reads."""
+        match self.truncation:
+            case _ if self.window is not None:
+                return self.window
+            case FixedTruncation(length=length):
+                return length
+            case FullTruncation():
+                return 256
+            case other:
+                return 4 * other.length

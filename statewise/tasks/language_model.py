@@ -1,0 +1,144 @@
+"""Language modelling: predict the next token, and say how surprising a text was.
+
+B rows, T time, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import Machine, forward_with_resets
+from statewise.data import Batch, Batches, Corpus, Split, evaluation_lanes, unigram_nats
+from statewise.specs import RunSpec
+from statewise.training import Parallel, Window
+
+_LANES, _WINDOW, _WARM = 16, 256, 256
+
+
+class Evaluation(NamedTuple):
+    """Surprise per token and per byte, beside its anchors: 1 is perfect, `uniform` knows nothing."""
+
+    nats_per_token: float
+    perplexity: float
+    bits_per_byte: float
+    tokens: int
+    bytes: int
+    unigram_perplexity: float
+    uniform_perplexity: float
+    unknown: int  # tokens of the text that the tokenizer does not know; they make the text look easier
+
+
+class LanguageModelTask:
+    """Binds a corpus to the training loop."""
+
+    def __init__(self, corpus: Corpus, spec: RunSpec, *, par: Parallel) -> None:
+        self._spec, self._par = spec, par
+        self._end_id = corpus.tokenizer.end_id
+        self._validation = corpus.validation
+        self._initial: Any = None
+        self.batches = Batches(
+            corpus.train.tokens,
+            end_id=self._end_id,
+            batch=spec.train.batch,
+            window=spec.train.window_tokens(),
+            order=spec.data.order,
+            seed=spec.seed,
+            rank=par.rank,
+            world=par.world,
+        )
+
+    def window(self, step: int) -> Window:
+        batch = self.batches.at(step)
+        device = self._par.device
+        moved = Batch(
+            batch.inputs_BT.to(device, non_blocking=True),
+            batch.targets_BT.to(device, non_blocking=True),
+            None if batch.resets_BT is None else batch.resets_BT.to(device, non_blocking=True),
+            batch.fresh,
+        )
+        count, time = batch.inputs_BT.shape
+        return Window(count, time, batch.fresh, moved)
+
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        batch: Batch = window.content
+        resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
+        logits_BTV, state = read_with_resets(model, batch.inputs_BT[some, times], state, resets_BT)
+        targets_BT = batch.targets_BT[some, times]
+        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="sum"), state
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        limit = self._spec.train.evaluate_tokens
+        nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, poll=poll)
+        share = count / (len(self._validation.tokens) - 1)
+        bits_per_byte = nats / math.log(2) / (self._validation.bytes * share)
+        return {"nats": nats / count, "perplexity": _perplexity(nats / count), "bits_per_byte": bits_per_byte}
+
+
+def read_with_resets(model: Any, inputs_BT: Tensor, state: Any, resets_BT: Tensor | None) -> tuple[Tensor, Any]:
+    """Read a window in which documents may begin: there the state starts afresh."""
+    if resets_BT is None or not resets_BT.any():
+        logits_BTV, state = model(inputs_BT, state)
+        return logits_BTV, state
+    machine: Machine[Any] = getattr(model, "module", model)  # inside DistributedDataParallel
+    return forward_with_resets(model, inputs_BT, state, resets_BT, initial=machine.init_state(1))
+
+
+@torch.no_grad()
+def measure(
+    model: Machine[Any],
+    split: Split,
+    *,
+    end_id: int,
+    limit: int | None = None,
+    lanes: int = _LANES,
+    poll: Callable[[], None] = lambda: None,
+) -> tuple[float, int]:
+    """Total nats over a stream and the number of tokens predicted; every token counts once.
+
+    The stream is read in lanes side by side; each lane first reads some text before its own part, so
+    that it does not begin without memory. `lanes=1` reads it in one go.
+    """
+    device = next(model.parameters()).device
+    total, count, state = 0.0, 0, None
+    for batch in evaluation_lanes(split.tokens, end_id=end_id, lanes=lanes, window=_WINDOW, warm=_WARM, limit=limit):
+        poll()
+        inputs_BT = batch.inputs_BT.to(device)
+        if state is None:
+            state = model.init_state(len(inputs_BT))
+        resets_BT = None if batch.resets_BT is None else batch.resets_BT.to(device)
+        logits_BTV, state = read_with_resets(model, inputs_BT, state, resets_BT)
+        nats_BT = F.cross_entropy(
+            logits_BTV.flatten(0, 1).float(), batch.targets_BT.to(device).flatten(), reduction="none"
+        ).view(inputs_BT.shape)
+        counted_BT = batch.counted_BT.to(device)
+        total += float(nats_BT.double().masked_fill(~counted_BT, 0.0).sum())
+        count += int(counted_BT.sum())
+    return total, count
+
+
+def evaluate(
+    model: Machine[Any], split: Split, *, end_id: int, vocab: int, train_counts_V: NDArray[np.int64]
+) -> Evaluation:
+    """A whole split, beside what knowing nothing and what letter frequencies alone would give."""
+    model.eval()
+    nats, count = measure(model, split, end_id=end_id)
+    return Evaluation(
+        nats_per_token=nats / count,
+        perplexity=_perplexity(nats / count),
+        bits_per_byte=nats / math.log(2) / split.bytes,
+        tokens=count,
+        bytes=split.bytes,
+        unigram_perplexity=_perplexity(unigram_nats(train_counts_V, split.tokens)),
+        uniform_perplexity=float(vocab),
+        unknown=split.unknown,
+    )
+
+
+def _perplexity(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf

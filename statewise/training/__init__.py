@@ -1,0 +1,14 @@
+"""Loops over any machine: truncation, optimiser, schedule, checkpoints. Names no architecture and no task."""
+
+from statewise.training.folder import RunFolder as RunFolder
+from statewise.training.loop import Outcome as Outcome
+from statewise.training.loop import Task as Task
+from statewise.training.loop import Window as Window
+from statewise.training.loop import fit as fit
+from statewise.training.parallel import Parallel as Parallel
+from statewise.training.parallel import parallel as parallel
+from statewise.training.problem import NonFinite as NonFinite
+from statewise.training.problem import Stopped as Stopped
+from statewise.training.progress import Display as Display
+from statewise.training.progress import make_display as make_display
+from statewise.training.signals import Signals as Signals

@@ -1,0 +1,175 @@
+"""Folders that are either whole or not there.
+
+Save: write everything to a temporary sibling, fsync, the manifest (sha256 of every file) last, rename,
+then prune. Load: only a folder whose manifest agrees with every byte. Nothing here unpickles.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from statewise.specs import UserError
+
+MANIFEST = "manifest.json"
+_LARGEST_MANIFEST = 1 << 20
+_TEMPORARY = ".tmp-"
+
+# Text, tensors, or a function that writes the file itself.
+Payload: TypeAlias = "str | Mapping[str, Tensor] | Callable[[Path], None]"
+
+
+def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
+    """All of `files` appear at `target` at once, or nothing does."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target.parent)
+    temporary = target.parent / f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}"
+    temporary.mkdir()
+    try:
+        write_files(temporary, files)
+        aside = aside_of(target)
+        if target.exists():  # out of the way, under a name that still counts if this is as far as we get
+            _remove(aside)
+            os.replace(target, aside)
+        os.replace(temporary, target)
+        _sync(target.parent)
+        _remove(aside)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def aside_of(folder: Path) -> Path:
+    """Where a folder waits while another takes its name."""
+    return folder.with_name(f"{folder.name}~")
+
+
+def write_files(folder: Path, files: Mapping[str, Payload]) -> None:
+    """Replace each file atomically, then the manifest that vouches for all of them."""
+    _sweep(folder)
+    entries = {}
+    for name, payload in files.items():
+        temporary = folder / f"{_TEMPORARY}{name}"
+        _write(temporary, payload)
+        temporary.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
+        _sync(temporary)
+        entries[name] = {"bytes": temporary.stat().st_size, "sha256": sha256(temporary)}
+        os.replace(temporary, folder / name)
+    temporary = folder / f"{_TEMPORARY}{MANIFEST}"
+    temporary.write_text(json.dumps({"format": 1, "files": entries}, indent=1) + "\n", encoding="utf-8")
+    _sync(temporary)
+    os.replace(temporary, folder / MANIFEST)
+    _sync(folder)
+
+
+def _write(path: Path, payload: Payload) -> None:
+    try:
+        if isinstance(payload, str):
+            path.write_text(payload, encoding="utf-8")
+        elif callable(payload):
+            payload(path)
+        else:
+            save_file({key: value.detach().contiguous().cpu() for key, value in payload.items()}, path)
+    except SafetensorError as error:  # a full disk, as that library says it: "... (os error 28)"
+        found = re.search(r"os error (\d+)", str(error))
+        code = int(found[1]) if found else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sweep(folder: Path) -> None:
+    """What a killed save left behind."""
+    for litter in folder.glob(f"{_TEMPORARY}*"):
+        _remove(litter)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
+    """Why the folder cannot be trusted, or None if every byte is as it was written."""
+    try:
+        manifest = folder / MANIFEST
+        if not _is_plain(manifest):
+            return f"no {MANIFEST}"
+        if manifest.stat().st_size > _LARGEST_MANIFEST:
+            return f"{MANIFEST} is far too large"
+        entries = json.loads(manifest.read_bytes())["files"]
+        for name in needs:
+            if name not in entries:
+                return f"{name} is not in {MANIFEST}"
+        for name, entry in entries.items():
+            path = folder / name
+            if Path(name).name != name or not _is_plain(path):
+                return f"{name} is missing or is not a plain file"
+            if path.stat().st_size != entry["bytes"]:
+                return f"{name} has {path.stat().st_size} bytes, {entry['bytes']} were written"
+            if sha256(path) != entry["sha256"]:
+                return f"{name} was changed after it was written"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return f"{MANIFEST} cannot be read ({type(error).__name__})"
+    return None
+
+
+def vouched_for(folder: Path, name: str) -> bool:
+    """Whether the manifest of a folder without flaw speaks for the file."""
+    return name in json.loads((folder / MANIFEST).read_bytes())["files"]
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def read_tensors(path: Path, *, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; with `like`, refused before reading unless names, shapes and dtypes fit."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = set(file.keys())
+            if like is not None:
+                if names != set(like):
+                    odd = sorted(names ^ set(like))[:3]
+                    raise UserError(f"{str(path)!r} holds other tensors than this model has: {', '.join(odd)}")
+                for name, tensor in like.items():
+                    shape = list(file.get_slice(name).get_shape())
+                    if shape != list(tensor.shape):
+                        raise UserError(f"{str(path)!r}: {name} has shape {shape}, expected {list(tensor.shape)}")
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{str(path)!r} is not a safetensors file: {error}") from None
+    for name, tensor in (like or {}).items():
+        if tensors[name].dtype != tensor.dtype:
+            raise UserError(f"{str(path)!r}: {name} is {tensors[name].dtype}, expected {tensor.dtype}")
+    return tensors

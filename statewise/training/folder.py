@@ -1,0 +1,180 @@
+"""The run folder: what is published at its top, and the checkpoints below.
+
+run.toml  tokenizer.json  model.safetensors (the best so far)  manifest.json
+metrics.jsonl  timing.jsonl  environment.json  events.out.tfevents.*
+checkpoints/step-N/  the same, plus optimiser, carried state and progress: enough to go on exactly
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core import State, load_state, save_state
+from statewise.specs import UserError
+from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
+
+_STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
+_CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safetensors", "progress.json")
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer once, under its first name (tied ones have two)."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, path: Path) -> None:
+    own = model_tensors(model)
+    for name, value in read_tensors(path, like=own).items():
+        own[name].copy_(value)
+
+
+def weights_sha256(model: nn.Module) -> str:
+    """One number for all weights: equal runs have equal hashes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model_tensors(model).items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+class Checkpoint(NamedTuple):
+    path: Path
+    step: int
+    progress: dict[str, Any]
+
+    def optimizer(self) -> dict[str, Tensor]:
+        return read_tensors(self.path / "optimizer.safetensors")
+
+    def average(self) -> dict[str, Tensor]:
+        name = "average.safetensors"
+        return read_tensors(self.path / name) if vouched_for(self.path, name) else {}
+
+    def carried(self, like: Any) -> Any:
+        return load_state(self.path / "carried.safetensors", like=like)
+
+
+class RunFolder:
+    """`identity` is what makes the folder a whole: the spec, the tokenizer, what a task needs to be read back."""
+
+    def __init__(self, path: str | Path, *, identity: Mapping[str, Payload]) -> None:
+        self.path = Path(path)
+        self.identity = dict(identity)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def publish(self, weights: Mapping[str, Tensor]) -> None:
+        """Put weights at the top, where `evaluate`, `generate` and other programs look."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_files(self.path, {**self.identity, "model.safetensors": weights})
+
+    def save(
+        self,
+        step: int,
+        *,
+        weights: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor],
+        average: Mapping[str, Tensor],
+        carried: State,
+        progress: Mapping[str, Any],
+        keep: int,
+    ) -> None:
+        target = self.checkpoints / f"step-{step:08d}"
+        files: dict[str, Payload] = {
+            **self.identity,
+            "model.safetensors": weights,
+            "optimizer.safetensors": optimizer,
+            "carried.safetensors": lambda path: save_state(carried, path),
+            "progress.json": json.dumps(dict(progress), indent=1) + "\n",
+        }
+        if average:
+            files["average.safetensors"] = average
+        write_folder(target, files)
+        self._prune(keep, newest=step, best=progress.get("best_step"))
+
+    def _prune(self, keep: int, *, newest: int, best: Any) -> None:
+        """Keep the newest and the best. What has a higher step was damaged, or this run would have gone on there."""
+        found = step_folders(self.checkpoints)
+        past = [folder for folder, step in found if step <= newest]
+        for folder, step in found:
+            if step > newest or (folder not in past[:keep] and step != best):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:
+    """Checkpoint folders, the newest first."""
+    if not checkpoints.is_dir():
+        return []
+    found = [(path, _STEP.fullmatch(path.name)) for path in checkpoints.iterdir()]
+    numbered = [(path, int(match[1])) for path, match in found if match and path.is_dir() and not path.is_symlink()]
+    return sorted(numbered, key=lambda pair: (-pair[1], pair[0].name))
+
+
+def newest_verified(run: Path, *, needs: tuple[str, ...] = ()) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a line for each one passed over."""
+    skipped: list[str] = []
+    for path, step in step_folders(run / "checkpoints"):
+        reason = flaw(path, needs=(*_CHECKPOINT_FILES, *needs))
+        if reason is None:
+            try:
+                progress = read_progress(path)
+                return Checkpoint(path, step, progress), skipped
+            except UserError as error:
+                reason = error.what
+        skipped.append(f"{path.name}: {reason}")
+    return None, skipped
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    try:
+        progress = json.loads((path / "progress.json").read_text(encoding="utf-8"))
+        if not isinstance(progress, dict) or not isinstance(progress["step"], int):
+            raise ValueError
+        return progress
+    except (OSError, ValueError, KeyError, RecursionError):
+        raise UserError(f"{path.name}/progress.json is not the record of a run") from None
+
+
+class Published(NamedTuple):
+    """A verified folder to read a model from, and what was passed over to find it."""
+
+    path: Path
+    skipped: list[str]
+
+
+def find_published(run: Path, *, needs: tuple[str, ...]) -> Published:
+    """The top of the run folder if every byte is right; else its best, else its newest, verified checkpoint."""
+    if not run.is_dir():
+        raise UserError(f"{str(run)!r} is not a folder", fix="name a run folder, for example runs/lstm")
+    reason = flaw(run, needs=needs)
+    if reason is None:
+        return Published(run, [])
+    skipped = [f"{run.name}: {reason}"]
+    whole: list[tuple[bool, Path]] = []
+    for path, step in step_folders(run / "checkpoints"):
+        reason = flaw(path, needs=(*_CHECKPOINT_FILES, *needs))
+        try:
+            if reason is None:
+                whole.append((read_progress(path).get("best_step") == step, path))
+        except UserError as error:
+            reason = error.what
+        if reason is not None:
+            skipped.append(f"{path.name}: {reason}")
+    if whole:
+        best = [path for is_best, path in whole if is_best]
+        return Published(best[0] if best else whole[0][1], skipped)
+    if not (run / "run.toml").exists() and not (run / "checkpoints").exists():
+        raise UserError(f"{str(run)!r} is not a run folder: it has no run.toml", fix="make one with: statewise train")
+    raise UserError(
+        f"nothing in {str(run)!r} can be trusted:\n  " + "\n  ".join(skipped[:10]),
+        fix="copy the folder again from where it came from, or train anew",
+    )

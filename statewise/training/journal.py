@@ -1,0 +1,72 @@
+"""What a run writes down as it goes: numbers that repeat exactly, times that do not, TensorBoard for both."""
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+class Journal:
+    """`metrics.jsonl` is a function of the spec (a resumed run's equals an uncut one's); `timing.jsonl` is not.
+
+    `evaluated=False`: the evaluation of step `after_step` is still to come, whatever was written of it.
+    """
+
+    def __init__(self, folder: Path, *, after_step: int = 0, evaluated: bool = True) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._metrics = folder / "metrics.jsonl"
+        self._timing = folder / "timing.jsonl"
+        for path in (self._metrics, self._timing):
+            _forget_after(path, after_step, evaluated=evaluated)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of TensorBoard's own dependencies
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self._board = SummaryWriter(str(folder), purge_step=after_step + 1 if after_step else None)
+
+    def metrics(self, step: int, **values: float) -> None:
+        _append(self._metrics, {"step": step, **values})
+        self._scalars(step, values)
+
+    def timing(self, step: int, **values: float) -> None:
+        _append(self._timing, {"step": step, **values})
+        self._scalars(step, values)
+
+    def _scalars(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._board.close()
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
+    """Drop what a run wrote after the checkpoint it resumes from, half-written lines included."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+            early = not evaluated and record["step"] == step and any(name.startswith("validation_") for name in record)
+            if record["step"] <= step and not early:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    temporary = path.with_name(f".tmp-{path.name}")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run, oldest first."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,379 @@
+"""The training loop, written once for every machine and every task.
+
+One step reads one window: forward and backward segment by segment as the truncation policy says, clip,
+check, update. All chance (dropout, truncation, data order) is a function of the seed, the step and the
+rank, so nothing random has to be saved and a resumed run repeats the uncut one bit for bit.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core import Machine, State, concat, detach, leaves, rows
+from statewise.specs import TrainSpec, UserError
+from statewise.training.device import autocast
+from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
+from statewise.training.journal import Journal
+from statewise.training.optimizer import Average, make_optimizer, optimizer_tensors, restore_optimizer
+from statewise.training.parallel import Parallel
+from statewise.training.problem import NonFinite, Stopped
+from statewise.training.progress import Display, Silent
+from statewise.training.schedule import Plateau, learning_rate
+from statewise.training.signals import Signals
+from statewise.training.truncation import Segment, pass_gradient, segments
+
+
+class Window(NamedTuple):
+    """What one step reads on this rank. `content` is the task's own business."""
+
+    rows: int
+    time: int
+    fresh: bool  # all rows start from the initial state
+    content: Any
+
+
+class Task(Protocol):
+    def window(self, step: int) -> Window:
+        """The window of step `step` (from 0): a pure function."""
+
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        """The summed loss over some rows and times, and the state after them."""
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        """Validation figures; `nats` decides what is best. `poll` raises when the run should end."""
+
+
+class Outcome(NamedTuple):
+    step: int
+    best_step: int | None
+    evaluation: dict[str, float]  # of the best step
+    weights_sha256: str
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All that a run knows of itself besides tensors. Saved with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    plateau: Plateau = field(default_factory=Plateau)
+    best_step: int | None = None
+    best: dict[str, float] = field(default_factory=dict)
+    evaluated: bool = True  # False: a signal came between a step and the evaluation due after it
+    averaged: int = 0
+    since_log: tuple[float, int, int, float] = (0.0, 0, 0, 0.0)  # loss, steps, clip events, largest norm
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "Progress":
+        try:
+            known = {name: record[name] for name in cls.__dataclass_fields__}
+            known["plateau"] = Plateau(*known["plateau"])
+            loss, steps, clips, norm = known["since_log"]
+            known["since_log"] = (float(loss), int(steps), int(clips), float(norm))
+            return cls(**known)
+        except (KeyError, TypeError, ValueError):
+            raise UserError("progress.json is not the record of a run") from None
+
+    def gave_up(self, spec: TrainSpec) -> bool:
+        """Validation has not improved for as long as the spec is patient."""
+        return spec.patience is not None and self.plateau.stale >= spec.patience
+
+
+class _Interrupted(Exception):
+    """Raised by `poll` inside an evaluation."""
+
+
+def fit(
+    model: Machine[Any],
+    task: Task,
+    spec: TrainSpec,
+    *,
+    seed: int = 0,
+    folder: RunFolder | None = None,
+    resume: Checkpoint | None = None,
+    par: Parallel | None = None,
+    display: Display | None = None,
+    signals: Signals | None = None,
+    on_step: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Train `model` on `task`, from the start or from a checkpoint, until the spec's end or a signal."""
+    par = par or Parallel(device=next(model.parameters()).device)
+    trainer = _Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
+    if resume is not None:
+        trainer.restore(resume)
+    with nullcontext(signals) if signals is not None else Signals() as watched:
+        return trainer.run(watched, on_step or (lambda step: None))
+
+
+class _Trainer:
+    def __init__(
+        self,
+        model: Machine[Any],
+        task: Task,
+        spec: TrainSpec,
+        seed: int,
+        folder: RunFolder | None,
+        par: Parallel,
+        display: Display,
+    ) -> None:
+        self.model, self.task, self.spec, self.seed = model, task, spec, seed
+        self.folder, self.par, self.display = folder, par, display
+        self.wrapped: nn.Module = par.wrap(model)
+        self.optimizer = make_optimizer(model, spec)
+        self.average = Average(model)
+        self.progress = Progress()
+        self.state: State | None = None
+
+    # ---------------------------------------------------------------- one step
+
+    def step(self, number: int) -> tuple[float, float, int]:
+        """Forward, backward, clip, update. Returns mean loss, gradient norm before clipping, tokens read."""
+        torch.manual_seed(_seed_of(self.seed, number, self.par.rank))
+        self.model.train()
+        window = self.task.window(number - 1)
+        if window.fresh or self.state is None:
+            self.state = self.model.init_state(window.rows)
+        cuts = segments(self.spec.truncation, window.time, key=(self.seed, number))
+        loss = self.backward(window, cuts)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        total_norm = float(norm)
+        bad = not (math.isfinite(loss) and math.isfinite(total_norm))
+        if self.par.largest(float(bad))[0]:
+            raise NonFinite(number, self.culprit(loss))
+        if self.spec.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
+        rate = learning_rate(number, self.spec, self.progress.plateau)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.average.add()
+        return self.par.mean(loss), total_norm, window.rows * window.time * self.par.world
+
+    def backward(self, window: Window, cuts: list[Segment]) -> float:
+        """The gradient of the window's mean loss, accumulated over parts of the rows and segments of time."""
+        assert self.state is not None
+        parts = _parts(window.rows, self.spec.accumulate)
+        scale = 1 / (window.rows * window.time)
+        losses, states = [], []
+        for some in parts:
+            state = rows(self.state, some)
+            for run in _runs(cuts):
+                last = some is parts[-1] and run[-1] is cuts[-1]
+                with self.par.without_sync(self.wrapped, last=last):
+                    total: Tensor | None = None
+                    for segment in run:
+                        state = pass_gradient(state, segment.flow)
+                        with autocast(self.spec, self.par.device):
+                            loss, state = self.task.loss(
+                                self.wrapped, window, some, slice(segment.start, segment.stop), state
+                            )
+                        total = loss if total is None else total + loss
+                    assert total is not None
+                    (total * scale).backward()  # type: ignore[no-untyped-call]
+                losses.append(total.detach())
+                state = detach(state)
+            states.append(state)
+        self.state = concat(states) if len(states) > 1 else states[0]
+        return float(torch.stack(losses).sum()) * scale
+
+    def culprit(self, loss: float) -> str:
+        """The name of what is not finite, the cause before the symptom."""
+        for name, p in self.model.named_parameters():
+            if not torch.isfinite(p).all():
+                return f"weight {name}"
+        if not math.isfinite(loss):
+            return "the loss"
+        for name, p in self.model.named_parameters():
+            if p.grad is not None and not torch.isfinite(p.grad).all():
+                return f"the gradient of {name}"
+        return "the loss or a gradient on another rank"
+
+    # ---------------------------------------------------------------- the run
+
+    def run(self, signals: Signals, on_step: Callable[[int], None]) -> Outcome:
+        spec, first = self.spec, self.progress.step
+        evaluated = self.progress.evaluated
+        journal = None
+        if self.folder is not None:
+            journal = Journal(self.folder.path, after_step=first, evaluated=evaluated)
+        self.display.start(step=first, steps=spec.steps)
+        busy, tokens_before, speed = 0.0, self.progress.tokens, 0.0  # evaluation and saving are not training time
+        try:
+            if not evaluated:
+                self.conclude(signals, journal, save=True)
+            while self.progress.step < spec.steps and not self.progress.gave_up(spec):
+                number = self.progress.step + 1
+                began = time.monotonic()
+                loss, norm, tokens = self.step(number)
+                busy += time.monotonic() - began
+                on_step(number)
+                clipped = spec.clip is not None and norm > spec.clip
+                total, count, clips, largest = self.progress.since_log
+                self.progress = replace(
+                    self.progress,
+                    step=number,
+                    tokens=self.progress.tokens + tokens,
+                    since_log=(total + loss, count + 1, clips + clipped, max(largest, norm)),
+                )
+                speed = (self.progress.tokens - tokens_before) / max(busy, 1e-9)
+                if number % spec.log_every == 0 or number == spec.steps:
+                    self.log(journal, speed)
+                self.display.update(step=number, loss=loss, tokens_per_second=speed)
+                due = number % spec.evaluate_every == 0 or number == spec.steps
+                self.progress = replace(self.progress, evaluated=not due)
+                self.conclude(signals, journal, save=number % spec.save_every == 0 or number == spec.steps)
+        finally:
+            self.display.stop()
+            if journal is not None:
+                journal.close()
+        with self.average.swapped_in():
+            digest = weights_sha256(self.model)
+        if self.folder is not None and self.progress.best_step is None:
+            self.publish()  # zero steps were asked for: the folder holds the initial weights
+        return Outcome(self.progress.step, self.progress.best_step, self.progress.best, digest, speed)
+
+    def conclude(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
+        """What follows an update: the evaluation if it is due, a checkpoint if one is, the end if a signal asks."""
+        saved = not self.progress.evaluated and self.evaluate(signals, journal)
+        stop = int(self.par.largest(float(signals.received))[0])
+        if not saved and (stop or save or self.progress.gave_up(self.spec)):
+            self.save()
+        if stop:
+            raise Stopped(stop, self.progress.step)
+
+    def log(self, journal: Journal | None, speed: float) -> None:
+        total, count, clips, largest = self.progress.since_log
+        rate = learning_rate(self.progress.step, self.spec, self.progress.plateau)
+        if journal is not None:
+            journal.metrics(
+                self.progress.step,
+                loss=total / count,
+                lr=rate,
+                gradient_norm=largest,
+                clipped=clips,
+                tokens=self.progress.tokens,
+            )
+            journal.timing(self.progress.step, tokens_per_second=speed)
+        self.progress = replace(self.progress, since_log=Progress().since_log)
+
+    def evaluate(self, signals: Signals, journal: Journal | None) -> bool:
+        """Evaluate, remember, publish and save the best. True if a checkpoint was written."""
+
+        def poll() -> None:
+            if signals.received:
+                raise _Interrupted
+
+        figures: dict[str, float] = {}
+        if self.par.leads:
+            self.model.eval()
+            try:
+                with self.average.swapped_in(), torch.no_grad():
+                    figures = self.task.evaluate(self.model, poll)
+            except _Interrupted:
+                figures = {}
+        names, values = list(figures), list(figures.values())
+        nats, interrupted = self.par.from_leader([figures.get("nats", math.inf), float(not figures)])
+        if interrupted:
+            return False
+        number = self.progress.step
+        if not math.isfinite(nats):
+            raise NonFinite(number, "the validation loss", kept_from="nothing was saved")
+        improved = nats < self.progress.plateau.best
+        plateau = self.progress.plateau.after(nats, self.spec)
+        if self.spec.optimizer == "asgd" and self.average.count == 0 and plateau.stale >= self.spec.trigger:
+            self.average.start()
+            self.display.say(f"step {number}: validation has not improved {plateau.stale} times, averaging starts")
+        self.progress = replace(
+            self.progress,
+            plateau=plateau,
+            evaluated=True,
+            best_step=number if improved else self.progress.best_step,
+            best=dict(zip(names, values)) if improved else self.progress.best,
+        )
+        if journal is not None:
+            journal.metrics(number, **{f"validation_{name}": value for name, value in figures.items()})
+        self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in figures.items() if n in _SHOWN))
+        if self.progress.gave_up(self.spec):
+            self.display.say(f"step {number}: no improvement in {plateau.stale} evaluations, stopping early")
+        if improved:
+            self.save()
+            self.publish()
+        return improved
+
+    # ---------------------------------------------------------------- the folder
+
+    def save(self) -> None:
+        """Every rank takes part (its rows are gathered); the leader writes."""
+        assert self.state is not None
+        for name, p in self.model.named_parameters():
+            if not torch.isfinite(p).all():
+                raise NonFinite(self.progress.step, f"weight {name}", kept_from="nothing was saved")
+        carried = self.par.gather_rows(self.state)
+        if self.folder is None:
+            return
+        record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
+        record["plateau"] = list(self.progress.plateau)
+        self.folder.save(
+            self.progress.step,
+            weights=model_tensors(self.model),
+            optimizer=optimizer_tensors(self.optimizer),
+            average=self.average.tensors(),
+            carried=carried,
+            progress=record,
+            keep=self.spec.keep,
+        )
+
+    def publish(self) -> None:
+        if self.folder is not None:
+            with self.average.swapped_in():
+                self.folder.publish(model_tensors(self.model))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        load_weights(self.model, checkpoint.path / "model.safetensors")
+        restore_optimizer(self.optimizer, checkpoint.optimizer())
+        self.progress = Progress.from_record(checkpoint.progress)
+        self.average.restore(checkpoint.average(), self.progress.averaged)
+        initial = self.model.init_state(self.spec.batch)
+        carried = checkpoint.carried(like=initial)
+        if any(leaf.shape != like.shape for (_, leaf), (_, like) in zip(leaves(carried), leaves(initial))):
+            raise UserError(f"the state carried in {checkpoint.path.name} does not fit this model and batch")
+        self.state = rows(carried, self.par.my_rows(self.spec.batch))
+        if self.progress.best_step == self.progress.step:
+            self.publish()  # a kill may have come between saving the best and publishing it
+
+
+_SHOWN = ("nats", "perplexity", "bits_per_byte")
+
+
+def _parts(count: int, wanted: int) -> list[slice]:
+    """`count` rows in `wanted` nearly equal slices (fewer when there are fewer rows)."""
+    wanted = min(wanted, count)
+    edges = [count * i // wanted for i in range(wanted + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def _runs(cuts: list[Segment]) -> list[list[Segment]]:
+    """Segments between which gradient flows belong to one backward pass."""
+    grouped: list[list[Segment]] = []
+    for segment in cuts:
+        if segment.flow == 0.0 or not grouped:
+            grouped.append([segment])
+        else:
+            grouped[-1].append(segment)
+    return grouped
+
+
+def _seed_of(*key: int) -> int:
+    """A well-mixed 63-bit number that depends on every part of the key."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

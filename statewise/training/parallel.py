@@ -1,0 +1,101 @@
+"""Several processes, one run: `torchrun --nproc-per-node 2 -m statewise train ...`.
+
+Every rank reads its own rows of the batch; gradients are averaged by DistributedDataParallel; rank 0
+writes. Whatever decides the course of a run (a signal, a non-finite value, an evaluation) is agreed on.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from statewise.core import State, map_state
+
+S = TypeVar("S", bound=State)
+
+
+class Parallel(NamedTuple):
+    rank: int = 0
+    world: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        if self.world == 1:
+            return model
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=devices)
+
+    def without_sync(self, model: nn.Module, *, last: bool) -> AbstractContextManager[Any]:
+        """Gradients of all parts but the last stay local; the last one brings the sum around."""
+        if isinstance(model, DistributedDataParallel) and not last:
+            return model.no_sync()
+        return nullcontext()
+
+    def largest(self, *values: float) -> list[float]:
+        """Element by element, the largest over all ranks."""
+        if self.world == 1:
+            return list(values)
+        agreed = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+        return agreed.tolist()
+
+    def mean(self, value: float) -> float:
+        if self.world == 1:
+            return value
+        total = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        return float(total) / self.world
+
+    def from_leader(self, values: list[float]) -> list[float]:
+        if self.world == 1:
+            return values
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, src=0)
+        return shared.tolist()
+
+    def gather_rows(self, state: S) -> S:
+        """The rows of all ranks, one below the other, on every rank."""
+        if self.world == 1:
+            return state
+
+        def gather(leaf: Tensor) -> Tensor:
+            parts = [torch.empty_like(leaf) for _ in range(self.world)]
+            dist.all_gather(parts, leaf.contiguous())
+            return torch.cat(parts)
+
+        return map_state(gather, state)
+
+    def my_rows(self, total: int) -> slice:
+        each = total // self.world
+        return slice(self.rank * each, (self.rank + 1) * each)
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextmanager
+def parallel(device: torch.device) -> Iterator[Parallel]:
+    """Join the process group that torchrun set up, if it did."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Parallel(device=device)
+        return
+    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    if device.type == "cuda":
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Parallel(rank, world, device)
+    finally:
+        dist.destroy_process_group()

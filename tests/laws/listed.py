@@ -1,0 +1,62 @@
+"""Every machine the laws are tried on: the lineage table, and nothing named by hand."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from statewise.core import Machine
+from statewise.models import LINEAGE, build, build_mixer
+from statewise.specs import ModelSpec
+
+VOCAB = 11
+
+
+def shaken(machine: Machine[Any], *, seed: int = 1) -> Machine[Any]:
+    """In float64, evaluating, no parameter at 0 or 1: a bias that starts at 0 would hide its own mistakes."""
+    machine = machine.double().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in machine.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
+    return machine
+
+
+class Listed(NamedTuple):
+    """A machine by name, made afresh for each test."""
+
+    name: str
+    make: Callable[[], Machine[Any]]
+
+    def __call__(self) -> Machine[Any]:
+        return shaken(self.make())
+
+
+def _mixer(spec: ModelSpec) -> Callable[[], Machine[Any]]:
+    return lambda: build_mixer(spec, input_width=5, generator=torch.Generator().manual_seed(0))
+
+
+def _model(spec: ModelSpec) -> Callable[[], Machine[Any]]:
+    return lambda: build(spec, vocab=VOCAB)
+
+
+def _label(spec: ModelSpec, plain: ModelSpec) -> str:
+    odd = {k: v for k, v in spec.model_dump().items() if k != "width" and v != getattr(plain, k)}
+    return ",".join([spec.kind, *(f"{k}={v}" for k, v in odd.items())])
+
+
+PLAIN: list[Listed] = []
+LISTED: list[Listed] = []
+for row in LINEAGE:
+    plain = row.spec.model_copy(update={"width": 12})
+    deep = plain.model_copy(update={"depth": 2, "residual": True, "norm": "layer"})
+    PLAIN += [Listed(f"{row.name}-mixer", _mixer(plain)), Listed(f"{row.name}-model", _model(deep))]
+    for spec in (plain, *row.variants):
+        LISTED.append(Listed(f"{_label(spec, plain)}-mixer", _mixer(spec)))
+    for spec in (plain, deep, *row.variants):
+        LISTED.append(Listed(f"{_label(spec, plain)}-model", _model(spec)))
+
+
+def each(machines: list[Listed]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("machine", machines, ids=[listed.name for listed in machines])

@@ -1,0 +1,50 @@
+"""Every law, for everything the lineage lists. A new mixer is tested by being listed."""
+
+import pytest
+import torch
+from listed import LISTED, Listed, each
+
+from statewise.core import laws
+
+
+@each(LISTED)
+@pytest.mark.parametrize("law", laws.EXACT)
+def test_law(machine: Listed, law: str) -> None:
+    made = machine()
+    assert laws.EXACT[law](made, laws.make_case(made)) <= 1e-10
+
+
+@each(LISTED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_precision(machine: Listed, dtype: torch.dtype) -> None:
+    assert laws.precision(machine(), dtype) <= laws.BOUNDS[dtype]
+
+
+def test_cases_start_from_states_without_zeros() -> None:
+    """A law tried from the zero state would miss whatever the state is multiplied with."""
+    for machine in LISTED:
+        case = laws.make_case(made := machine())
+        state = [leaf for _, leaf in laws.leaves(case.state)]
+        assert state
+        assert all((leaf != 0).all() for leaf in state), machine.name
+        assert all(parameter.abs().max() > 0 for parameter in made.parameters()), machine.name
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+@pytest.mark.gpu
+@needs_cuda
+@each(LISTED)
+def test_laws_on_cuda(machine: Listed) -> None:
+    made = machine().cuda()
+    broken = {law: error_of(made, laws.make_case(made)) for law, error_of in laws.EXACT.items()}
+    assert max(broken.values()) <= 1e-10, broken
+
+
+@pytest.mark.gpu
+@needs_cuda
+@each(LISTED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_precision_on_cuda(machine: Listed, dtype: torch.dtype) -> None:
+    assert laws.precision(machine().cuda(), dtype) <= laws.BOUNDS[dtype]
