@@ -7,6 +7,7 @@ Each kind runs in a process of its own, so that its peak memory is its own.
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -78,7 +79,18 @@ def measure(kind: str, path: Path, cache: Path) -> dict[str, float]:
         "imports MB": imported,
         "peak MB": peak,
         "32×64 µs": batch * 1e6,
+        "train MB": train(kind, path),
     }
+
+
+def train(kind: str, path: Path) -> float:
+    """Peak memory after some steps of training and an evaluation on all of it, from the cached tokens."""
+    import statewise
+
+    settings = {"data.tokenizer": kind, "train.steps": 200, "train.evaluate_every": 100, "data.order": "random"}
+    with tempfile.TemporaryDirectory() as folder:
+        statewise.train("lstm", text=path, out=Path(folder, "run"), settings={**settings, "model.width": 64})
+    return megabytes_resident()
 
 
 def main() -> None:
@@ -96,8 +108,10 @@ def main() -> None:
         write_text(path, megabytes=arguments.megabytes)
         print(f"{path.stat().st_size / MEGABYTE:.0f} MB of text")
         for number, kind in enumerate(arguments.kinds):
-            command = [sys.executable, __file__, "--measure", kind, str(path), str(Path(folder, "cache", kind))]
-            row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            command = [sys.executable, __file__, "--measure", kind, str(path), str(Path(folder, "cache", "statewise"))]
+            environment = {**os.environ, "XDG_CACHE_HOME": str(Path(folder, "cache"))}
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+            row = json.loads(done.stdout)
             if number == 0:
                 print("  ".join(["kind".ljust(5), *(name.rjust(11) for name in row)]))
             cells = (f"{value:11.3f}" if value < 10 else f"{value:11.0f}" for value in row.values())

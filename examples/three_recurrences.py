@@ -7,11 +7,12 @@ import argparse
 import time
 from pathlib import Path
 
-import statewise as sw
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+import statewise as sw
 from statewise.tasks import Evaluation, Trained
 
 MODELS = ("elman", "gru", "lstm")

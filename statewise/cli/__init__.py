@@ -46,13 +46,18 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _options(
-    version: bool = typer.Option(False, "--version", is_eager=True, help="Print the version and leave."),
-) -> None:
-    if version:
+def _say_version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_say_version, help="Print the version and leave."
+    ),
+) -> None: ...
 
 
 app.command()(models)

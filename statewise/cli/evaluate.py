@@ -1,11 +1,11 @@
 """`statewise evaluate`: how surprised is a trained model by a text?"""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
 
@@ -23,7 +23,7 @@ def evaluate(
     opened = open_run(run)
     result = opened.evaluate(text)
     if json_:
-        print(json.dumps(result._asdict(), indent=1))
+        print_json(result._asdict())
         return
 
     from rich.console import Console

@@ -1,11 +1,11 @@
 """`statewise generate`: text out of a trained folder, as it is written."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
 
@@ -43,7 +43,11 @@ def generate(
         if state or save_state or stop:
             raise UserError("this run reads from the end to the start; --state, --save-state and --stop do not apply")
         text = opened.generate(prompt, tokens=tokens, sampling=sampling)
-        print(json.dumps({"prompt": prompt, "text": text}) if json_ else text + prompt)
+        count = len(opened.tokenizer.encode(text)) + len(opened.tokenizer.encode(prompt))
+        if json_:
+            print_json({"prompt": prompt, "text": text, "tokens": count})
+        else:
+            print(text + prompt)
         return
 
     at = opened.load_state(state) if state is not None else opened.begin()
@@ -58,6 +62,6 @@ def generate(
     if save_state is not None:
         opened.save_state(at, save_state)
     if json_:
-        print(json.dumps({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)}))
+        print_json({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)})
     else:
         print()

@@ -1,9 +1,10 @@
 """`statewise models`: the lineage as a table."""
 
-import json
 from typing import Annotated
 
 import typer
+
+from statewise.cli.output import print_json
 
 _VOCAB = 65  # characters of a small corpus; sizes are quoted for it
 
@@ -32,7 +33,7 @@ def models(json_: Annotated[bool, typer.Option("--json", help="A list for machin
             }
         )
     if json_:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
 
     from rich.console import Console

@@ -1,11 +1,12 @@
 """`statewise train`: from a text to a folder."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from statewise.cli.output import print_json
 
 
 def train(
@@ -67,7 +68,7 @@ def train(
             "deterministic": trained.proof,
             **{f"validation_{name}": value for name, value in outcome.evaluation.items()},
         }
-        print(json.dumps(result, indent=1))
+        print_json(result)
     else:
         best = outcome.evaluation
         if best:

@@ -1,9 +1,10 @@
 """`statewise verify`: are the laws kept, and by how much?"""
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from statewise.cli.output import print_json
 
 if TYPE_CHECKING:
     from statewise.tasks import Finding
@@ -28,7 +29,7 @@ def verify(
     findings = list(findings_of(target))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
-        print(json.dumps([finding._asdict() for finding in findings], indent=1))
+        print_json([finding._asdict() for finding in findings])
         return 1 if failed else 0
 
     from rich.box import SIMPLE_HEAD
@@ -39,10 +40,11 @@ def verify(
     table = Table(
         title="Largest error over outputs, final state and gradients",
         title_justify="left",
-        caption="relative to the size of what is compared; ! marks what is beyond the dtype's bound",
+        caption="relative; ! marks what is beyond the dtype's bound",
         caption_justify="left",
         box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
+        pad_edge=False,
     )
     laws = list(dict.fromkeys(finding.law for finding in findings))
     table.add_column("model", overflow="fold")

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from statewise.specs import UserError
@@ -100,8 +100,11 @@ def _signature(state: State) -> str:
 
 def save_state(state: State, path: str | Path) -> None:
     """Write a state as safetensors, its type in the header."""
-    tensors = {name or "state": leaf.detach().contiguous() for name, leaf in leaves(state)}
-    save_file(tensors, Path(path), metadata={"state": json.dumps(_signature(state))})
+    # Copies: leaves may be views of one memory, which the format refuses.
+    tensors = {
+        name or "state": leaf.detach().clone(memory_format=torch.contiguous_format) for name, leaf in leaves(state)
+    }
+    Path(path).write_bytes(save(tensors, metadata={"state": json.dumps(_signature(state))}))
 
 
 def load_state(path: str | Path, *, like: S) -> S:
@@ -114,7 +117,10 @@ def load_state(path: str | Path, *, like: S) -> S:
     except FileNotFoundError:
         raise UserError(f"there is no state file {str(path)!r}") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{str(path)!r} is not a saved state: {error}") from None
+        raise UserError(
+            f"{str(path)!r} is not a saved state: {error}",
+            fix="make one with: statewise generate RUN --save-state FILE",
+        ) from None
     if found != _signature(like):
         raise UserError(
             f"{str(path)!r} holds {found}, but this model's state is {_signature(like)}",
@@ -123,10 +129,22 @@ def load_state(path: str | Path, *, like: S) -> S:
     wanted = dict(leaves(like))
     for name, leaf in wanted.items():
         loaded = tensors.get(name or "state")
-        if loaded is None or loaded.dtype != leaf.dtype or loaded.dim() != leaf.dim():
-            raise UserError(f"{str(path)!r}: leaf {name!r} is missing or is not {leaf.dtype}")
+        if loaded is None or loaded.dtype != leaf.dtype or not _fits(loaded, leaf):
+            raise UserError(
+                f"{str(path)!r}: leaf {name!r} is missing, or is not {leaf.dtype} of the shape {list(leaf.shape)[1:]}",
+                fix="load it with the model that saved it",
+            )
+    if extra := sorted(set(tensors) - {name or "state" for name in wanted}):
+        raise UserError(f"{str(path)!r}: leaves {extra} are not of this state")
     batches = {len(tensor) for tensor in tensors.values()}
     if len(batches) > 1:
         raise UserError(f"{str(path)!r}: its leaves disagree on the batch: {sorted(batches)}")
     names = iter(wanted)
     return map_state(lambda leaf: tensors[next(names) or "state"].to(leaf.device), like)
+
+
+def _fits(loaded: Tensor, initial: Tensor) -> bool:
+    """The same shape but for the batch, and for axes that are empty at the beginning: those grow."""
+    if loaded.dim() != initial.dim() or loaded.dim() == 0:
+        return False
+    return all(a == b or b == 0 for a, b in zip(loaded.shape[1:], initial.shape[1:]))

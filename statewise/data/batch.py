@@ -11,10 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.data.stream import release
 from statewise.specs import UserError
 
 # Keeps the draws of the two orders apart under one seed; an epoch's number never gets here.
 _RANDOM_ORDER = 2**64 - 1
+
+# Steps after which the pages of a mapped file are let go, so that a large corpus takes little memory.
+_RELEASE_EVERY = 64
 
 
 class Batch(NamedTuple):
@@ -86,6 +90,8 @@ class Batches:
 
     def at(self, step: int) -> Batch:
         """The batch of one step; equal arguments give equal batches, in whatever order they are asked for."""
+        if step % _RELEASE_EVERY == 0:
+            release(self._tokens)
         if self._order == "random":
             choices = self._positions - self._window + 1
             draws_B = _draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
@@ -125,7 +131,9 @@ def evaluation_lanes(
     first_B, last_B = borders[:-1], borders[1:]
     starts_B = np.maximum(first_B - warm, 0)
     longest = int((last_B - starts_B).max())
-    for begin in range(0, longest, window):
+    for number, begin in enumerate(range(0, longest, window)):
+        if number % _RELEASE_EVERY == 0:
+            release(tokens)
         steps_T = np.arange(begin, min(begin + window, longest))
         positions_BT = starts_B[:, None] + steps_T
         counted_BT = (positions_BT >= first_B[:, None]) & (positions_BT < last_B[:, None])

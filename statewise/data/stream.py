@@ -1,5 +1,6 @@
 """From pieces of text to one stream of tokens: `[end] document [end] document ... [end]`."""
 
+import mmap
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, Literal, NamedTuple
@@ -80,3 +81,9 @@ def _reverse(file: BinaryIO, begin: int, stop: int, *, dtype: np.dtype[np.unsign
             file.write(block[::-1].tobytes())
         begin, stop = begin + length, stop - length
     file.seek(0, 2)
+
+
+def release(tokens: NDArray[np.unsignedinteger]) -> None:
+    """Let go of the pages of a mapped file that were read; they count as memory of the process until then."""
+    if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.stream import release
+
 _CHUNK = 1 << 22
 
 
@@ -22,4 +24,5 @@ def token_counts(tokens: NDArray[np.unsignedinteger], vocab: int) -> NDArray[np.
     counts_V = np.zeros(vocab, dtype=np.int64)
     for start in range(1, len(tokens), _CHUNK):
         counts_V += np.bincount(tokens[start : start + _CHUNK], minlength=vocab)
+        release(tokens)
     return counts_V

@@ -3,7 +3,7 @@
 B batch, T time, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -56,11 +56,15 @@ def read(model: Machine[Any], at: Continuation, more_BT: Tensor) -> Continuation
 
 
 @torch.no_grad()
-def generate(model: Machine[Any], at: Continuation, sampling: Sampling) -> Iterator[tuple[Tensor, Continuation]]:
-    """Token after token, for ever; each with the continuation that includes it."""
+def generate(
+    model: Machine[Any], at: Continuation, sampling: Sampling, *, never: Sequence[int] = ()
+) -> Iterator[tuple[Tensor, Continuation]]:
+    """Token after token, for ever; each with the continuation that includes it. `never` are not chosen."""
     sampling.check()
     while True:
         logits_BV, state = model.step(at.token_B, at.state)
+        if never:
+            logits_BV[:, list(never)] = -torch.inf
         token_B = choose(logits_BV, seen_BV=at.seen_BV, position_B=at.position_B, sampling=sampling)
         at = Continuation(
             state,

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from statewise.specs import UserError
 
+_COLDEST = 1e-30
+
 
 class Sampling(NamedTuple):
     """`temperature=0` is greedy. Filters apply in the order of the fields, as most servers do."""
@@ -70,8 +72,8 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
     """The logits a token is drawn from."""
     logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
     if sampling.temperature > 0:
-        # From the top down, so that no temperature, however small, makes an infinity of the best.
-        logits_BV = (logits_BV - logits_BV.amax(-1, keepdim=True)) / sampling.temperature
+        # From the top down, and never by what float32 calls 0: the best stays 0 however cold it gets.
+        logits_BV = (logits_BV - logits_BV.amax(-1, keepdim=True)) / max(sampling.temperature, _COLDEST)
     if sampling.top_k is not None:
         logits_BV = keep_top_k(logits_BV, sampling.top_k)
     if sampling.top_p is not None:

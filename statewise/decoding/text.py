@@ -30,7 +30,7 @@ class TextStream:
         text = _complete(self._decode(self._tokens))
         self._pending += text[self._shown :]
         self._shown = max(self._shown, len(text))
-        if len(self._tokens) > 64 and not self._decode(self._tokens).endswith(_INCOMPLETE):
+        if len(self._tokens) > 64:
             # The window stays short: what is long past cannot change how the next token reads.
             self._tokens = self._tokens[-32:]
             self._shown = len(_complete(self._decode(self._tokens)))
@@ -54,7 +54,8 @@ class TextStream:
 
 
 def _complete(text: str) -> str:
-    return text.rstrip(_INCOMPLETE)
+    """Bytes that begin a character decode to one mark at the end; marks before it are there to stay."""
+    return text.removesuffix(_INCOMPLETE)
 
 
 def _overlap(text: str, stop: str) -> int:

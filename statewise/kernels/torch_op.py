@@ -39,7 +39,7 @@ def _options() -> tuple[Any, ...]:
 
 
 def _hx(state: tuple[Tensor, ...]) -> Any:
-    layered = tuple(part[None] for part in state)
+    layered = tuple(part[None].contiguous() for part in state)  # cuDNN takes no views
     return layered if len(layered) > 1 else layered[0]
 
 

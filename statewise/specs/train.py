@@ -40,7 +40,7 @@ class TrainSpec(Spec):
 
     evaluate_every: int = Field(250, ge=1)
     evaluate_tokens: int | None = Field(
-        None, ge=1, description="validation tokens read at each evaluation; default: all of them"
+        250_000, ge=1, description="most validation tokens read at each evaluation; none: all of them"
     )
     save_every: int = Field(250, ge=1)
     log_every: int = Field(10, ge=1)

@@ -71,7 +71,8 @@ def train(
             folder = Path(out) if out is not None else newest_run()
             spec, checkpoint = _where_it_stopped(folder, overrides, display)
         else:
-            spec = make_spec(recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe), overrides)
+            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
+            spec = make_spec(table, overrides, source="the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}")
             folder, checkpoint = fresh_folder(spec, out), None
         spec = _absolute(spec)
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
@@ -92,19 +93,20 @@ def _train(
 ) -> Trained:
     tokenizer = Tokenizer.load(checkpoint.path / "tokenizer.json") if checkpoint is not None else None
     spool = path / "stdin.txt"
-    if par.leads:
-        _make_folder(path)
-    par.barrier()
-    corpus = open_corpus(spec.data, tokenizer=tokenizer, spool=spool, progress=_reader(display, signals))
+    if "-" in (*spec.data.text, *spec.data.validation) and par.leads:
+        _make_folder(path)  # standard input is kept there
+    with par.leader_first():  # the others find what the leader piped in or tokenised
+        corpus = open_corpus(spec.data, tokenizer=tokenizer, spool=spool, progress=_reader(display, signals))
     if "-" in spec.data.text:  # what was piped in is kept, so that resuming and evaluating can read it again
         texts = tuple(str(spool) if name == "-" else name for name in spec.data.text)
         spec = spec.model_copy(update={"data": spec.data.model_copy(update={"text": texts})})
     if checkpoint is not None:
         _refuse_other_text(checkpoint, corpus)
     run = RunFolder(path, identity=identity(spec, corpus))
-    if par.leads:
-        _write_environment(path, spec, corpus, par)
     task = LanguageModelTask(corpus, spec, par=par)
+    if par.leads:  # only now: a mistake above leaves no folder behind
+        _make_folder(path)
+        _write_environment(path, spec, corpus, par)
     model = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
     display.say(_headline(spec, corpus, path, checkpoint))
 

@@ -46,6 +46,11 @@ class Run:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def _never(self) -> tuple[int, ...]:
+        """The unknown token stands for what cannot be written."""
+        return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
+
     def evaluate(self, text: str | Path | Sequence[str] | None = None) -> Evaluation:
         """On `text` (files or folders), or on the part of the corpus that was held out of training."""
         return evaluate(
@@ -96,7 +101,7 @@ class Run:
         at = self.begin(prompt) if start is None else self.read(start, prompt)
         shown = [token for token in at.tail_BK[0].tolist() if token >= 0]
         text = TextStream(self.tokenizer.decode, before=shown, stop=stop)
-        source = generate(self.model, at, sampling or Sampling())
+        source = generate(self.model, at, sampling or Sampling(), never=self._never)
         for _ in range(tokens):
             token_B, at = next(source)
             if int(token_B) == self.tokenizer.end_id:
@@ -121,7 +126,7 @@ class Run:
 
     def _generate_backwards(self, prompt: str, *, tokens: int, sampling: Sampling | None) -> str:
         ids: list[int] = []
-        source = generate(self.model, self.begin(prompt), sampling or Sampling())
+        source = generate(self.model, self.begin(prompt), sampling or Sampling(), never=self._never)
         for _ in range(tokens):
             token_B, _ = next(source)
             if int(token_B) == self.tokenizer.end_id:

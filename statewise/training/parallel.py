@@ -78,8 +78,13 @@ class Parallel(NamedTuple):
         each = total // self.world
         return slice(self.rank * each, (self.rank + 1) * each)
 
-    def barrier(self) -> None:
-        if self.world > 1:
+    @contextmanager
+    def leader_first(self) -> Iterator[None]:
+        """The others enter when the leader has left."""
+        if self.world > 1 and not self.leads:
+            dist.barrier()
+        yield
+        if self.world > 1 and self.leads:
             dist.barrier()
 
 

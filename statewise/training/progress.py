@@ -50,7 +50,7 @@ class Live:
         self._progress.update(self._task, completed=step, numbers=numbers)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False)
+        self._progress.console.print(text, highlight=False, markup=False)
 
     def stop(self) -> None:
         self._progress.stop()
@@ -80,7 +80,7 @@ class Plain:
         )
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def stop(self) -> None: ...
 

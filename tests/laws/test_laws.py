@@ -1,5 +1,7 @@
 """Every law, for everything the lineage lists. A new mixer is tested by being listed."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from listed import LISTED, Listed, each
@@ -30,11 +32,14 @@ def test_cases_start_from_states_without_zeros() -> None:
         assert all(parameter.abs().max() > 0 for parameter in made.parameters()), machine.name
 
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def on_cuda(test: Callable[..., None]) -> Callable[..., None]:
+    """Marked, skipped where there is no device, and without a warning that kernels/torch_op.py knows of."""
+    test = pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")(test)
+    test = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")(test)
+    return pytest.mark.gpu(test)
 
 
-@pytest.mark.gpu
-@needs_cuda
+@on_cuda
 @each(LISTED)
 def test_laws_on_cuda(machine: Listed) -> None:
     made = machine().cuda()
@@ -42,9 +47,11 @@ def test_laws_on_cuda(machine: Listed) -> None:
     assert max(broken.values()) <= 1e-10, broken
 
 
-@pytest.mark.gpu
-@needs_cuda
+@on_cuda
 @each(LISTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_precision_on_cuda(machine: Listed, dtype: torch.dtype) -> None:
-    assert laws.precision(machine().cuda(), dtype) <= laws.BOUNDS[dtype]
+    """cuDNN's own tanh and sigmoid cost float32 a digit; TF32, PyTorch's default there, would cost two more."""
+    bound = 5e-5 if dtype == torch.float32 else laws.BOUNDS[dtype]
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        assert laws.precision(machine().cuda(), dtype) <= bound

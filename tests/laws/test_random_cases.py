@@ -6,7 +6,7 @@ from listed import PLAIN, Listed, each
 
 from statewise.core import laws
 
-quickly = settings(deadline=None, max_examples=12)
+quickly = settings(deadline=None, max_examples=20)
 batches = st.integers(1, 4)
 seeds = st.integers(0, 2**31)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from agreement import assert_same, fill, noise
 from closed_form import Network, of_batch
-from comparison import assert_same, fill, noise
 from torch.nn import functional as F
 
 from statewise.core import map_state

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from comparison import assert_same, fill, noise
+from agreement import assert_same, fill, noise
 from numpy.typing import NDArray
 
 from statewise.mixers import GRU, LSTM, Elman, ElmanState, GRUState, LSTMState

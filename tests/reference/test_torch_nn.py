@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from comparison import assert_same, fill, noise, run_with_gradients
+from agreement import assert_same, fill, noise, run_with_gradients
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 

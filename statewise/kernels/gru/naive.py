@@ -4,8 +4,7 @@
     z = σ(W_z x + U_z h + b_z)               before:  n = tanh(W_n x + b_n + U_n (r · h))
     h' = (1 - z) · n + z · h
 
-`before` is Cho et al. 2014; `after` is cuDNN's and torch.nn's, one product a step. Cho's z is our 1 - z
-(the same family of functions); the sign here is torch.nn's.
+`before` is Cho et al. 2014; `after` is cuDNN's and torch.nn's, with one recurrent product a step.
 
 B batch, T time, I input width, D width, G three times D.
 """

@@ -1,0 +1,81 @@
+"""Nothing that loads a user's files can run code; files stay of a size to read; names say what is inside."""
+
+import ast
+
+import pytest
+from package_source import PACKAGE, modules
+
+FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "torch.load", "yaml.load", "yaml.unsafe_load", "numpy.load", "np.load"}
+UNTELLING = {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{dotted(value)}.{name}"
+        case _:
+            return "?"
+
+
+def dangers(tree: ast.Module) -> list[str]:
+    """What could run code from a file: unpicklers, and text made into code."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found += [f"import {a.name}" for a in names if a.name.split(".")[0] in FORBIDDEN_MODULES]
+            case ast.ImportFrom(module=str(module), names=names):
+                if module.split(".")[0] in FORBIDDEN_MODULES:
+                    found.append(f"from {module}")
+                found += [f"from {module} import {a.name}" for a in names if f"{module}.{a.name}" in FORBIDDEN_CALLS]
+            case ast.Call(func=function, keywords=keywords):
+                name = dotted(function)
+                safe_numpy = name.endswith(".load") and any(
+                    k.arg == "allow_pickle" and isinstance(k.value, ast.Constant) and k.value.value is False
+                    for k in keywords
+                )
+                if name in FORBIDDEN_CALLS and not safe_numpy:
+                    found.append(f"{name}(")
+                if any(k.arg == "weights_only" for k in keywords):
+                    found.append(f"{name}(weights_only=")
+    return found
+
+
+def test_nothing_unpickles_or_evaluates() -> None:
+    found = [f"{name}: {danger}" for name, tree in modules().items() for danger in dangers(tree)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "from torch import load",
+        "torch.load(path, weights_only=True)",
+        "def f(text):\n    return eval(text)",
+        "exec('x = 1')",
+        "import yaml\nyaml.load(file)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+    ],
+)
+def test_the_gate_itself_sees(source: str) -> None:
+    assert dangers(ast.parse(source))
+
+
+def test_the_gate_lets_the_harmless_through() -> None:
+    harmless = "model.eval()\njson.load(f)\nre.compile('x')\nnp.load(p, allow_pickle=False)\n'torch.load(x)'"
+    assert dangers(ast.parse(harmless)) == []
+
+
+def test_files_stay_readable() -> None:
+    lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert not {name: count for name, count in lines.items() if count > 400}
+
+
+def test_names_say_what_is_inside() -> None:
+    assert not [name for name in modules() if UNTELLING & set(name.split("."))]

@@ -1,0 +1,123 @@
+"""What the documentation shows is run: every shell and Python block, page by page; and its links lead somewhere.
+
+The blocks of a page run in order, in one temporary folder; its Python blocks share one namespace.
+A block marked `text` (or anything else) is not run.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    language: str
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(match[1], match[2], text.count("\n", 0, match.start()) + 2) for match in BLOCK.finditer(text)]
+
+
+def runnable(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language in ("sh", "bash", "python")]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def without_make(code: str) -> str:
+    """The block without its `make` lines, whose targets must exist."""
+    kept = []
+    for line in code.splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["make"]:
+            missing = {word for word in words[1:] if "=" not in word} - make_targets()
+            assert not missing, f"the Makefile has no target {missing}"
+        else:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+@pytest.fixture
+def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which `statewise` and `python` are those that run this test."""
+    folder = tmp_path_factory.mktemp("bin")
+    for command, words in {"statewise": "-m statewise", "python": ""}.items():
+        script = folder / command
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        script.chmod(0o755)
+    path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
+    modules = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return {**os.environ, "PATH": path, "PYTHONPATH": modules, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page) and "zh" not in page.parts], ids=name_of)
+def test_the_blocks_of_a_page_run(
+    page: Path, shell: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for block in runnable(page):
+        where = f"{name_of(page)}:{block.line}"
+        if block.language == "python":
+            # Padded, so that a traceback names the line of the page.
+            exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
+            continue
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", without_make(block.code)],
+            env=shell,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{where}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)} links to {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{name_of(page)} links to {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = HEADING.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_chinese_readme_shows_the_same_commands() -> None:
+    english, chinese = (runnable(ROOT / name) for name in ("README.md", "docs/zh/README.md"))
+    assert [(block.language, block.code) for block in chinese] == [(block.language, block.code) for block in english]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert name == "index.md" or f"({name})" in index, f"docs/index.md does not name {name}"

@@ -1,0 +1,109 @@
+"""Which implementation runs: chosen in one place, able to say why, and open to being told."""
+
+import pytest
+import torch
+
+from statewise.core import lens
+from statewise.kernels import gru as gru_kernel
+from statewise.kernels.choice import Choice, choose, force
+from statewise.mixers import GRU, LSTM, Elman
+from statewise.specs import UserError
+
+
+@pytest.fixture(autouse=True)
+def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
+
+
+def test_the_fastest_by_default_and_it_says_why() -> None:
+    chosen = choose("LSTM", obstacles=[])
+    assert chosen.implementation == "fused"
+    assert "fastest" in chosen.reason
+
+
+def test_an_obstacle_sends_it_to_the_equation_by_name() -> None:
+    expected = "PyTorch's fused LSTM has no peepholes and no zoneout"
+    assert choose("LSTM", obstacles=["peepholes", "zoneout"]) == Choice("naive", expected)
+
+
+def test_asked_for_by_the_module() -> None:
+    assert choose("GRU", obstacles=[], wish="naive") == Choice("naive", "asked for by kernel=")
+    assert choose("GRU", obstacles=[], wish="fused") == Choice("fused", "asked for by kernel=")
+
+
+def test_asked_for_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATEWISE_KERNEL", "naive")
+    assert choose("GRU", obstacles=[]) == Choice("naive", "asked for by STATEWISE_KERNEL")
+    assert Elman(3).choice().implementation == "naive"
+    monkeypatch.setenv("STATEWISE_KERNEL", "auto")
+    assert choose("GRU", obstacles=[]).implementation == "fused"
+
+
+def test_order_of_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lens above force(...) above kernel= above the environment."""
+    monkeypatch.setenv("STATEWISE_KERNEL", "naive")
+    assert choose("GRU", obstacles=[], wish="fused") == Choice("fused", "asked for by kernel=")
+    with force("naive"):
+        assert choose("GRU", obstacles=[], wish="fused") == Choice("naive", "asked for by force(...)")
+        with force("fused"):
+            assert choose("GRU", obstacles=[], wish="naive") == Choice("fused", "asked for by force(...)")
+            with lens("nothing"):
+                assert choose("GRU", obstacles=[], wish="fused").reason.startswith("a lens is open")
+                assert choose("GRU", obstacles=["zoneout"], wish="fused").implementation == "naive"
+        assert choose("GRU", obstacles=[]).implementation == "naive", "the outer wish is back"
+    assert choose("GRU", obstacles=[], wish="fused").implementation == "fused"
+
+
+def test_force_ends_with_its_block_even_after_an_error() -> None:
+    with pytest.raises(RuntimeError), force("naive"):
+        raise RuntimeError
+    assert choose("GRU", obstacles=[]).implementation == "fused"
+
+
+def test_an_unknown_wish_is_refused_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"kernel=.*'quick'[^$]*valid: auto, fused, naive"):
+        choose("GRU", obstacles=[], wish="quick")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"force\(\.\.\.\).*'nave'[^$]*did you mean 'naive'"), force("nave"):  # type: ignore[arg-type]
+        choose("GRU", obstacles=[])
+    monkeypatch.setenv("STATEWISE_KERNEL", "fussed")
+    with pytest.raises(UserError, match=r"STATEWISE_KERNEL.*'fussed'[^$]*did you mean 'fused'"):
+        LSTM(4)(torch.zeros(1, 2, 4))
+
+
+OBSTACLES = {
+    "elman zoneout": (Elman(4, zoneout=0.1, kernel="fused"), "zoneout"),
+    "lstm peepholes": (LSTM(4, peephole=True, kernel="fused"), "peepholes"),
+    "lstm layer norm": (LSTM(4, layer_norm=True, kernel="fused"), "layer norm"),
+    "lstm coupled gates": (LSTM(4, coupled=True, kernel="fused"), "coupled gates"),
+    "lstm zoneout": (LSTM(4, zoneout=0.1, kernel="fused"), "zoneout"),
+    "lstm projection": (LSTM(4, projection=2, kernel="fused"), "projection on a CPU"),
+    "gru zoneout": (GRU(4, zoneout=0.1, kernel="fused"), "zoneout"),
+    "gru reset": (GRU(4, reset="before", kernel="fused"), "reset before the product"),
+}
+
+
+@pytest.mark.parametrize(("mixer", "obstacle"), OBSTACLES.values(), ids=OBSTACLES.keys())
+def test_what_fused_cannot_do_is_named(mixer: Elman | LSTM | GRU, obstacle: str) -> None:
+    with pytest.raises(UserError, match=f"kernel= asks for the fused .* no {obstacle}"):
+        mixer(torch.zeros(1, 2, 4))
+    with force("naive"):
+        mixer(torch.zeros(1, 2, 4))
+    mixer.kernel = "auto"
+    assert mixer.choice().implementation == "naive"
+    assert obstacle in mixer.choice().reason
+    mixer.kernel = "fused"
+
+
+@pytest.mark.parametrize(("kernel", "runs"), [("naive", "naive"), ("fused", "fused"), ("auto", "fused")])
+def test_what_was_chosen_is_what_runs(kernel: str, runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    for name in ("naive", "fused"):
+        module = getattr(gru_kernel, name)
+        real = module.gru
+        monkeypatch.setattr(module, "gru", lambda *a, name=name, real=real: called.append(name) or real(*a))
+    mixer = GRU(4, kernel=kernel)  # type: ignore[arg-type]
+    mixer(torch.zeros(1, 2, 4))
+    assert called == [runs]
+    with lens("*"):
+        mixer(torch.zeros(1, 2, 4))
+    assert called == [runs, "naive"], "an open lens sees the equation"

@@ -1,0 +1,169 @@
+"""The fused ops against the equations: outputs, final state, every gradient; odd lengths on purpose."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from statewise.kernels.elman import ElmanWeights
+from statewise.kernels.elman import fused as elman_fused
+from statewise.kernels.elman import naive as elman_naive
+from statewise.kernels.gru import GRUWeights
+from statewise.kernels.gru import fused as gru_fused
+from statewise.kernels.gru import naive as gru_naive
+from statewise.kernels.lstm import LSTMWeights
+from statewise.kernels.lstm import fused as lstm_fused
+from statewise.kernels.lstm import naive as lstm_naive
+
+BATCH, INPUT, WIDTH = 5, 4, 6
+
+
+class Op(NamedTuple):
+    naive: Callable[..., tuple[Tensor, ...]]
+    fused: Callable[..., tuple[Tensor, ...]]
+    weights: Callable[..., tuple[object, ...]]  # from tensors to the op's weights
+    shapes: list[tuple[int, ...]]  # of those tensors
+    state: list[int]  # widths of the state's leaves
+
+
+def lstm_projected(*tensors: Tensor) -> LSTMWeights:
+    return LSTMWeights(*tensors[:3], projection_PD=tensors[3])
+
+
+OPS = {
+    "elman-tanh": Op(elman_naive.elman, elman_fused.elman, ElmanWeights, [(6, 4), (6, 6), (6,)], [6]),
+    "elman-relu": Op(
+        elman_naive.elman,
+        elman_fused.elman,
+        lambda *tensors: ElmanWeights(*tensors, activation="relu"),
+        [(6, 4), (6, 6), (6,)],
+        [6],
+    ),
+    "lstm": Op(lstm_naive.lstm, lstm_fused.lstm, LSTMWeights, [(24, 4), (24, 6), (24,)], [6, 6]),
+    "gru": Op(gru_naive.gru, gru_fused.gru, GRUWeights, [(18, 4), (18, 6), (18,), (6,)], [6]),
+}
+ON_CUDA = {
+    **OPS,
+    "lstm-projection": Op(lstm_naive.lstm, lstm_fused.lstm, lstm_projected, [(24, 4), (24, 3), (24,), (3, 6)], [3, 6]),
+}
+
+
+def results(
+    run: Callable[..., tuple[Tensor, ...]], op: Op, time: int, lengths: list[int] | None, like: Tensor
+) -> dict[str, Tensor]:
+    """Everything that can be compared, under a name."""
+    generator = torch.Generator().manual_seed(time)
+
+    def leaf(*shape: int, scale: float) -> Tensor:
+        value = scale * torch.randn(*shape, dtype=torch.float64, generator=generator)
+        return value.to(like).requires_grad_()
+
+    x = leaf(BATCH, time, INPUT, scale=1.0)
+    state = [leaf(BATCH, width, scale=0.7) for width in op.state]
+    weights = [leaf(*shape, scale=0.3) for shape in op.shapes]
+    lengths_B = None if lengths is None else torch.tensor(lengths, device=like.device)
+
+    y, *after = run(x, *state, op.weights(*weights), lengths_B)
+    found = {"y": y, **{f"state {n}": part for n, part in enumerate(after)}}
+    total = sum((part * torch.randn(part.shape, generator=generator).to(like)).sum() for part in found.values())
+    leaves = {"x": x, **{f"initial {n}": s for n, s in enumerate(state)}, **{f"w{n}": w for n, w in enumerate(weights)}}
+    gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)  # type: ignore[arg-type]
+    return found | {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
+
+
+def worst(op: Op, time: int, lengths: list[int] | None, like: Tensor) -> dict[str, float]:
+    """The largest difference under each name, relative to the largest value there (absolute where below 1)."""
+    naive = results(op.naive, op, time, lengths, like)
+    fused = results(op.fused, op, time, lengths, like)
+    return {
+        name: (fused[name] - naive[name]).abs().max().item() / max(1.0, naive[name].abs().max().item())
+        for name in naive
+    }
+
+
+def ragged(time: int) -> list[int]:
+    """A full row, an empty one, one moment, and two in between."""
+    return [time, 0, 1, time // 2, max(time - 1, 0)]
+
+
+TIMES = [1, 2, 63, 64, 65]
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("name", OPS)
+def test_fused_is_the_equation(name: str, time: int, rows: str, dtype: torch.dtype) -> None:
+    lengths = ragged(time) if rows == "ragged" else None
+    errors = worst(OPS[name], time, lengths, torch.empty(0, dtype=dtype))
+    assert max(errors.values()) <= TOLERANCES[dtype], errors
+
+
+@pytest.mark.parametrize("lengths", [[0] * BATCH, [3] * BATCH, [9, 9, 0, 9, 9]], ids=["empty", "equal", "too long"])
+@pytest.mark.parametrize("name", OPS)
+def test_odd_lengths(name: str, lengths: list[int]) -> None:
+    """All rows empty, all equal but short of the end, and lengths past the end, which mean the end."""
+    errors = worst(OPS[name], 7, lengths, torch.empty(0, dtype=torch.float64))
+    assert max(errors.values()) <= 1e-12, errors
+
+
+@pytest.mark.parametrize("run", ["naive", "fused"])
+@pytest.mark.parametrize("name", OPS)
+def test_padding_is_not_read(name: str, run: str) -> None:
+    """Whatever stands past a row's end changes nothing and gets no gradient; outputs there are 0."""
+    op, lengths = OPS[name], ragged(7)
+    generator = torch.Generator().manual_seed(0)
+    past_BT = torch.arange(7) >= torch.tensor(lengths)[:, None]
+
+    def tensor(*shape: int) -> Tensor:
+        return 0.3 * torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    x, state, weights = tensor(BATCH, 7, INPUT), [tensor(BATCH, w) for w in op.state], [tensor(*s) for s in op.shapes]
+    polluted = torch.where(past_BT[:, :, None], 1e6, x).requires_grad_()
+    clean = getattr(op, run)(x, *state, op.weights(*weights), torch.tensor(lengths))
+    dirty = getattr(op, run)(polluted, *state, op.weights(*weights), torch.tensor(lengths))
+    assert all(torch.equal(a, b) for a, b in zip(dirty, clean, strict=True))
+    assert (dirty[0][past_BT] == 0).all()
+    (gradient,) = torch.autograd.grad(sum(part.sum() for part in dirty), polluted)  # type: ignore[arg-type]
+    assert (gradient[past_BT] == 0).all()
+    assert (gradient[~past_BT] != 0).any()
+
+
+def on_cuda(test: Callable[..., None]) -> Callable[..., None]:
+    """Marked, skipped where there is no device, and without a warning that kernels/torch_op.py knows of."""
+    test = pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")(test)
+    test = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")(test)
+    return pytest.mark.gpu(test)
+
+
+@on_cuda
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)], ids=str)
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_cudnn_is_the_equation(name: str, time: int, rows: str, dtype: torch.dtype, tolerance: float) -> None:
+    """cuDNN's own tanh and sigmoid cost float32 a digit; TF32, PyTorch's default there, would cost two more."""
+    lengths = ragged(time) if rows == "ragged" else None
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        errors = worst(ON_CUDA[name], time, lengths, torch.empty(0, dtype=dtype, device="cuda"))
+    assert max(errors.values()) <= tolerance, errors
+
+
+@on_cuda
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_cudnn_takes_any_layout_of_state(name: str) -> None:
+    """A state may be a view (rows of a larger one, an expanded start): cuDNN itself insists on contiguous ones."""
+    op = ON_CUDA[name]
+
+    def tensor(*shape: int) -> Tensor:
+        return 0.3 * torch.randn(*shape, dtype=torch.float64, device="cuda")
+
+    x, weights = tensor(BATCH, 7, INPUT), op.weights(*(tensor(*shape) for shape in op.shapes))
+    state = [tensor(1, width).expand(BATCH, -1) for width in op.state]
+    naive = op.naive(x, *state, weights, None)
+    fused = op.fused(x, *state, weights, None)
+    for a, b in zip(fused, naive, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,219 @@
+"""Mistakes a person makes at the command line, each answered by one screen that names it and helps."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command import call, run
+
+import statewise
+
+# The command, then what the answer must hold: the wrong value, and the valid ones, the nearest or the fix.
+MISTAKES = [
+    # verbs and options
+    ("trian lstm", "'trian'", "did you mean 'train'?", "verify"),
+    ("Train lstm", "'Train'", "did you mean 'train'?"),
+    ("modles", "'modles'", "did you mean 'models'?"),
+    ("runs/lstm", "'runs/lstm'", "generate, models, train, verify"),
+    ("--verson", "--verson", "--version"),
+    ("--bogus", "--bogus", "try: statewise --help"),
+    ("models extra", "extra", "try: statewise models --help"),
+    ("models --jsn", "--jsn", "--json"),
+    ("train lstm gru", "gru", "try: statewise train --help"),
+    ("train lstm --txt text.txt", "--txt", "--text"),
+    ("train lstm --text", "--text", "requires an argument", "try: statewise train --help"),
+    ("verify lstm gru", "gru", "try: statewise verify --help"),
+    # recipes
+    ("train lsmt", "'lsmt'", "did you mean 'lstm'?", "elman, gru, lstm"),
+    ("train LSTM", "'LSTM'", "did you mean 'lstm'?"),
+    ("train transformer", "'transformer'", "elman, gru, lstm"),
+    ("train missing.toml", "'missing.toml'", "does not exist", "elman, gru, lstm"),
+    ("train bad.toml", "'bad.toml'", "line 1", "mend"),
+    ("train key.toml", "model.widht", "did you mean 'width'?"),
+    ("train scalar.toml", "model = 3", "table"),
+    ("train latin.toml", "'latin.toml'", "UTF-8", "mend"),
+    ("train binary.toml", "'binary.toml'", "not valid TOML", "mend"),
+    ("train folder", "'folder'", "is a folder", "--resume --out folder", "elman, gru, lstm"),
+    ("train text.txt", "'text.txt'", "statewise train lstm --text text.txt"),
+    # settings
+    ("train lstm --set train.lr", "'train.lr'", "path=value"),
+    ("train lstm --set =3", "'=3'", "path=value"),
+    ("train lstm --set train.lr=fast", "train.lr = 'fast'", "valid number"),
+    ("train lstm --set train.lr=-1", "train.lr = -1", "greater than 0"),
+    ("train lstm --set train.lr=nan", "train.lr = nan", "finite"),
+    ("train lstm --set train.steps=1.5", "train.steps = 1.5", "valid integer"),
+    ("train lstm --set train.steps=-1", "train.steps = -1", "greater than or equal to 0"),
+    ("train lstm --set train.stepz=3", "train.stepz", "did you mean 'steps'?"),
+    ("train lstm --set tran.steps=3", "tran", "did you mean 'train'?"),
+    ("train lstm --set steps=3", "steps", "did you mean 'train.steps'?"),
+    ("train lstm --set width=3", "width", "did you mean 'model.width'?"),
+    ("train lstm --set model=lstm", "model = 'lstm'", "model.kind="),
+    ("train lstm --set model.kind=lsmt", "'lsmt'", "did you mean 'lstm'?", "elman, gru, lstm"),
+    ("train lstm --set model.widht=12", "model.widht", "did you mean 'width'?"),
+    ("train lstm --set model.width=0", "model.width = 0", "greater than or equal to 1"),
+    ("train lstm --set model.width=wide", "model.width = 'wide'", "valid integer"),
+    ("train lstm --set model.depth=0", "model.depth = 0", "greater than or equal to 1"),
+    ("train lstm --set model.dropout=1", "model.dropout = 1", "less than 1"),
+    ("train lstm --set model.projection=300", "projection 300", "smaller than width 256"),
+    ("train lstm --set model.residual=true --set model.embedding=12", "embedding 12", "leave `embedding` out"),
+    ("train lstm --set model.norm=batch", "'batch'", "'layer'"),
+    ("train lstm --set model.init=xavier", "'xavier'", "'orthogonal'"),
+    ("train gru --set model.reset=middle", "'middle'", "'after' or 'before'"),
+    ("train gru --set model.peephole=true", "model.peephole", "reset"),
+    ("train elman --set model.activation=sigmoid", "'sigmoid'", "'tanh' or 'relu'"),
+    ("train lstm --set seed=-1", "seed = -1", "greater than or equal to 0"),
+    ("train lstm --set train.optimizer=adam", "'adam'", "'adamw'"),
+    ("train lstm --set train.schedule=linear", "'linear'", "'cosine'"),
+    ("train lstm --set train.truncation=rando", "'rando'", "did you mean 'random'?"),
+    ("train lstm --set train.truncation=random:x", "'x'", "valid integer"),
+    ("train lstm --set train.truncation=0", "length = 0", "greater than or equal to 1"),
+    (
+        "train lstm --set train.truncation=unbiased:8 --set train.truncation.keep=2",
+        "train.truncation.keep = 2",
+        "less than or equal to 1",
+    ),
+    ("train lstm --set train.precision=float16", "'float16'", "'bfloat16'"),
+    ("train lstm --set train.device=gpu", "'gpu'", "auto, cpu, cuda"),
+    ("train lstm --set train.batch=0", "train.batch = 0", "greater than or equal to 1"),
+    ("train lstm --set train.clip=0", "train.clip = 0", "greater than 0"),
+    ("train lstm --set data.held_out=1", "data.held_out = 1", "less than 1"),
+    ("train lstm --set data.direction=backwards", "'backwards'", "'forward' or 'reverse'"),
+    ("train lstm --set data.order=shuffle", "'shuffle'", "'sequential' or 'random'"),
+    ("train lstm --set data.vocab=1", "data.vocab = 1", "greater than or equal to 2"),
+    # tokenizers
+    ("train lstm --text text.txt --set data.tokenizer=chars", "'chars'", "did you mean 'char'?", "bpe, byte"),
+    ("train lstm --text text.txt --set data.tokenizer=tokenizer.json", "tokenizer.json'", "damaged", "char, byte"),
+    ("train lstm --text text.txt --set data.tokenizer=bpe --set data.vocab=10", "vocab 10", "at least 257"),
+    # texts
+    ("train lstm --text txet.txt", "txet.txt'", "does not exist", "did you mean 'text.txt'?"),
+    ("train lstm --text nowhere/text.txt", "nowhere/text.txt'", "No such file", "check the path"),
+    ("train lstm --text empty.txt", "empty.txt'", "holds no text", "UTF-8 text"),
+    ("train lstm --text binary.bin", "binary.bin'", "binary file", "plain UTF-8 text"),
+    ("train lstm --text latin1.txt", "latin1.txt'", "not UTF-8", "byte offset 3", "iconv"),
+    ("train lstm --text utf16.txt", "utf16.txt'", "UTF-16", "iconv"),
+    ("train lstm --text empty", "empty'", "holds no text", "UTF-8 text"),
+    ("train lstm --text tiny.txt", "batch 32", "larger than the training text", "a batch of at most"),
+    ("train lstm --text - --text -", "'-'", "twice", "name it once"),
+    ("train lstm --text text.txt --set data.validation=gone.txt", "gone.txt'", "does not exist"),
+    # folders
+    ("train lstm --text text.txt --out runs/lstm", "'runs/lstm'", "already holds a run", "--resume"),
+    ("train lstm --text text.txt --out afile", "'afile'", "is a file", "another --out"),
+    ("train lstm --text text.txt --out folder", "'folder'", "other things in it", "another --out"),
+    ("train lstm --text text.txt --out afile/inside", "'afile/inside'", "Not a directory", "another --out"),
+    ("train --resume --out nowhere", "'nowhere'", "nothing to resume", "check --out"),
+    ("train --resume --out folder", "'folder'", "no checkpoint", "train anew"),
+    ("train --resume --out runs/damaged", "'runs/damaged'", "was changed after", "train anew"),
+    ("train lstm --resume", "'lstm'", "--resume", "leave it out"),
+    ("train --resume --out runs/lstm --set model.width=8", "keeps its seed, data, model", "train anew"),
+    # generate
+    ("generate", "'RUN'", "try: statewise generate --help"),
+    ("generate lstm", "'lstm'", "did you mean 'runs/lstm'?"),
+    ("generate runs/lsmt", "'runs/lsmt'", "did you mean 'runs/lstm'?"),
+    ("generate runs", "'runs'", "not a run folder", "runs/lstm"),
+    ("generate folder", "'folder'", "not a run folder", "runs/lstm"),
+    ("generate text.txt", "'text.txt'", "not a folder", "runs/lstm"),
+    ("generate runs/damaged", "'runs/damaged'", "was changed after", "train anew"),
+    ("generate runs/lstm --tokens -1", "tokens = -1", "0 or more"),
+    ("generate runs/lstm --tokens many", "--tokens", "'many'", "valid integer"),
+    ("generate runs/lstm --temperature -1", "temperature = -1", "0 (greedy)"),
+    ("generate runs/lstm --temperature nan", "temperature = nan", "0 (greedy)"),
+    ("generate runs/lstm --temperature hot", "--temperature", "'hot'", "valid number"),
+    ("generate runs/lstm --top-p 2", "top_p = 2", "at most 1"),
+    ("generate runs/lstm --top-k 0", "top_k = 0", "at least 1"),
+    ("generate runs/lstm --min-p -0.1", "min_p = -0.1", "between 0 and 1"),
+    ("generate runs/lstm --repetition 0", "repetition = 0", "positive"),
+    ("generate runs/lstm --seed -1", "seed = -1", "between 0 and"),
+    ("generate runs/lstm --state gone.state", "'gone.state'", "--save-state"),
+    ("generate runs/lstm --state folder", "'folder'", "--save-state"),
+    ("generate runs/lstm --state broken.state", "'broken.state'", "not a saved state"),
+    ("generate runs/lstm --state gru.state", "'gru.state'", "GRUState", "the model that saved it"),
+    ("generate runs/lstm --save-state gone/x.state", "'gone/x.state'", "a folder that exists"),
+    ("generate runs/lstm --save-state folder", "'folder'", "name a file"),
+    # evaluate
+    ("evaluate nowhere", "'nowhere'", "runs/lstm"),
+    ("evaluate runs/lstm --text txet.txt", "'txet.txt'", "did you mean 'text.txt'?"),
+    ("evaluate runs/lstm --text empty.txt", "'empty.txt'", "holds no text"),
+    ("evaluate runs/lstm --text binary.bin", "'binary.bin'", "binary file", "plain UTF-8"),
+    # verify
+    ("verify", "nothing to verify", "--all"),
+    ("verify lsmt", "'lsmt'", "did you mean 'lstm'?"),
+    ("verify runs/lstm --all", "'runs/lstm'", "leave one of them out"),
+    ("verify folder", "'folder'", "not a run folder"),
+    ("verify runs/damaged", "'runs/damaged'", "was changed after"),
+]
+
+
+@pytest.fixture(scope="module")
+def museum(world: Path) -> Path:
+    """The tiny world, with one of everything that people point at by mistake."""
+    (world / "empty.txt").touch()
+    (world / "tiny.txt").write_text("hello")
+    (world / "afile").write_text("x")
+    (world / "binary.bin").write_bytes(bytes(range(256)))
+    (world / "latin1.txt").write_bytes("café au lait ".encode("latin1") * 40)
+    (world / "utf16.txt").write_text("hello " * 50, encoding="utf-16")
+    (world / "bad.toml").write_text('[model\nkind = "lstm"\n')
+    (world / "key.toml").write_text('[model]\nkind = "lstm"\nwidht = 12\n')
+    (world / "scalar.toml").write_text("model = 3\n")
+    (world / "latin.toml").write_bytes("# café".encode("latin1"))
+    (world / "binary.toml").write_bytes(b"\0\1\2")
+    (world / "tokenizer.json").write_text('{"model": 3')
+    (world / "broken.state").write_text("no state")
+    statewise.save_state(statewise.build("gru", vocab=9, width=8).init_state(1), world / "gru.state")
+    (world / "empty").mkdir(exist_ok=True)
+    (world / "folder").mkdir(exist_ok=True)
+    (world / "folder" / "notes.txt").write_text("x")
+    shutil.copytree(world / "runs/lstm", world / "runs/damaged", dirs_exist_ok=True)
+    for weights in (world / "runs/damaged").rglob("model.safetensors"):
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+    return world
+
+
+def test_there_are_enough_mistakes() -> None:
+    assert len({command for command, *_ in MISTAKES}) == len(MISTAKES) >= 60
+
+
+@pytest.mark.parametrize(
+    ("command", "helps"), [(first, rest) for first, *rest in MISTAKES], ids=lambda value: str(value)
+)
+def test_a_mistake_is_answered(command: str, helps: list[str], museum: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(museum)
+    _check(*call(*command.split()), helps)
+
+
+@pytest.mark.parametrize(
+    ("command", "helps"),
+    [
+        ("trian lstm", ["'trian'", "did you mean 'train'?"]),
+        ("train lstm --set model.widht=12", ["model.widht", "did you mean 'width'?"]),
+        ("train lstm --text binary.bin --out runs/never", ["binary.bin'", "binary file"]),
+        ("generate runs/lstm --top-p 2", ["top_p = 2", "at most 1"]),
+        ("generate runs/lstm --tokens many", ["'many'", "valid integer"]),
+    ],
+)
+def test_a_mistake_is_answered_in_a_process_of_its_own(command: str, helps: list[str], museum: Path) -> None:
+    _check(*run(*command.split(), cwd=museum), helps)
+
+
+def test_no_verb_at_all_shows_the_help(world: Path) -> None:
+    said = run(cwd=world)
+    assert said.code == 2
+    assert "Traceback" not in said.out + said.err
+    assert "verify" in said.out + said.err
+
+
+def test_resume_with_nothing_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _check(*call("train", "--resume"), ["nothing to resume", "--out"])
+
+
+def _check(code: int, out: str, err: str, helps: list[str]) -> None:
+    assert code == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert len(err.splitlines()) <= 25
+    assert "error: " in err
+    for help_ in helps:
+        assert help_ in err

@@ -1,0 +1,166 @@
+"""Each filter against its definition in NumPy; the draw against its distribution."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from statewise.decoding import Sampling, choose
+from statewise.decoding.sampling import filtered, keep_min_p, keep_top_k, keep_top_p, penalise
+from statewise.specs import UserError
+
+LOGITS = arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 12)), elements=st.floats(-20, 20, width=32))
+
+
+def kept(logits_BV: torch.Tensor) -> list[set[int]]:
+    return [set(np.flatnonzero(np.isfinite(row))) for row in logits_BV.numpy()]
+
+
+def softmax(row: np.ndarray) -> np.ndarray:
+    weights = np.exp(row.astype(np.float64) - row.max())
+    return weights / weights.sum()
+
+
+@given(logits=LOGITS, k=st.integers(1, 15))
+def test_top_k_keeps_exactly_k_and_the_largest(logits: np.ndarray, k: int) -> None:
+    result_BV = keep_top_k(torch.from_numpy(logits), k)
+    for row, found, result in zip(logits, kept(result_BV), result_BV.numpy(), strict=True):
+        assert len(found) == min(k, len(row))
+        assert sorted(row[list(found)]) == sorted(row)[-min(k, len(row)) :]
+        assert all(result[i] == row[i] for i in found)
+
+
+@given(logits=LOGITS, p=st.floats(0.01, 1))
+def test_top_p_is_the_smallest_set_that_reaches_p(logits: np.ndarray, p: float) -> None:
+    for row in logits:
+        # Where a sum is p but for rounding, either answer is right.
+        assume(np.all(np.abs(np.cumsum(np.sort(softmax(row))[::-1])[:-1] - p) > 1e-12))
+    for row, found in zip(logits, kept(keep_top_p(torch.from_numpy(logits), p)), strict=True):
+        probability = softmax(row)
+        inside = np.array(sorted(found))
+        outside = np.setdiff1d(np.arange(len(row)), inside)
+        mass = probability[inside].sum()
+        assert mass >= p - 1e-12
+        assert mass - probability[inside].min() < p + 1e-12  # one fewer would not do
+        assert len(outside) == 0 or row[outside].max() <= row[inside].min()
+
+
+def test_top_p_of_one_keeps_everything() -> None:
+    logits_BV = torch.randn(1, 50_000, generator=torch.Generator().manual_seed(0)) * 3
+    assert torch.isfinite(keep_top_p(logits_BV, 1.0)).all()
+
+
+@given(logits=LOGITS, share=st.floats(0, 1))
+def test_min_p_keeps_what_is_likely_enough(logits: np.ndarray, share: float) -> None:
+    for row, found in zip(logits, kept(keep_min_p(torch.from_numpy(logits), share)), strict=True):
+        probability = softmax(row)
+        ratio = probability / probability.max()
+        assert found >= set(np.flatnonzero(ratio > share + 1e-5))
+        assert found <= set(np.flatnonzero(ratio > share - 1e-5))
+        assert int(row.argmax()) in found
+
+
+@given(logits=LOGITS, penalty=st.floats(0.5, 3), data=st.data())
+def test_repetition_pushes_only_what_was_seen(logits: np.ndarray, penalty: float, data: st.DataObject) -> None:
+    seen = data.draw(arrays(np.bool_, logits.shape))
+    found = penalise(torch.from_numpy(logits), torch.from_numpy(seen), penalty).numpy()
+    pushed = np.where(logits > 0, logits / np.float32(penalty), logits * np.float32(penalty))
+    np.testing.assert_allclose(found, np.where(seen, pushed, logits), rtol=1e-6)
+
+
+def one(logits: list[float], sampling: Sampling, *, position: int = 0) -> int:
+    logits_BV = torch.tensor([logits])
+    seen_BV = torch.zeros(1, len(logits), dtype=torch.bool)
+    return int(choose(logits_BV, seen_BV=seen_BV, position_B=torch.tensor([position]), sampling=sampling))
+
+
+@given(logits=LOGITS, seed=st.integers(0, 2**63 - 1))
+def test_temperature_zero_is_argmax(logits: np.ndarray, seed: int) -> None:
+    logits_BV = torch.from_numpy(logits)
+    token_B = choose(
+        logits_BV,
+        seen_BV=torch.zeros(logits.shape, dtype=torch.bool),
+        position_B=torch.arange(len(logits)),
+        sampling=Sampling(temperature=0, seed=seed),
+    )
+    assert token_B.tolist() == logits.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-40, 5e-324])
+def test_any_small_temperature_is_nearly_greedy(temperature: float) -> None:
+    assert one([1.0, 80.0, 79.0, -5.0], Sampling(temperature=temperature)) == 1
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 2.0])
+def test_frequencies_are_the_probabilities(temperature: float) -> None:
+    logits, draws = np.array([0.0, 1.0, -1.0, 2.0, -3.0], dtype=np.float32), 6000
+    logits_BV = torch.from_numpy(np.tile(logits, (draws, 1)))
+    token_B = choose(
+        logits_BV,
+        seen_BV=torch.zeros(logits_BV.shape, dtype=torch.bool),
+        position_B=torch.arange(draws),
+        sampling=Sampling(temperature=temperature, seed=11),
+    )
+    counts = np.bincount(token_B.numpy(), minlength=5)
+    expected = draws * softmax(logits / temperature)
+    chi_square = float(((counts - expected) ** 2 / expected).sum())
+    assert chi_square < 18.5  # four degrees of freedom: exceeded once in a thousand, and the seed is fixed
+
+
+def test_filters_hold_when_drawing() -> None:
+    logits_BV = torch.randn(1, 40, generator=torch.Generator().manual_seed(1)).expand(500, 40)
+    arguments = {"seen_BV": torch.zeros(500, 40, dtype=torch.bool), "position_B": torch.arange(500)}
+    allowed = set(logits_BV[0].topk(3).indices.tolist())
+    drawn = set(choose(logits_BV, **arguments, sampling=Sampling(top_k=3, temperature=2.0)).tolist())
+    assert drawn == allowed
+
+
+def test_the_draw_does_not_depend_on_the_others_in_the_batch() -> None:
+    generator = torch.Generator().manual_seed(2)
+    logits_BV, seen_BV = torch.randn(6, 30, generator=generator), torch.rand(6, 30, generator=generator) < 0.3
+    position_B = torch.tensor([5, 0, 3, 900, 4, 5])
+    sampling = Sampling(repetition=1.3, temperature=1.2, top_k=20, top_p=0.95, min_p=0.01, seed=8)
+    together = choose(logits_BV, seen_BV=seen_BV, position_B=position_B, sampling=sampling)
+    for i in range(6):
+        row = slice(i, i + 1)
+        alone = choose(logits_BV[row], seen_BV=seen_BV[row], position_B=position_B[row], sampling=sampling)
+        assert int(alone) == int(together[i])
+
+
+def test_the_draw_depends_on_seed_and_position() -> None:
+    flat = [0.0] * 100_000
+    assert len({one(flat, Sampling(seed=seed), position=p) for seed in range(5) for p in range(5)}) == 25
+    assert one(flat, Sampling(seed=3), position=4) == one(flat, Sampling(seed=3), position=4)
+
+
+def test_filters_apply_in_order() -> None:
+    """The penalty comes first: it decides who is among the top k."""
+    logits_BV, seen_BV = torch.tensor([[4.0, 3.0, 1.0]]), torch.tensor([[True, False, False]])
+    found = filtered(logits_BV, seen_BV, Sampling(repetition=4.0, top_k=1))
+    assert kept(found) == [{1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "repetition": (0, -1, math.nan, math.inf),
+        "temperature": (-0.1, math.nan, math.inf),
+        "top_k": (0, -3),
+        "top_p": (0, -0.5, 1.5, math.nan),
+        "min_p": (-0.1, 1.1, math.nan),
+        "seed": (-1, 2**63),
+    }.items(),
+)
+def test_what_cannot_be_is_refused(name: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        with pytest.raises(UserError, match=f"^{name} = "):
+            Sampling(**{name: value}).check()
+
+
+def test_what_can_be_is_not_refused() -> None:
+    sampling = Sampling(repetition=1.2, temperature=0, top_k=1, top_p=1, min_p=0, seed=2**63 - 1)
+    assert sampling.check() is sampling
