@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from statewise.core.machine import Machine, unroll
-from statewise.core.state import fork, leaves, load_state, map_state, rows, save_state, to
+from statewise.core.state import concat, fork, leaves, load_state, map_state, rows, save_state, to
 
 # Relative to float64 (or, for the exact laws, to the same dtype): what rounding alone may do over a few steps.
 BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -38,22 +38,19 @@ class Case(NamedTuple):
 
 
 def make_case(machine: Machine[Any], *, batch: int = 3, time: int = 7, seed: int = 0) -> Case:
-    """Random inputs of the machine's kind (tokens or vectors), and a state with no zero in it."""
-    like = next(machine.parameters())
+    """Random inputs, and a state that was reached (rows after different lengths) and then shaken: no zero in it."""
     generator = torch.Generator().manual_seed(seed)
+    before = machine.sample_input(batch, 3, generator=generator)
+    lengths_B = torch.tensor([1 + i % 3 for i in range(batch)], device=before.device)
+    with torch.no_grad():
+        _, reached = machine(before, machine.init_state(batch), lengths_B)
 
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.float64, generator=generator).to(like)
+    def shake(leaf: Tensor) -> Tensor:
+        if not leaf.is_floating_point():
+            return leaf
+        return leaf + 0.5 * torch.randn(leaf.shape, dtype=torch.float64, generator=generator).to(leaf)
 
-    vocab = getattr(machine, "vocab", None)
-    if vocab is not None:
-        x = torch.randint(vocab, (batch, time), generator=generator).to(like.device)
-    else:
-        x = noise(batch, time, machine.input_width)  # type: ignore[arg-type]  # a Mixer's own attribute
-    state = map_state(
-        lambda leaf: 0.5 * noise(*leaf.shape) if leaf.is_floating_point() else leaf, machine.init_state(batch)
-    )
-    return Case(x, state, seed)
+    return Case(machine.sample_input(batch, time, generator=generator), map_state(shake, reached), seed)
 
 
 def distance(got: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -156,31 +153,36 @@ def rows_law(machine: Machine[Any], case: Case, *, order: Sequence[int] | None =
 
 
 def ragged(machine: Machine[Any], case: Case, *, lengths: Sequence[int] | None = None) -> float:
-    """With lengths, every row's outputs and final state equal that row run alone, unpadded; past it, 0."""
+    """With lengths, every row's outputs equal that row run alone, unpadded; past it, 0; and it goes on the same.
+
+    States are compared as they are, and by what follows from them.
+    """
     wanted = list(lengths) if lengths is not None else [(3 * i + 2) % (case.time + 1) for i in range(case.batch)]
     lengths_B = torch.tensor(wanted, device=case.x.device)
+    later = machine.sample_input(case.batch, 2, generator=torch.Generator().manual_seed(case.seed + 2))
+
+    def together(c: Case) -> tuple[Tensor, Any]:
+        y, after = machine(c.x, c.state, lengths_B)
+        more, _ = machine(later, after)
+        return torch.cat([y, more], dim=1), after
 
     def alone(c: Case) -> tuple[Tensor, Any]:
         ys, afters = [], []
         for i, length in enumerate(wanted):
-            state = rows(c.state, slice(i, i + 1))
-            if length == 0:
-                y, after = None, state
-            else:
-                y, after = machine(c.x[i : i + 1, :length], state)
-            ys.append(y)
+            row, after = slice(i, i + 1), rows(c.state, slice(i, i + 1))
+            parts = []
+            if length > 0:
+                y, after = machine(c.x[row, :length], after)
+                parts.append(y)
+            more, _ = machine(later[row], after)
+            ys.append(torch.cat([*parts, more.new_zeros(1, case.time - length, *more.shape[2:]), more], dim=1))
             afters.append(after)
-        some = next((y for y in ys if y is not None), None)
-        if some is None:
-            some, _ = machine(c.x[:1], rows(c.state, slice(0, 1)))
-        padded = [
-            torch.cat([*([] if y is None else [y]), some.new_zeros(1, case.time - length, *some.shape[2:])], dim=1)
-            for y, length in zip(ys, wanted, strict=True)
-        ]
-        return torch.cat(padded), map_state(lambda *parts: torch.cat(parts), *afters)
+        return torch.cat(ys), concat(afters)
 
-    together = evaluate(machine, case, lambda c: machine(c.x, c.state, lengths_B))
-    return distance(together, evaluate(machine, case, alone))
+    # What grows is padded differently in the two, so it is judged by what follows from it alone.
+    grows = any(leaf.numel() == 0 for _, leaf in leaves(machine.init_state(1)))
+    first, second = (lambda c, run=run: (run(c)[0], ()) if grows else run(c) for run in (together, alone))
+    return distance(evaluate(machine, case, first), evaluate(machine, case, second))
 
 
 def pure(machine: Machine[Any], case: Case) -> float:

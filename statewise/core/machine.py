@@ -24,6 +24,16 @@ class Machine(nn.Module, ABC, Generic[S]):
     definition; concrete machines write the natural one and derive the other.
     """
 
+    like: Tensor  # holds nothing; it follows the machine to its device and dtype, so that states can too
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("like", torch.empty(0), persistent=False)
+
+    @abstractmethod
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        """Random input of the kind this machine reads: what the laws are tried on."""
+
     @abstractmethod
     def init_state(self, batch: int) -> S:
         """The state before anything was read."""
@@ -43,10 +53,14 @@ class Machine(nn.Module, ABC, Generic[S]):
 
 
 class Mixer(Machine[S]):
-    """Carries information along time: `[B, T, input_width]` to `[B, T, width]`. Concrete mixers are final."""
+    """Carries information along time: `[B, T, input_width]` to `[B, T, output_width]`. Concrete mixers are final."""
 
     input_width: int
     output_width: int
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        x_BTI = torch.randn(batch, time, self.input_width, dtype=torch.float64, generator=generator)
+        return x_BTI.to(self.like)
 
 
 class Encoder(nn.Module, ABC):

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+from torch.nn import functional as F
 
 from statewise.specs import UserError
 
@@ -60,13 +61,29 @@ def rows(state: S, index: Tensor | slice) -> S:
 
 
 def concat(states: Sequence[S]) -> S:
-    """Rows of several states, one below the other."""
-    return map_state(lambda *parts: torch.cat(parts), *states)
+    """Rows of several states, one below the other. A list that grew longer in one is padded in the others."""
+    return map_state(lambda *parts: torch.cat(_aligned(parts)), *states)
 
 
 def where(mask_B: Tensor, yes: S, no: S) -> S:
     """Row by row: `yes` where the mask is true, `no` elsewhere."""
-    return map_state(lambda a, b: torch.where(mask_B.view(-1, *[1] * (a.dim() - 1)), a, b), yes, no)
+
+    def choose(a: Tensor, b: Tensor) -> Tensor:
+        a, b = _aligned((a, b))
+        return torch.where(mask_B.view(-1, *[1] * (a.dim() - 1)), a, b)
+
+    return map_state(choose, yes, no)
+
+
+def _aligned(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """States that grow keep, beside the list, how much of it each row uses; so zeros at its end change nothing."""
+    if all(part.shape[1:] == parts[0].shape[1:] for part in parts):
+        return parts
+    longest = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+    return tuple(
+        F.pad(part, [n for size, most in zip(part.shape[:0:-1], longest[::-1]) for n in (0, most - size)])
+        for part in parts
+    )
 
 
 def hold(active_B: Tensor, *, new: S, old: S) -> S:

@@ -5,4 +5,5 @@ from statewise.layers.embedding import Embedding as Embedding
 from statewise.layers.initialise import Scheme as Scheme
 from statewise.layers.initialise import fill_input as fill_input
 from statewise.layers.initialise import fill_recurrent as fill_recurrent
+from statewise.layers.mlp import MLP as MLP
 from statewise.layers.norm import make_norm as make_norm

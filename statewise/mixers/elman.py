@@ -52,7 +52,7 @@ class Elman(Mixer[ElmanState]):
             nn.init.eye_(self.u_DD)
 
     def init_state(self, batch: int) -> ElmanState:
-        return ElmanState(self.b_D.new_zeros(batch, self.output_width))
+        return ElmanState(self.like.new_zeros(batch, self.output_width))
 
     def weights(self) -> ElmanWeights:
         u_DD = F.dropout(self.u_DD, self.weight_drop, self.training)

@@ -52,7 +52,7 @@ class GRU(Mixer[GRUState]):
             nn.init.normal_(self.w_GI, std=0.01, generator=generator)
 
     def init_state(self, batch: int) -> GRUState:
-        return GRUState(self.b_G.new_zeros(batch, self.output_width))
+        return GRUState(self.like.new_zeros(batch, self.output_width))
 
     def weights(self) -> GRUWeights:
         u_GD = F.dropout(self.u_GD, self.weight_drop, self.training)

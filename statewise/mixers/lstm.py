@@ -77,7 +77,7 @@ class LSTM(Mixer[LSTMState]):
             self.b_G[forget * width : (forget + 1) * width] = forget_bias
 
     def init_state(self, batch: int) -> LSTMState:
-        return LSTMState(self.b_G.new_zeros(batch, self.output_width), self.b_G.new_zeros(batch, self.width))
+        return LSTMState(self.like.new_zeros(batch, self.output_width), self.like.new_zeros(batch, self.width))
 
     def weights(self) -> LSTMWeights:
         norm = None

@@ -1,35 +1,67 @@
-"""One layer: norm, mixer, dropout, and perhaps the way around them."""
+"""One layer: a mixer and perhaps an MLP, each with norm, dropout, and perhaps the way around them."""
 
-from typing import TypeVar, final
+from collections.abc import Callable
+from typing import Literal, TypeVar, final
 
+import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, Mixer, State
-from statewise.layers import Dropout
+from statewise.layers import MLP, Dropout
 
 S = TypeVar("S", bound=State)
 
 
 @final
 class Block(Machine[S]):
-    """`y = dropout(mixer(norm(x)))`, plus `x` when `residual`. Its state is the mixer's."""
+    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
 
-    def __init__(self, mixer: Mixer[S], *, norm: nn.Module, dropout: Dropout, residual: bool) -> None:
+    Without `residual` the sum is left out. The block's state is the mixer's: an MLP has no time.
+    """
+
+    def __init__(
+        self,
+        mixer: Mixer[S],
+        *,
+        norm: nn.Module,
+        dropout: Dropout,
+        residual: bool,
+        norm_place: Literal["pre", "post"] = "pre",
+        mlp: MLP | None = None,
+        mlp_norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.norm = norm
         self.mixer = mixer
         self.dropout = dropout
         self.residual = residual
+        self.norm_place: Literal["pre", "post"] = norm_place
+        self.mlp = mlp
+        self.mlp_norm = mlp_norm
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return self.mixer.sample_input(batch, time, generator=generator)
 
     def init_state(self, batch: int) -> S:
         return self.mixer.init_state(batch)
 
     def forward(self, x_BTD: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-        y_BTD, after = self.mixer(self.norm(x_BTD), state, lengths_B)
-        y_BTD = self.dropout(y_BTD)
-        return (x_BTD + y_BTD if self.residual else y_BTD), after
+        return self._around(lambda x: self.mixer(x, state, lengths_B), x_BTD, self.dropout)
 
     def step(self, x_BD: Tensor, state: S) -> tuple[Tensor, S]:
-        y_BD, after = self.mixer.step(self.norm(x_BD), state)
-        y_BD = self.dropout(y_BD[:, None])[:, 0]
-        return (x_BD + y_BD if self.residual else y_BD), after
+        return self._around(lambda x: self.mixer.step(x, state), x_BD, lambda y: self.dropout(y[:, None])[:, 0])
+
+    def _around(
+        self, mix: Callable[[Tensor], tuple[Tensor, S]], x: Tensor, dropout: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, S]:
+        """One definition for a sequence and for a moment."""
+        pre = self.norm_place == "pre"
+        y, after = mix(self.norm(x) if pre else x)
+        y = dropout(y)
+        y = x + y if self.residual else y
+        y = y if pre else self.norm(y)
+        if self.mlp is None or self.mlp_norm is None:
+            return y, after
+        z = dropout(self.mlp(self.mlp_norm(y) if pre else y))
+        z = y + z if self.residual else z
+        return (z if pre else self.mlp_norm(z)), after

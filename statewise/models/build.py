@@ -6,7 +6,7 @@ from typing import Any, assert_never
 import torch
 
 from statewise.core import Mixer
-from statewise.layers import Dropout, Embedding, make_norm
+from statewise.layers import MLP, Dropout, Embedding, make_norm
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.models.block import Block
 from statewise.models.head import CategoricalHead
@@ -41,19 +41,29 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
     width = spec.embedding_width
     for _ in range(spec.depth):
         mixer = build_mixer(spec, input_width=width, generator=generator)
+        out = mixer.output_width
+        mlp = None
+        if spec.mlp != "none":
+            mlp = MLP(out, hidden=spec.mlp_width(), kind=spec.mlp, bias=spec.bias, generator=generator)
         blocks.append(
             Block(
                 mixer,
-                norm=make_norm(spec.norm, width),
+                norm=make_norm(spec.norm, width if spec.norm_place == "pre" else out),
                 dropout=Dropout(spec.dropout, variational=spec.variational),
                 residual=spec.residual,
+                norm_place=spec.norm_place,
+                mlp=mlp,
+                mlp_norm=None if mlp is None else make_norm(spec.norm, out),
             )
         )
-        width = mixer.output_width
+        width = out
     return LanguageModel(
         embedding=embedding,
         input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
-        stack=Stack(blocks, final_norm=make_norm(spec.norm if spec.residual else "none", width)),
+        stack=Stack(
+            blocks,
+            final_norm=make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width),
+        ),
         head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
     )
 

@@ -27,6 +27,9 @@ class LanguageModel(Machine[StackState]):
     def vocab(self) -> int:
         return len(self.head.bias_V)
 
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return torch.randint(self.vocab, (batch, time), generator=generator).to(self.like.device)
+
     def init_state(self, batch: int) -> StackState:
         return self.stack.init_state(batch)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast, final
 
+import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, scope
@@ -22,6 +23,9 @@ class Stack(Machine[StackState]):
 
     def _blocks(self) -> Sequence[Block[Any]]:
         return cast("Sequence[Block[Any]]", self.blocks)
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return self._blocks()[0].sample_input(batch, time, generator=generator)
 
     def init_state(self, batch: int) -> StackState:
         return StackState(tuple(block.init_state(batch) for block in self._blocks()))

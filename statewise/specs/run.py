@@ -10,8 +10,12 @@ from pydantic_core import ErrorDetails
 from statewise.specs.base import Spec
 from statewise.specs.data import DataSpec
 from statewise.specs.error import UserError, nearest
-from statewise.specs.model import KINDS, LSTMSpec, ModelSpec
+from statewise.specs.model import KINDS, ModelSpec
+from statewise.specs.recurrent import LSTMSpec
 from statewise.specs.train import TrainSpec
+
+_TAGGED = ("model", "truncation")
+_TAGS = (*KINDS, "full", "fixed", "random", "unbiased")
 
 
 class RunSpec(Spec):
@@ -77,7 +81,8 @@ def _value(text: str) -> Any:
 
 def _explain(detail: ErrorDetails) -> str:
     # Tagged unions put the tag into the location; people never wrote it there.
-    parts = [str(part) for part in detail["loc"] if part not in (*KINDS, "full", "fixed", "random", "unbiased")]
+    location = [str(part) for part in detail["loc"]]
+    parts = [part for before, part in zip(["", *location], location) if before not in _TAGGED or part not in _TAGS]
     path = ".".join(parts) or "(top level)"
     match detail["type"]:
         case "extra_forbidden":

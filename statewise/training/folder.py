@@ -25,8 +25,10 @@ _CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safe
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer once, under its first name (tied ones have two)."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    """Every parameter and saved buffer once, under its first name (tied ones have two)."""
+    kept = model.state_dict(keep_vars=True)
+    first = {id(value): name for name, value in reversed(kept.items())}
+    return {name: kept[name] for name in kept if first[id(kept[name])] == name}
 
 
 @torch.no_grad()

@@ -22,6 +22,10 @@ def model_specs(draw: st.DrawFn) -> ModelSpec:
         "width": width,
         "depth": draw(st.integers(1, 3)),
         "norm": draw(st.sampled_from(["none", "layer", "rms"])),
+        "norm_place": draw(st.sampled_from(["pre", "post"])),
+        "mlp": draw(st.sampled_from(["none", "relu", "gelu", "swiglu"])),
+        "mlp_ratio": draw(st.sampled_from([0.5, 1.3, 2.0])),
+        "bias": draw(st.booleans()),
         "tie": draw(st.booleans()),
         "init": draw(st.sampled_from(["orthogonal", "published", "torch"])),
     }

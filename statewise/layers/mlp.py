@@ -1,0 +1,44 @@
+"""The sublayer without time: widen, bend, narrow."""
+
+from typing import Literal, assert_never
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class MLP(nn.Module):
+    """`relu`, `gelu` (GPT-2's tanh form), or the gated `swiglu` (Shazeer 2020): `W2 (silu(W1 x) * W3 x)`."""
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        hidden: int,
+        kind: Literal["relu", "gelu", "swiglu"] = "gelu",
+        bias: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.kind: Literal["relu", "gelu", "swiglu"] = kind
+        self.up = nn.Linear(width, 2 * hidden if kind == "swiglu" else hidden, bias=bias)
+        self.down = nn.Linear(hidden, width, bias=bias)
+        for linear in (self.up, self.down):
+            nn.init.xavier_uniform_(linear.weight, generator=generator)
+            if bias:
+                nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a: Tensor = self.up(x)
+        match self.kind:
+            case "relu":
+                a = F.relu(a)
+            case "gelu":
+                a = F.gelu(a, approximate="tanh")
+            case "swiglu":
+                gate, value = a.chunk(2, dim=-1)
+                a = F.silu(gate) * value
+            case _:
+                assert_never(self.kind)
+        y: Tensor = self.down(a)
+        return y
