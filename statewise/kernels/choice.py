@@ -13,8 +13,13 @@ from typing import Literal, NamedTuple, cast, get_args
 from statewise.core import is_observed
 from statewise.specs import UserError, nearest
 
-Implementation = Literal["naive", "fused"]
-Wish = Literal["auto", "naive", "fused"]
+Implementation = Literal["naive", "fused", "batched"]
+Wish = Literal["auto", "naive", "fused", "batched"]
+
+_WHY = {
+    "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
+    "batched": "its own backward, one product for all moments, is the fastest here",
+}
 
 
 class Choice(NamedTuple):
@@ -35,8 +40,10 @@ def force(wish: Wish) -> Iterator[None]:
         _forced.reset(token)
 
 
-def choose(op: str, *, obstacles: Sequence[str], wish: Wish = "auto") -> Choice:
-    """`fused` unless something stands in its way; `obstacles` names what only the naive form can do."""
+def choose(
+    op: str, *, obstacles: Sequence[str], wish: Wish = "auto", fast: Sequence[Implementation] = ("fused",)
+) -> Choice:
+    """The first of `fast` unless something stands in its way; `obstacles` names what only the naive form can do."""
     if is_observed():
         return Choice("naive", "a lens is open, and only the equation can be looked into")
     forced = _forced.get()
@@ -49,13 +56,17 @@ def choose(op: str, *, obstacles: Sequence[str], wish: Wish = "auto") -> Choice:
         raise UserError(f"{source} asks for the kernel {forced!r}", fix=nearest(str(forced), get_args(Wish)))
     if forced == "naive":
         return Choice("naive", f"asked for by {source}")
-    if obstacles and forced == "fused":
+    missing = " and no ".join(obstacles)
+    if forced == "auto":
+        return Choice("naive", f"the fast {op} has no {missing}") if obstacles else Choice(fast[0], _WHY[fast[0]])
+    if forced not in fast:
         raise UserError(
-            f"{source} asks for the fused {op}, but it has no {' and no '.join(obstacles)}",
-            fix="leave the option out, or let the choice be 'auto'",
+            f"{source} asks for the {forced} {op}, but there is none on this device",
+            fix=f"valid: auto, naive, {', '.join(fast)}",
         )
     if obstacles:
-        return Choice("naive", f"PyTorch's fused {op} has no {' and no '.join(obstacles)}")
-    if forced == "fused":
-        return Choice("fused", f"asked for by {source}")
-    return Choice("fused", "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here")
+        raise UserError(
+            f"{source} asks for the {forced} {op}, but it has no {missing}",
+            fix="leave the option out, or let the choice be 'auto'",
+        )
+    return Choice(forced, f"asked for by {source}")

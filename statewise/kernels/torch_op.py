@@ -29,7 +29,7 @@ def run_torch_op(
         return _full(op, x_BTI, state, weights)
     lengths_B = lengths_B.clamp(min=0, max=x_BTI.shape[1])
     if x_BTI.device.type == "cpu":
-        return _in_pieces(op, x_BTI, state, weights, lengths_B)
+        return in_pieces(lambda x, some: _full(op, x, some, weights), x_BTI, state, lengths_B)
     return _packed(op, x_BTI, state, weights, lengths_B)
 
 
@@ -48,14 +48,15 @@ def _full(op: Op, x_BTI: Tensor, state: tuple[Tensor, ...], weights: Sequence[Te
     return y_BTD, tuple(new[0].to(old.dtype) for new, old in zip(after, state, strict=True))
 
 
-def _in_pieces(
-    op: Op, x_BTI: Tensor, state: tuple[Tensor, ...], weights: Sequence[Tensor], lengths_B: Tensor
+def in_pieces(
+    full: Callable[[Tensor, tuple[Tensor, ...]], Result], x_BTI: Tensor, state: tuple[Tensor, ...], lengths_B: Tensor
 ) -> Result:
-    """Longest rows first, one call between each two lengths at which rows end.
+    """Longest rows first, one call of `full` between each two lengths at which rows end.
 
     On a CPU this is faster than packing (`benchmarks/ragged.py` says by how much): PyTorch sends packed
     rows past oneDNN, to a loop of its own.
     """
+    lengths_B = lengths_B.clamp(min=0, max=x_BTI.shape[1])
     order_B = lengths_B.argsort(descending=True, stable=True)
     inverse_B = order_B.argsort()
     x_BTI, state, lengths_B = x_BTI[order_B], tuple(part[order_B] for part in state), lengths_B[order_B]
@@ -64,7 +65,7 @@ def _in_pieces(
     pieces = []
     for start, end in pairwise([0, *ends]):
         active = int((lengths_B >= end).sum())
-        y_ATD, after = _full(op, x_BTI[:active, start:end], tuple(part[:active] for part in state), weights)
+        y_ATD, after = full(x_BTI[:active, start:end], tuple(part[:active] for part in state))
         pieces.append(F.pad(y_ATD, (0, 0, 0, 0, 0, batch - active)))
         state = tuple(torch.cat([new, old[active:]]) for new, old in zip(after, state, strict=True))
     read = ends[-1] if ends else 0

@@ -25,7 +25,7 @@ class StackedSpec(Spec):
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
     variational: bool = Field(False, description="dropout masks are the same at every time step")
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
-    kernel: Literal["auto", "naive", "fused"] = Field("auto", description="force an implementation")
+    kernel: Literal["auto", "naive", "fused", "batched"] = Field("auto", description="force an implementation")
 
     @property
     def embedding_width(self) -> int:

@@ -19,7 +19,7 @@ from statewise.models import build
 from statewise.specs import RunSpec, UserError, load_recipe, make_spec
 from statewise.specs.toml import dumps
 from statewise.tasks.language_model import LanguageModelTask
-from statewise.tasks.run import NEEDS, Run, load, read_spec
+from statewise.tasks.run import NEEDS, Run, load, read_spec, refuse_other_size
 from statewise.training import (
     Display,
     Outcome,
@@ -91,7 +91,10 @@ def _train(
     signals: Signals,
     on_step: Callable[[int], None] | None,
 ) -> Trained:
-    tokenizer = Tokenizer.load(checkpoint.path / "tokenizer.json") if checkpoint is not None else None
+    tokenizer = None
+    if checkpoint is not None:
+        tokenizer = Tokenizer.load(checkpoint.path / "tokenizer.json")
+        refuse_other_size(spec, tokenizer, checkpoint.path)
     spool = path / "stdin.txt"
     if "-" in (*spec.data.text, *spec.data.validation) and par.leads:
         _make_folder(path)  # standard input is kept there

@@ -165,7 +165,7 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     found = find_published(path, needs=NEEDS)
     spec = read_spec(found.path)
     tokenizer = Tokenizer.load(found.path / "tokenizer.json")
-    _refuse_other_size(spec, tokenizer, found.path)
+    refuse_other_size(spec, tokenizer, found.path)
     model = build(spec.model, vocab=tokenizer.vocab, seed=spec.seed)
     averaged = vouched_for(found.path, "average.safetensors")
     load_weights(model, found.path / ("average.safetensors" if averaged else "model.safetensors"))
@@ -191,7 +191,7 @@ def read_spec(folder: Path) -> RunSpec:
     return RunSpec.parse(table, source=str(path))
 
 
-def _refuse_other_size(spec: RunSpec, tokenizer: Tokenizer, folder: Path) -> None:
+def refuse_other_size(spec: RunSpec, tokenizer: Tokenizer, folder: Path) -> None:
     """Before memory is taken: the weights file must be about as large as the model it claims to be."""
     size = (folder / "model.safetensors").stat().st_size
     if spec.model.depth > size:  # counting the parameters of so many layers would itself take memory

@@ -110,8 +110,12 @@ def fit(
     trainer = _Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
     if resume is not None:
         trainer.restore(resume)
-    with nullcontext(signals) if signals is not None else Signals() as watched:
-        return trainer.run(watched, on_step or (lambda step: None))
+    try:
+        with nullcontext(signals) if signals is not None else Signals() as watched:
+            return trainer.run(watched, on_step or (lambda step: None))
+    finally:
+        # An exception keeps the trainer alive; what wraps the model must not outlive the process group.
+        trainer.wrapped = model
 
 
 class _Trainer:

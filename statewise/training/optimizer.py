@@ -38,14 +38,14 @@ def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    memory: dict[int, dict[str, Tensor]] = {}
+    """Put back what `optimizer_tensors` took out: the same few names for every parameter, each of its shape."""
     shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
-    for key, value in tensors.items():
-        index, _, name = key.partition(".")
-        number = int(index) if index.isdecimal() else len(shapes)
-        if number >= len(shapes) or (value.dim() > 0 and value.shape != shapes[number]):
-            raise UserError(f"optimiser state {key} does not fit this model")
-        memory.setdefault(number, {})[name] = value
+    names = {key.partition(".")[2] for key in tensors}
+    expected = {f"{n}.{name}": () if name == "step" else shape for n, shape in enumerate(shapes) for name in names}
+    for key in sorted(tensors.keys() | expected.keys()):
+        if key not in tensors or tensors[key].shape != expected.get(key):
+            raise UserError(f"optimiser state {key} is missing or does not fit this model")
+    memory = {n: {name: tensors[f"{n}.{name}"] for name in names} for n in range(len(shapes)) if names}
     optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -22,7 +22,7 @@ def test_the_fastest_by_default_and_it_says_why() -> None:
 
 
 def test_an_obstacle_sends_it_to_the_equation_by_name() -> None:
-    expected = "PyTorch's fused LSTM has no peepholes and no zoneout"
+    expected = "the fast LSTM has no peepholes and no zoneout"
     assert choose("LSTM", obstacles=["peepholes", "zoneout"]) == Choice("naive", expected)
 
 
@@ -61,7 +61,7 @@ def test_force_ends_with_its_block_even_after_an_error() -> None:
 
 
 def test_an_unknown_wish_is_refused_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"kernel=.*'quick'[^$]*valid: auto, fused, naive"):
+    with pytest.raises(UserError, match=r"kernel=.*'quick'[^$]*valid: auto, batched, fused, naive"):
         choose("GRU", obstacles=[], wish="quick")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"force\(\.\.\.\).*'nave'[^$]*did you mean 'naive'"), force("nave"):  # type: ignore[arg-type]
         choose("GRU", obstacles=[])
@@ -94,10 +94,15 @@ def test_what_fused_cannot_do_is_named(mixer: Elman | LSTM | GRU, obstacle: str)
     mixer.kernel = "fused"
 
 
-@pytest.mark.parametrize(("kernel", "runs"), [("naive", "naive"), ("fused", "fused"), ("auto", "fused")])
+def test_an_implementation_that_the_op_lacks_is_refused() -> None:
+    with pytest.raises(UserError, match="kernel= asks for the batched LSTM, but there is none"):
+        LSTM(4, kernel="batched")(torch.zeros(1, 2, 4))
+
+
+@pytest.mark.parametrize(("kernel", "runs"), [("naive",) * 2, ("fused",) * 2, ("batched",) * 2, ("auto", "batched")])
 def test_what_was_chosen_is_what_runs(kernel: str, runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
-    for name in ("naive", "fused"):
+    for name in ("naive", "fused", "batched"):
         module = getattr(gru_kernel, name)
         real = module.gru
         monkeypatch.setattr(module, "gru", lambda *a, name=name, real=real: called.append(name) or real(*a))

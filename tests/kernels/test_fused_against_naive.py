@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.elman import ElmanWeights
+from statewise.kernels.elman import batched as elman_batched
 from statewise.kernels.elman import fused as elman_fused
 from statewise.kernels.elman import naive as elman_naive
 from statewise.kernels.gru import GRUWeights
+from statewise.kernels.gru import batched as gru_batched
 from statewise.kernels.gru import fused as gru_fused
 from statewise.kernels.gru import naive as gru_naive
 from statewise.kernels.lstm import LSTMWeights
@@ -43,6 +45,12 @@ OPS = {
     ),
     "lstm": Op(lstm_naive.lstm, lstm_fused.lstm, LSTMWeights, [(24, 4), (24, 6), (24,)], [6, 6]),
     "gru": Op(gru_naive.gru, gru_fused.gru, GRUWeights, [(18, 4), (18, 6), (18,), (6,)], [6]),
+}
+ON_CPU = {
+    **OPS,
+    "elman-tanh-batched": OPS["elman-tanh"]._replace(fused=elman_batched.elman),
+    "elman-relu-batched": OPS["elman-relu"]._replace(fused=elman_batched.elman),
+    "gru-batched": OPS["gru"]._replace(fused=gru_batched.gru),
 }
 ON_CUDA = {
     **OPS,
@@ -95,26 +103,26 @@ TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", TIMES)
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_fused_is_the_equation(name: str, time: int, rows: str, dtype: torch.dtype) -> None:
     lengths = ragged(time) if rows == "ragged" else None
-    errors = worst(OPS[name], time, lengths, torch.empty(0, dtype=dtype))
+    errors = worst(ON_CPU[name], time, lengths, torch.empty(0, dtype=dtype))
     assert max(errors.values()) <= TOLERANCES[dtype], errors
 
 
 @pytest.mark.parametrize("lengths", [[0] * BATCH, [3] * BATCH, [9, 9, 0, 9, 9]], ids=["empty", "equal", "too long"])
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_odd_lengths(name: str, lengths: list[int]) -> None:
     """All rows empty, all equal but short of the end, and lengths past the end, which mean the end."""
-    errors = worst(OPS[name], 7, lengths, torch.empty(0, dtype=torch.float64))
+    errors = worst(ON_CPU[name], 7, lengths, torch.empty(0, dtype=torch.float64))
     assert max(errors.values()) <= 1e-12, errors
 
 
 @pytest.mark.parametrize("run", ["naive", "fused"])
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_padding_is_not_read(name: str, run: str) -> None:
     """Whatever stands past a row's end changes nothing and gets no gradient; outputs there are 0."""
-    op, lengths = OPS[name], ragged(7)
+    op, lengths = ON_CPU[name], ragged(7)
     generator = torch.Generator().manual_seed(0)
     past_BT = torch.arange(7) >= torch.tensor(lengths)[:, None]
 
@@ -130,6 +138,22 @@ def test_padding_is_not_read(name: str, run: str) -> None:
     (gradient,) = torch.autograd.grad(sum(part.sum() for part in dirty), polluted)  # type: ignore[arg-type]
     assert (gradient[past_BT] == 0).all()
     assert (gradient[~past_BT] != 0).any()
+
+
+@pytest.mark.parametrize("name", ["elman-tanh-batched", "gru-batched"])
+def test_a_backward_of_our_own_can_be_differentiated_again(name: str) -> None:
+    op = ON_CPU[name]
+    generator = torch.Generator().manual_seed(0)
+    tensors = [
+        (0.5 * torch.randn(*shape, dtype=torch.float64, generator=generator)).requires_grad_()
+        for shape in [(2, 3, INPUT), *[(2, width) for width in op.state], *op.shapes]
+    ]
+
+    def run(x: Tensor, h: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        return op.fused(x, h, op.weights(*weights), None)
+
+    assert torch.autograd.gradcheck(run, tensors)
+    assert torch.autograd.gradgradcheck(run, tensors)
 
 
 def on_cuda(test: Callable[..., None]) -> Callable[..., None]:
