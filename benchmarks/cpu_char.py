@@ -31,7 +31,7 @@ from statewise.models import build
 from statewise.specs import RunSpec, make_spec
 from statewise.tasks import LanguageModelTask
 from statewise.training import Parallel
-from statewise.training.loop import _Trainer
+from statewise.training.loop import Trainer
 from statewise.training.progress import Silent
 
 CONSOLE = Console()
@@ -171,7 +171,7 @@ def bare_step(kind: str, spec: RunSpec, task: LanguageModelTask, vocab: int) -> 
 
 
 def our_step(spec: RunSpec, task: LanguageModelTask, vocab: int) -> Callable[[], None]:
-    trainer = _Trainer(build(spec.model, vocab=vocab), task, spec.train, 0, None, Parallel(), Silent())
+    trainer = Trainer(build(spec.model, vocab=vocab), task, spec.train, 0, None, Parallel(), Silent())
     count = [0]
 
     def step() -> None:

@@ -109,7 +109,8 @@ def _run() -> int:
         if problem is not None and isinstance(error, problem.Stopped):
             out = _value_of("--out", "-o")
             where = "" if out is None else f" --out {out}"
-            return _complain(f"{error}; go on with: statewise train --resume{where}", error.exit_code)
+            on = f"; go on with: statewise train --resume{where}" if error.step else "; nothing was saved yet"
+            return _complain(f"{error}{on}", error.exit_code)
         raise
 
 

@@ -1,5 +1,6 @@
 """The contract every sequence model keeps, what can be done with a state, and the tap that looks inside."""
 
+from statewise.core.machine import Composer as Composer
 from statewise.core.machine import Encoder as Encoder
 from statewise.core.machine import Machine as Machine
 from statewise.core.machine import Mixer as Mixer

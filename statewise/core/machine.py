@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from statewise.core.state import State, hold, rows, where
+from statewise.core.state import State, hold, map_state, rows, where
 from statewise.specs import UserError
 
 S = TypeVar("S", bound=State)
@@ -70,9 +70,29 @@ class Encoder(nn.Module, ABC):
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
 
 
+class Composer(nn.Module, ABC, Generic[S]):
+    """Children to one parent, for trees. A node's state is of the composer's own type; axis 0 counts nodes."""
+
+    input_width: int
+    output_width: int
+    arity: int | None  # the most children a node may have; None: any number
+
+    @abstractmethod
+    def absent(self) -> S:
+        """One row: what stands for a child that is not there."""
+
+    @abstractmethod
+    def forward(self, x_NI: Tensor, children: S) -> S:
+        """N parents, from what stands at each and from its children, every leaf `[N, K, ...]`."""
+
+    @abstractmethod
+    def shown(self, state: S) -> Tensor:
+        """The vector `[N, output_width]` that a node shows to the world."""
+
+
 def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
     """`forward` out of `step`: one moment after the other."""
-    outputs = []
+    outputs, before = [], state
     for t, x_t in enumerate(x.unbind(1)):
         y_t, after = step(x_t, state)
         if lengths_B is not None:
@@ -81,7 +101,8 @@ def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) 
             y_t = where(active_B, y_t, torch.zeros_like(y_t))
         state = after
         outputs.append(y_t)
-    return torch.stack(outputs, dim=1), state
+    # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
+    return torch.stack(outputs, dim=1), map_state(lambda new, old: new.to(old.dtype), state, before)
 
 
 def one_step(forward: Callable[[Tensor, S], tuple[Tensor, S]], x: Tensor, state: S) -> tuple[Tensor, S]:

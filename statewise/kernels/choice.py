@@ -18,7 +18,7 @@ Wish = Literal["auto", "naive", "fused", "batched"]
 
 _WHY = {
     "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
-    "batched": "its own backward, one product for all moments, is the fastest here",
+    "batched": "one product for many moments, where the equation takes them one by one, is the fastest here",
 }
 
 

@@ -21,8 +21,11 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.kind: Literal["relu", "gelu", "swiglu"] = kind
-        self.up = nn.Linear(width, 2 * hidden if kind == "swiglu" else hidden, bias=bias)
-        self.down = nn.Linear(hidden, width, bias=bias)
+        # Made empty: filled by its own constructor, it would draw from the global generator.
+        here = torch.get_default_device()
+        up = 2 * hidden if kind == "swiglu" else hidden
+        self.up = nn.Linear(width, up, bias=bias, device="meta").to_empty(device=here)
+        self.down = nn.Linear(hidden, width, bias=bias, device="meta").to_empty(device=here)
         for linear in (self.up, self.down):
             nn.init.xavier_uniform_(linear.weight, generator=generator)
             if bias:

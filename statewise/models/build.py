@@ -7,15 +7,61 @@ import torch
 
 from statewise.core import Mixer
 from statewise.layers import MLP, Dropout, Embedding, make_norm
-from statewise.mixers import GRU, LSTM, Elman
+from statewise.mixers import (
+    GRU,
+    LSTM,
+    TTT,
+    Attention,
+    BasicAttention,
+    DeepRNN,
+    Elman,
+    GatedDelta,
+    Jordan,
+    Latent,
+    Leaky,
+    LinearAttention,
+    Mamba2,
+    MinGRU,
+    MinLSTM,
+    Reservoir,
+    SlidingAttention,
+    Window,
+)
+from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
 from statewise.models.head import CategoricalHead
 from statewise.models.language_model import LanguageModel
+from statewise.models.markov import Markov
 from statewise.models.stack import Stack
-from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, RunSpec, UserError
+from statewise.models.token_machine import TokenMachine
+from statewise.specs import (
+    BasicAttentionSpec,
+    DeepRNNSpec,
+    ElmanSpec,
+    GatedDeltaSpec,
+    GRUSpec,
+    JordanSpec,
+    LatentSpec,
+    LeakySpec,
+    LinearAttentionSpec,
+    LSTMSpec,
+    Mamba2Spec,
+    MarkovSpec,
+    MinGRUSpec,
+    MinLSTMSpec,
+    MixerSpec,
+    ModelSpec,
+    ReservoirSpec,
+    RunSpec,
+    TransformerSpec,
+    TTTLinearSpec,
+    TTTMLPSpec,
+    UserError,
+    WindowSpec,
+)
 
 
-def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **options: Any) -> LanguageModel:
+def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **options: Any) -> TokenMachine[Any]:
     """A language model from a spec, or from a name and options: `build("lstm", vocab=65, width=256)`.
 
     The weights are a function of the seed alone, whatever else was drawn before.
@@ -28,6 +74,15 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
         spec = model
     if vocab < 1:
         raise UserError(f"vocab is {vocab}, expected at least 1")
+    if isinstance(spec, MarkovSpec):
+        return Markov(
+            vocab,
+            order=spec.order,
+            smoothing=spec.smoothing,
+            discount=spec.discount,
+            add=spec.add,
+            lowest=spec.lowest,
+        )
     generator = torch.Generator().manual_seed(seed)
     embedding = Embedding(
         vocab,
@@ -37,8 +92,20 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
         scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,
         generator=generator,
     )
+    stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
+    return LanguageModel(
+        embedding=embedding,
+        input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
+        stack=stack,
+        head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
+    )
+
+
+def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator | None = None) -> tuple[Stack, int]:
+    """Position, blocks and last norm, as the spec says; and the width of what comes out."""
+    position = build_position(spec, generator=generator)
     blocks: list[Block[Any]] = []
-    width = spec.embedding_width
+    width = input_width
     for _ in range(spec.depth):
         mixer = build_mixer(spec, input_width=width, generator=generator)
         out = mixer.output_width
@@ -57,37 +124,47 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
             )
         )
         width = out
-    return LanguageModel(
-        embedding=embedding,
-        input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
-        stack=Stack(
-            blocks,
-            final_norm=make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width),
-        ),
-        head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
-    )
+    last_norm = make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
+    return Stack(blocks, final_norm=last_norm, position=position), width
+
+
+def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None) -> AddPosition | None:
+    """What is added to the token vectors to tell their order, for models that need it told."""
+    match spec:
+        case TransformerSpec(position="learned" | "sinusoidal" as kind):
+            return AddPosition(
+                spec.embedding_width,
+                kind=kind,
+                context=spec.context,
+                scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,  # as large as the token vectors
+                generator=generator,
+            )
+        case _:
+            return None
 
 
 def build_mixer(
-    spec: ModelSpec, *, input_width: int | None = None, generator: torch.Generator | None = None
+    spec: MixerSpec, *, input_width: int | None = None, generator: torch.Generator | None = None
 ) -> Mixer[Any]:
     """One mixer, as the spec says."""
+    shared: dict[str, Any] = {
+        "input_width": input_width,
+        "init": spec.init,
+        "kernel": spec.kernel,
+        "generator": generator,
+    }
     match spec:
         case ElmanSpec():
             return Elman(
                 spec.width,
-                input_width=input_width,
                 activation=spec.activation,
                 weight_drop=spec.weight_drop,
                 zoneout=spec.zoneout,
-                init=spec.init,
-                kernel=spec.kernel,
-                generator=generator,
+                **shared,
             )
         case LSTMSpec():
             return LSTM(
                 spec.width,
-                input_width=input_width,
                 peephole=spec.peephole,
                 projection=spec.projection,
                 layer_norm=spec.layer_norm,
@@ -95,20 +172,129 @@ def build_mixer(
                 forget_bias=spec.forget_bias,
                 weight_drop=spec.weight_drop,
                 zoneout=spec.zoneout,
+                **shared,
+            )
+        case GRUSpec():
+            return GRU(spec.width, reset=spec.reset, weight_drop=spec.weight_drop, zoneout=spec.zoneout, **shared)
+        case LeakySpec():
+            return Leaky(spec.width, leak=spec.leak, alpha=spec.alpha, activation=spec.activation, **shared)
+        case ReservoirSpec():
+            return Reservoir(
+                spec.width,
+                radius=spec.radius,
+                density=spec.density,
+                alpha=spec.alpha,
+                input_scale=spec.input_scale,
+                **shared,
+            )
+        case MinGRUSpec():
+            return MinGRU(spec.width, candidate=spec.candidate, keep_bias=spec.keep_bias, **shared)
+        case MinLSTMSpec():
+            return MinLSTM(
+                spec.width,
+                share=spec.share,
+                candidate=spec.candidate,
+                forget_bias=spec.forget_bias,
+                **shared,
+            )
+        case LatentSpec():
+            return Latent(
+                spec.width,
+                input_width=input_width,
+                transition=spec.transition,
+                hidden=spec.hidden,
+                init=spec.init,
+                generator=generator,
+            )
+        case WindowSpec():
+            return Window(spec.width, order=spec.order, hidden=spec.hidden, activation=spec.activation, **shared)
+        case BasicAttentionSpec():
+            return BasicAttention(input_width or spec.width, kernel=spec.kernel)
+        case TransformerSpec():
+            position = spec.position if spec.position in ("rotary", "alibi") else "none"  # others stand below
+            if spec.window is None:
+                return Attention(
+                    spec.width,
+                    heads=spec.num_heads,
+                    input_width=input_width,
+                    kv_heads=spec.kv_heads,
+                    position=position,
+                    bias=spec.bias,
+                    init=spec.init,
+                    kernel=spec.kernel,
+                    generator=generator,
+                )
+            return SlidingAttention(
+                spec.width,
+                heads=spec.num_heads,
+                window=spec.window,
+                input_width=input_width,
+                kv_heads=spec.kv_heads,
+                position=position,
+                bias=spec.bias,
                 init=spec.init,
                 kernel=spec.kernel,
                 generator=generator,
             )
-        case GRUSpec():
-            return GRU(
+        case DeepRNNSpec():
+            return DeepRNN(
                 spec.width,
                 input_width=input_width,
-                reset=spec.reset,
-                weight_drop=spec.weight_drop,
-                zoneout=spec.zoneout,
+                input_depth=spec.input_depth,
+                transition_depth=spec.transition_depth,
+                output_depth=spec.output_depth,
+                skip=spec.skip,
+                activation=spec.activation,
                 init=spec.init,
                 kernel=spec.kernel,
                 generator=generator,
+            )
+        case LinearAttentionSpec():
+            return LinearAttention(spec.width, heads=spec.heads, feature=spec.feature, conv=spec.conv, **shared)
+        case JordanSpec():
+            return Jordan(
+                spec.width,
+                input_width=input_width,
+                output=spec.output,
+                activation=spec.activation,
+                init=spec.init,
+                kernel=spec.kernel,
+                generator=generator,
+            )
+        case GatedDeltaSpec():
+            return GatedDelta(spec.width, heads=spec.heads, decay=spec.decay, conv=spec.conv, gate=spec.gate, **shared)
+        case Mamba2Spec():
+            return Mamba2(
+                spec.width,
+                heads=spec.heads,
+                state=spec.state,
+                expand=spec.expand,
+                conv=spec.conv,
+                gate=spec.gate,
+                **shared,
+            )
+        case TTTLinearSpec():
+            return TTT(
+                spec.width,
+                heads=spec.heads,
+                inner="linear",
+                inner_norm=spec.inner_norm,
+                mini_batch=spec.mini_batch,
+                rate=spec.rate,
+                conv=spec.conv,
+                **shared,
+            )
+        case TTTMLPSpec():
+            return TTT(
+                spec.width,
+                heads=spec.heads,
+                inner="mlp",
+                ratio=spec.ratio,
+                inner_norm=spec.inner_norm,
+                mini_batch=spec.mini_batch,
+                rate=spec.rate,
+                conv=spec.conv,
+                **shared,
             )
         case _:
             assert_never(spec)

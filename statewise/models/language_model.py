@@ -5,15 +5,15 @@ from typing import final
 import torch
 from torch import Tensor
 
-from statewise.core import Machine
 from statewise.core.machine import check_input
 from statewise.layers import Dropout, Embedding
 from statewise.models.head import CategoricalHead
 from statewise.models.stack import Stack, StackState
+from statewise.models.token_machine import TokenMachine
 
 
 @final
-class LanguageModel(Machine[StackState]):
+class LanguageModel(TokenMachine[StackState]):
     """`[B, T]` tokens to `[B, T, V]` logits: logits at t speak of the token at t + 1."""
 
     def __init__(self, *, embedding: Embedding, input_dropout: Dropout, stack: Stack, head: CategoricalHead) -> None:
@@ -26,9 +26,6 @@ class LanguageModel(Machine[StackState]):
     @property
     def vocab(self) -> int:
         return len(self.head.bias_V)
-
-    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
-        return torch.randint(self.vocab, (batch, time), generator=generator).to(self.like.device)
 
     def init_state(self, batch: int) -> StackState:
         return self.stack.init_state(batch)

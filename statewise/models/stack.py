@@ -7,17 +7,22 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, scope
+from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
 
 
 class StackState(NamedTuple):
     layers: tuple[State, ...]
+    position: State = ()  # how far each row has read, where positions are added below the first layer
 
 
 @final
 class Stack(Machine[StackState]):
-    def __init__(self, blocks: Sequence[Block[Any]], *, final_norm: nn.Module) -> None:
+    def __init__(
+        self, blocks: Sequence[Block[Any]], *, final_norm: nn.Module, position: AddPosition | None = None
+    ) -> None:
         super().__init__()
+        self.position = position
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
 
@@ -28,23 +33,29 @@ class Stack(Machine[StackState]):
         return self._blocks()[0].sample_input(batch, time, generator=generator)
 
     def init_state(self, batch: int) -> StackState:
-        return StackState(tuple(block.init_state(batch) for block in self._blocks()))
+        position = () if self.position is None else self.position.init_state(batch)
+        return StackState(tuple(block.init_state(batch) for block in self._blocks()), position)
 
     def forward(
         self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, StackState]:
-        layers = (state or self.init_state(len(x_BTD))).layers
+        layers, at = state or self.init_state(len(x_BTD))
+        if self.position is not None:
+            x_BTD, at = self.position(x_BTD, cast(Tensor, at), lengths_B)
         after = []
         for number, (block, layer) in enumerate(zip(self._blocks(), layers, strict=True)):
             with scope(f"layers.{number}"):
                 x_BTD, layer = block(x_BTD, layer, lengths_B)
             after.append(layer)
-        return self.final_norm(x_BTD), StackState(tuple(after))
+        return self.final_norm(x_BTD), StackState(tuple(after), at)
 
     def step(self, x_BD: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        layers, at = state
+        if self.position is not None:
+            x_BD, at = self.position.step(x_BD, cast(Tensor, at))
         after = []
-        for number, (block, layer) in enumerate(zip(self._blocks(), state.layers, strict=True)):
+        for number, (block, layer) in enumerate(zip(self._blocks(), layers, strict=True)):
             with scope(f"layers.{number}"):
                 x_BD, layer = block.step(x_BD, layer)
             after.append(layer)
-        return self.final_norm(x_BD), StackState(tuple(after))
+        return self.final_norm(x_BD), StackState(tuple(after), at)

@@ -1,8 +1,19 @@
 """What a run is, as frozen data. Nothing here imports torch, so help and validation stay instant."""
 
+from statewise.specs.attention import BasicAttentionSpec as BasicAttentionSpec
+from statewise.specs.attention import TransformerSpec as TransformerSpec
+from statewise.specs.autoregressive import LatentSpec as LatentSpec
+from statewise.specs.autoregressive import WindowSpec as WindowSpec
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import UserError as UserError
 from statewise.specs.error import nearest as nearest
+from statewise.specs.linear import GatedDeltaSpec as GatedDeltaSpec
+from statewise.specs.linear import LinearAttentionSpec as LinearAttentionSpec
+from statewise.specs.linear import Mamba2Spec as Mamba2Spec
+from statewise.specs.linear import MinGRUSpec as MinGRUSpec
+from statewise.specs.linear import MinLSTMSpec as MinLSTMSpec
+from statewise.specs.markov import MarkovSpec as MarkovSpec
+from statewise.specs.model import MixerSpec as MixerSpec
 from statewise.specs.model import ModelSpec as ModelSpec
 from statewise.specs.recipe import load_recipe as load_recipe
 from statewise.specs.recipe import recipe_names as recipe_names
@@ -11,6 +22,14 @@ from statewise.specs.recurrent import GRUSpec as GRUSpec
 from statewise.specs.recurrent import LSTMSpec as LSTMSpec
 from statewise.specs.run import RunSpec as RunSpec
 from statewise.specs.run import make_spec as make_spec
+from statewise.specs.seq2seq import AttentionSpec as AttentionSpec
+from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec
+from statewise.specs.simple import DeepRNNSpec as DeepRNNSpec
+from statewise.specs.simple import JordanSpec as JordanSpec
+from statewise.specs.simple import LeakySpec as LeakySpec
+from statewise.specs.simple import ReservoirSpec as ReservoirSpec
+from statewise.specs.test_time import TTTLinearSpec as TTTLinearSpec
+from statewise.specs.test_time import TTTMLPSpec as TTTMLPSpec
 from statewise.specs.train import TrainSpec as TrainSpec
 from statewise.specs.truncation import FixedTruncation as FixedTruncation
 from statewise.specs.truncation import FullTruncation as FullTruncation

@@ -1,6 +1,6 @@
 """What stands around any mixer, as data: embedding, norm, residual, MLP, dropout, depth, head."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,8 @@ from statewise.specs.base import Spec
 
 class StackedSpec(Spec):
     """The part of a model's spec that every mixer shares."""
+
+    learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
 
     width: int = Field(256, ge=1, description="units per layer")
     depth: int = Field(1, ge=1, description="layers")
@@ -40,6 +42,14 @@ class StackedSpec(Spec):
             )
         return self
 
+    def small(self) -> Self:
+        """The same at a small size, for trying the laws."""
+        return self.model_copy(update={"width": 12, "depth": 2})
+
+    def sizes(self) -> dict[str, int]:
+        """What says how large it is."""
+        return {"width": self.width, "depth": self.depth}
+
     def mixer_output(self) -> int:
         """Width of what one layer gives."""
         return self.width
@@ -50,10 +60,13 @@ class StackedSpec(Spec):
     def num_parameters(self, vocab: int) -> int:
         """Parameters of the whole language model, by formula."""
         embedding, out = self.embedding_width, self.mixer_output()
-        inputs = [embedding] + [out] * (self.depth - 1)
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm]
-        norm_in = [out if self.norm_place == "post" else i for i in inputs]
-        mixers = sum(self.mixer_parameters(i) + per_norm * n for i, n in zip(inputs, norm_in))
+
+        def layer(input_width: int) -> int:
+            normed = out if self.norm_place == "post" else input_width
+            return self.mixer_parameters(input_width) + per_norm * normed
+
+        mixers = layer(embedding) + (self.depth - 1) * layer(out)
         mlps = 0 if self.mlp == "none" else self.depth * (self.mlp_parameters() + per_norm * out)
         final_norm = per_norm * out if self.residual and self.norm_place == "pre" else 0
         if self.tie:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, forward_with_resets
 from statewise.data import Batch, Batches, Corpus, Split, evaluation_lanes, unigram_nats
+from statewise.models import CountingMachine
 from statewise.specs import RunSpec
 from statewise.training import Parallel, Window
 
@@ -40,7 +41,7 @@ class LanguageModelTask:
     def __init__(self, corpus: Corpus, spec: RunSpec, *, par: Parallel) -> None:
         self._spec, self._par = spec, par
         self._end_id = corpus.tokenizer.end_id
-        self._validation = corpus.validation
+        self._train, self._validation = corpus.train, corpus.validation
         self._initial: Any = None
         self.batches = Batches(
             corpus.train.tokens,
@@ -72,12 +73,22 @@ class LanguageModelTask:
         targets_BT = batch.targets_BT[some, times]
         return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="sum"), state
 
+    def count(self, model: CountingMachine[Any]) -> int:
+        model.count(self._train.tokens, end_id=self._end_id)
+        return len(self._train.tokens) - 1
+
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
         limit = self._spec.train.evaluate_tokens
-        nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, poll=poll)
+        fresh = fresh_window(self._spec)
+        nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, fresh=fresh, poll=poll)
         share = count / (len(self._validation.tokens) - 1)
         bits_per_byte = nats / math.log(2) / (self._validation.bytes * share)
         return {"nats": nats / count, "perplexity": _perplexity(nats / count), "bits_per_byte": bits_per_byte}
+
+
+def fresh_window(spec: RunSpec) -> int | None:
+    """Whoever learned from windows in random order never carried a memory from one to the next: judge it so."""
+    return spec.train.window_tokens() if spec.data.order == "random" else None
 
 
 def read_with_resets(model: Any, inputs_BT: Tensor, state: Any, resets_BT: Tensor | None) -> tuple[Tensor, Any]:
@@ -97,19 +108,24 @@ def measure(
     end_id: int,
     limit: int | None = None,
     lanes: int = _LANES,
+    fresh: int | None = None,
     poll: Callable[[], None] = lambda: None,
 ) -> tuple[float, int]:
     """Total nats over a stream and the number of tokens predicted; every token counts once.
 
     The stream is read in lanes side by side; each lane first reads some text before its own part, so
-    that it does not begin without memory. `lanes=1` reads it in one go.
+    that it does not begin without memory. `lanes=1` reads it in one go. With `fresh`, every window of
+    so many tokens begins without memory instead.
     """
-    device = next(model.parameters()).device
+    device = model.like.device
     total, count, state = 0.0, 0, None
-    for batch in evaluation_lanes(split.tokens, end_id=end_id, lanes=lanes, window=_WINDOW, warm=_WARM, limit=limit):
+    window, warm = (_WINDOW, _WARM) if fresh is None else (fresh, 0)
+    if fresh is not None:
+        lanes = max(1, lanes * _WINDOW // fresh)  # as many tokens at a time, whatever the window
+    for batch in evaluation_lanes(split.tokens, end_id=end_id, lanes=lanes, window=window, warm=warm, limit=limit):
         poll()
         inputs_BT = batch.inputs_BT.to(device)
-        if state is None:
+        if state is None or fresh is not None:
             state = model.init_state(len(inputs_BT))
         resets_BT = None if batch.resets_BT is None else batch.resets_BT.to(device)
         logits_BTV, state = read_with_resets(model, inputs_BT, state, resets_BT)
@@ -123,11 +139,17 @@ def measure(
 
 
 def evaluate(
-    model: Machine[Any], split: Split, *, end_id: int, vocab: int, train_counts_V: NDArray[np.int64]
+    model: Machine[Any],
+    split: Split,
+    *,
+    end_id: int,
+    vocab: int,
+    train_counts_V: NDArray[np.int64],
+    fresh: int | None = None,
 ) -> Evaluation:
     """A whole split, beside what knowing nothing and what letter frequencies alone would give."""
     model.eval()
-    nats, count = measure(model, split, end_id=end_id)
+    nats, count = measure(model, split, end_id=end_id, fresh=fresh)
     return Evaluation(
         nats_per_token=nats / count,
         perplexity=_perplexity(nats / count),

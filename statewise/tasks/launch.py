@@ -27,6 +27,7 @@ from statewise.training import (
     RunFolder,
     Signals,
     Stopped,
+    count,
     fit,
     make_display,
     parallel,
@@ -112,6 +113,15 @@ def _train(
         _write_environment(path, spec, corpus, par)
     model = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
     display.say(_headline(spec, corpus, path, checkpoint))
+
+    if spec.model.learns == "counting":
+        outcome = count(model, task, folder=run if par.leads else None, display=display, signals=signals)
+        proof = None
+        if spec.train.deterministic and par.world == 1:
+            second = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
+            proof = count(second, task).weights_sha256 == outcome.weights_sha256
+            display.say(f"deterministic: counting again gives {'the same' if proof else 'OTHER'} counts")
+        return Trained(path, outcome, None, proof)
 
     rehearsed = min(_REHEARSAL, spec.train.steps)
     at_rehearsed: list[str] = []
@@ -216,6 +226,8 @@ def newest_run() -> Path:
 def _where_it_stopped(path: Path, overrides: Sequence[str], display: Display) -> tuple[RunSpec, Checkpoint]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
+    if (path / "run.toml").is_file() and read_spec(path).model.learns == "counting":
+        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
@@ -320,9 +332,10 @@ def _reader(display: Display, signals: Signals) -> Callable[[str, int, int], Non
 
 
 def _headline(spec: RunSpec, corpus: Corpus, path: Path, checkpoint: Checkpoint | None) -> str:
-    parameters = spec.model.num_parameters(corpus.tokenizer.vocab)
+    counted = spec.model.learns == "counting"
+    size = "by counting" if counted else f"{spec.model.num_parameters(corpus.tokenizer.vocab):,} parameters"
     return (
-        f"{spec.model.kind}, {parameters:,} parameters, on {corpus.name} "
+        f"{spec.model.kind}, {size}, on {corpus.name} "
         f"({len(corpus.train.tokens):,} tokens, vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]}) "
         f"-> {path}"
     )

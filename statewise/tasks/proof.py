@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from statewise.core import Machine, laws
-from statewise.models import LINEAGE, build
+from statewise.models import LINEAGE, build_sample
 from statewise.models.lineage import Ancestor
 from statewise.specs import ModelSpec, UserError, nearest
 from statewise.tasks.run import load
@@ -41,9 +41,9 @@ def verify(target: str | None = None) -> Iterator[Finding]:
 
 
 def _of_ancestor(row: Ancestor) -> Iterator[Finding]:
-    plain = row.spec.model_copy(update={"width": 12, "depth": 2})
+    plain = row.spec.small()
     for spec in (plain, *row.variants):
-        yield from check(build(spec, vocab=_VOCAB), name=label(row.name, spec, plain))
+        yield from check(build_sample(spec, vocab=_VOCAB), name=label(row.name, spec, plain))
 
 
 def label(name: str, spec: ModelSpec, plain: ModelSpec) -> str:
@@ -51,7 +51,7 @@ def label(name: str, spec: ModelSpec, plain: ModelSpec) -> str:
     odd = [
         key if value is True else f"{key}={value}"
         for key, value in spec.model_dump().items()
-        if value != getattr(plain, key) and key not in ("width", "depth")
+        if value != getattr(plain, key) and key not in plain.sizes()
     ]
     return f"{name}[{', '.join(odd)}]" if odd else name
 

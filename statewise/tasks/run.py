@@ -12,9 +12,9 @@ import torch
 from statewise.core import load_state, save_state
 from statewise.data import Split, Tokenizer, encode_files, open_corpus
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
-from statewise.models import LanguageModel, build
+from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import RunSpec, UserError
-from statewise.tasks.language_model import Evaluation, evaluate
+from statewise.tasks.language_model import Evaluation, evaluate, fresh_window
 from statewise.training.checkpoint import read_tensors, vouched_for
 from statewise.training.device import pick_device
 from statewise.training.folder import find_published, load_weights
@@ -31,7 +31,7 @@ class Run:
         *,
         spec: RunSpec,
         tokenizer: Tokenizer,
-        model: LanguageModel,
+        model: TokenMachine[Any],
         train_counts_V: np.ndarray[Any, np.dtype[np.int64]],
         skipped: Sequence[str] = (),
     ) -> None:
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return self.model.like.device
 
     @property
     def _never(self) -> tuple[int, ...]:
@@ -59,6 +59,7 @@ class Run:
             end_id=self.tokenizer.end_id,
             vocab=self.tokenizer.vocab,
             train_counts_V=self.train_counts_V,
+            fresh=fresh_window(self.spec),
         )
 
     def _split(self, text: str | Path | Sequence[str] | None) -> Split:
@@ -142,15 +143,15 @@ class Run:
 
     def __repr__(self) -> str:
         model = self.spec.model
-        return f"Run({str(self.path)!r}: {model.kind}, width {model.width}, depth {model.depth})"
+        sizes = "".join(f", {name} {size}" for name, size in model.sizes().items())
+        return f"Run({str(self.path)!r}: {model.kind}{sizes})"
 
     def _repr_html_(self) -> str:
         model = self.spec.model
         cells = {
             "run": self.path,
             "model": model.kind,
-            "width": model.width,
-            "depth": model.depth,
+            **model.sizes(),
             "vocabulary": self.tokenizer.vocab,
             "parameters": sum(p.numel() for p in self.model.parameters()),
         }
@@ -168,7 +169,11 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     refuse_other_size(spec, tokenizer, found.path)
     model = build(spec.model, vocab=tokenizer.vocab, seed=spec.seed)
     averaged = vouched_for(found.path, "average.safetensors")
-    load_weights(model, found.path / ("average.safetensors" if averaged else "model.safetensors"))
+    weights = found.path / ("average.safetensors" if averaged else "model.safetensors")
+    if isinstance(model, CountingMachine):  # how much it holds is known to the file alone
+        model.adopt(read_tensors(weights))
+    else:
+        load_weights(model, weights)
     counts = read_tensors(found.path / "unigram.safetensors").get("counts_V")
     if counts is None or counts.shape != (tokenizer.vocab,) or counts.dtype != torch.int64:
         raise UserError(f"{str(found.path)!r}: unigram.safetensors does not fit the tokenizer")
@@ -193,9 +198,12 @@ def read_spec(folder: Path) -> RunSpec:
 
 def refuse_other_size(spec: RunSpec, tokenizer: Tokenizer, folder: Path) -> None:
     """Before memory is taken: the weights file must be about as large as the model it claims to be."""
+    if spec.model.learns == "counting":  # what was counted takes as much memory as the file that holds it
+        return
     size = (folder / "model.safetensors").stat().st_size
-    if spec.model.depth > size:  # counting the parameters of so many layers would itself take memory
-        raise UserError(f"{str(folder)!r}: run.toml describes {spec.model.depth:,} layers, the file has {size:,} bytes")
+    depth = spec.model.sizes()["depth"]
+    if depth > size:  # counting the parameters of so many layers would itself take memory
+        raise UserError(f"{str(folder)!r}: run.toml describes {depth:,} layers, the file has {size:,} bytes")
     parameters = spec.model.num_parameters(tokenizer.vocab)
     if not 4 * parameters <= size <= 4 * parameters + (1 << 20):
         raise UserError(

@@ -1,5 +1,6 @@
 """Loops over any machine: truncation, optimiser, schedule, checkpoints. Names no architecture and no task."""
 
+from statewise.training.counting import count as count
 from statewise.training.folder import RunFolder as RunFolder
 from statewise.training.loop import Outcome as Outcome
 from statewise.training.loop import Task as Task

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, concat, detach, leaves, rows
+from statewise.core import Machine, State, concat, detach, leaves, map_state, rows
 from statewise.specs import TrainSpec, UserError
 from statewise.training.device import autocast
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
@@ -29,6 +29,8 @@ from statewise.training.progress import Display, Silent
 from statewise.training.schedule import Plateau, learning_rate
 from statewise.training.signals import Signals
 from statewise.training.truncation import Segment, pass_gradient, segments
+
+S = TypeVar("S", bound=State)
 
 
 class Window(NamedTuple):
@@ -106,8 +108,8 @@ def fit(
     on_step: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Train `model` on `task`, from the start or from a checkpoint, until the spec's end or a signal."""
-    par = par or Parallel(device=next(model.parameters()).device)
-    trainer = _Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
+    par = par or Parallel(device=model.like.device)
+    trainer = Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
     if resume is not None:
         trainer.restore(resume)
     try:
@@ -118,7 +120,9 @@ def fit(
         trainer.wrapped = model
 
 
-class _Trainer:
+class Trainer:
+    """One run: `step` makes an update, `run` makes all of them, with evaluations and checkpoints between."""
+
     def __init__(
         self,
         model: Machine[Any],
@@ -187,7 +191,7 @@ class _Trainer:
                 losses.append(total.detach())
                 state = detach(state)
             states.append(state)
-        self.state = concat(states) if len(states) > 1 else states[0]
+        self.state = _laid_out(concat(states) if len(states) > 1 else states[0])
         return float(torch.stack(losses).sum()) * scale
 
     def culprit(self, loss: float) -> str:
@@ -347,16 +351,20 @@ class _Trainer:
         restore_optimizer(self.optimizer, checkpoint.optimizer())
         self.progress = Progress.from_record(checkpoint.progress)
         self.average.restore(checkpoint.average(), self.progress.averaged)
-        initial = self.model.init_state(self.spec.batch)
-        carried = checkpoint.carried(like=initial)
-        if any(leaf.shape != like.shape for (_, leaf), (_, like) in zip(leaves(carried), leaves(initial))):
-            raise UserError(f"the state carried in {checkpoint.path.name} does not fit this model and batch")
-        self.state = rows(carried, self.par.my_rows(self.spec.batch))
+        carried = checkpoint.carried(like=self.model.init_state(1))
+        if any(len(leaf) != self.spec.batch for _, leaf in leaves(carried)):
+            raise UserError(f"the state carried in {checkpoint.path.name} is not that of {self.spec.batch} rows")
+        self.state = _laid_out(rows(carried, self.par.my_rows(self.spec.batch)))
         if self.progress.best_step == self.progress.step:
             self.publish()  # a kill may have come between saving the best and publishing it
 
 
 _SHOWN = ("nats", "perplexity", "bits_per_byte")
+
+
+def _laid_out(state: S) -> S:
+    """In memory of its own, row after row: from another layout a product may round differently than after a resume."""
+    return map_state(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), state)
 
 
 def _parts(count: int, wanted: int) -> list[slice]:

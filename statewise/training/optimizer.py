@@ -38,14 +38,17 @@ def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` took out: the same few names for every parameter, each of its shape."""
-    shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
+    """Put back what `optimizer_tensors` took out: for each parameter that was ever updated, the same few names."""
+    shapes = {str(n): p.shape for n, p in enumerate(p for group in optimizer.param_groups for p in group["params"])}
     names = {key.partition(".")[2] for key in tensors}
-    expected = {f"{n}.{name}": () if name == "step" else shape for n, shape in enumerate(shapes) for name in names}
-    for key in sorted(tensors.keys() | expected.keys()):
-        if key not in tensors or tensors[key].shape != expected.get(key):
-            raise UserError(f"optimiser state {key} is missing or does not fit this model")
-    memory = {n: {name: tensors[f"{n}.{name}"] for name in names} for n in range(len(shapes)) if names}
+    memory: dict[int, dict[str, Tensor]] = {}
+    for number in {key.partition(".")[0] for key in tensors}:
+        for name in names:
+            value = tensors.get(f"{number}.{name}")
+            expected = () if name == "step" else shapes.get(number)
+            if number not in shapes or value is None or value.shape != expected:
+                raise UserError(f"optimiser state {number}.{name} is missing or does not fit this model")
+            memory.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

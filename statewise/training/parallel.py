@@ -5,6 +5,7 @@ writes. Whatever decides the course of a run (a signal, a non-finite value, an e
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 from statewise.core import State, map_state
 
 S = TypeVar("S", bound=State)
+
+# gloo's own thread lets go of a collective's tensors a moment after the collective is done. Were its
+# reference the last one, it would need the interpreter's lock, while whoever destroys the process group
+# holds that lock and waits for the thread. So the last few are kept here.
+_in_flight: deque[Tensor] = deque(maxlen=64)
 
 
 class Parallel(NamedTuple):
@@ -45,6 +51,7 @@ class Parallel(NamedTuple):
         if self.world == 1:
             return list(values)
         agreed = torch.tensor(values, dtype=torch.float64, device=self.device)
+        _in_flight.append(agreed)
         dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
         return agreed.tolist()
 
@@ -52,6 +59,7 @@ class Parallel(NamedTuple):
         if self.world == 1:
             return value
         total = torch.tensor(value, dtype=torch.float64, device=self.device)
+        _in_flight.append(total)
         dist.all_reduce(total)
         return float(total) / self.world
 
@@ -59,6 +67,7 @@ class Parallel(NamedTuple):
         if self.world == 1:
             return values
         shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        _in_flight.append(shared)
         dist.broadcast(shared, src=0)
         return shared.tolist()
 
@@ -69,7 +78,9 @@ class Parallel(NamedTuple):
 
         def gather(leaf: Tensor) -> Tensor:
             parts = [torch.empty_like(leaf) for _ in range(self.world)]
-            dist.all_gather(parts, leaf.contiguous())
+            mine = leaf.contiguous()
+            _in_flight.extend([*parts, mine])
+            dist.all_gather(parts, mine)
             return torch.cat(parts)
 
         return map_state(gather, state)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from package_source import ROOT
 
+import statewise.encoders
 import statewise.mixers
-from statewise.core import Mixer
-from statewise.models import LINEAGE, build_mixer
+from statewise.core import Encoder, Mixer
+from statewise.models import ENCODERS, LINEAGE, build_mixer
+from statewise.models.encoding import Encoding
 from statewise.models.lineage import Ancestor
 from statewise.specs import load_recipe, make_spec, recipe_names
 from statewise.specs.model import KINDS
@@ -29,7 +31,8 @@ def mixer_types() -> set[type[Mixer]]:
 
 
 def test_every_mixer_is_in_the_lineage() -> None:
-    listed = {type(build_mixer(spec)) for row in LINEAGE for spec in (row.spec, *row.variants)}
+    layered = [row for row in LINEAGE if row.spec.learns == "gradient"]
+    listed = {type(build_mixer(spec)) for row in layered for spec in (row.spec, *row.variants)}
     assert mixer_types() == listed
     assert listed
 
@@ -73,3 +76,21 @@ def test_every_recipe_is_valid(path: Path) -> None:
 
 def test_recipes_are_found_by_name() -> None:
     assert recipe_names() == sorted(path.stem for path in (ROOT / "recipes").glob("*.toml"))
+
+
+# The encoders stand beside the lineage.
+
+
+def test_listed_encoders_are_encoders_in_order_of_time() -> None:
+    for encoding in ENCODERS:
+        made = type(encoding.make())
+        assert issubclass(made, Encoder)
+        assert getattr(statewise.encoders, made.__name__, None) is made
+    assert [encoding.year for encoding in ENCODERS] == sorted(encoding.year for encoding in ENCODERS)
+
+
+@pytest.mark.parametrize("encoding", ENCODERS, ids=[encoding.name for encoding in ENCODERS])
+def test_an_encoder_has_its_words_its_page_and_its_test(encoding: Encoding) -> None:
+    assert all([encoding.id, encoding.paper, encoding.computes, encoding.fixed, encoding.cost])
+    assert (ROOT / "docs" / "models" / f"{encoding.name}.md").is_file()
+    assert (ROOT / "tests" / "reference" / f"test_{encoding.name}.py").is_file()

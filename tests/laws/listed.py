@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from statewise.core import Machine
-from statewise.models import LINEAGE, build, build_mixer
+from statewise.models import LINEAGE, build_mixer, build_sample
 from statewise.specs import ModelSpec
 
 VOCAB = 11
@@ -38,7 +38,7 @@ def _mixer(spec: ModelSpec) -> Callable[[], Machine[Any]]:
 
 
 def _model(spec: ModelSpec) -> Callable[[], Machine[Any]]:
-    return lambda: build(spec, vocab=VOCAB)
+    return lambda: build_sample(spec, vocab=VOCAB)
 
 
 def _label(spec: ModelSpec, plain: ModelSpec) -> str:
@@ -49,6 +49,10 @@ def _label(spec: ModelSpec, plain: ModelSpec) -> str:
 PLAIN: list[Listed] = []
 LISTED: list[Listed] = []
 for row in LINEAGE:
+    if row.spec.learns == "counting":  # a whole model with no layer in it
+        PLAIN.append(Listed(f"{row.name}-model", _model(row.spec)))
+        LISTED += [Listed(f"{_label(spec, row.spec)}-model", _model(spec)) for spec in (row.spec, *row.variants)]
+        continue
     plain = row.spec.model_copy(update={"width": 12})
     deep = plain.model_copy(update={"depth": 2, "residual": True, "norm": "layer"})
     PLAIN += [Listed(f"{row.name}-mixer", _mixer(plain)), Listed(f"{row.name}-model", _model(deep))]

@@ -26,8 +26,8 @@ def test_cases_start_from_states_without_zeros() -> None:
     """A law tried from the zero state would miss whatever the state is multiplied with."""
     for machine in LISTED:
         case = laws.make_case(made := machine())
-        state = [leaf for _, leaf in laws.leaves(case.state)]
-        assert state
+        state = [leaf for _, leaf in laws.leaves(case.state) if leaf.is_floating_point()]
+        assert state or not list(made.parameters()), machine.name
         assert all((leaf != 0).all() for leaf in state), machine.name
         assert all(parameter.abs().max() > 0 for parameter in made.parameters()), machine.name
 

@@ -10,6 +10,7 @@ import pytest
 from command import TEXT, TINY, call, environment, run
 
 import statewise
+from statewise.models import ENCODERS
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -24,10 +25,14 @@ def test_models_for_people(here: Path) -> None:
 def test_models_for_machines(here: Path) -> None:
     said = call("models", "--json")
     rows = json.loads(said.out)
-    assert [row["name"] for row in rows] == [row.name for row in statewise.LINEAGE]
+    machines = [row for row in rows if row["family"] != "encoder"]
+    assert rows[: len(machines)] == machines
+    assert [row["name"] for row in machines] == [row.name for row in statewise.LINEAGE]
+    assert [row["name"] for row in rows[len(machines) :]] == [encoding.name for encoding in ENCODERS]
     for row in rows:
         assert row.keys() >= {"name", "id", "family", "year", "state", "parameters", "state_bytes"}
-        assert row["parameters"] > row["state_bytes"] > 0
+        assert (row["state_bytes"] > 0) == (row["family"] != "encoder")
+        assert (row["parameters"] > 0) == (row["learns"] == "gradient")
 
 
 def test_train_leaves_a_folder_that_says_what_it_is(world: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statewise.core import state_bytes
+from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build
 from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, RunSpec, UserError
 
@@ -81,7 +81,7 @@ def test_default_models_match_their_formula() -> None:
 
 
 @pytest.mark.parametrize("init", ["orthogonal", "published", "torch"])
-@pytest.mark.parametrize("name", [row.name for row in LINEAGE])
+@pytest.mark.parametrize("name", [row.name for row in LINEAGE if row.spec.learns == "gradient"])
 def test_weights_are_a_function_of_the_seed_alone(name: str, init: str) -> None:
     options = {"vocab": 7, "width": 6, "depth": 2, "init": init}
     if name == "lstm":
@@ -97,7 +97,7 @@ def test_weights_are_a_function_of_the_seed_alone(name: str, init: str) -> None:
     other = build(name, seed=1, **options).state_dict()
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
     layers = [build(name, **options).stack.blocks[n].mixer.state_dict() for n in (0, 1)]
-    assert not all(
+    assert not layers[0] or not all(  # a mixer may have no parameters at all
         torch.equal(layers[0][key], layers[1][key]) for key in layers[0] if layers[0][key].shape == layers[1][key].shape
     )
 
@@ -148,9 +148,9 @@ def test_a_block_is_norm_mixer_residual() -> None:
 
 @pytest.mark.parametrize("norm", ["none", "layer", "rms"])
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("name", [row.name for row in LINEAGE])
+@pytest.mark.parametrize("name", [row.name for row in LINEAGE if row.spec.learns == "gradient"])
 def test_residual_and_norm_in_all_combinations(name: str, residual: bool, norm: str) -> None:
-    model = build(name, vocab=7, width=4, depth=3, residual=residual, norm=norm).double()
+    model = build(name, vocab=7, width=4, depth=3, residual=residual, norm=norm, mlp="none").double()
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
     logits, state = model(tokens)
     logits.sum().backward()
@@ -160,10 +160,7 @@ def test_residual_and_norm_in_all_combinations(name: str, residual: bool, norm: 
         x = x + y if residual else y
         again.append(layer)
     torch.testing.assert_close(logits, model.head(model.stack.final_norm(x)), rtol=0, atol=1e-12)
-    assert all(
-        torch.equal(a.h_BD if name != "lstm" else a.c_BD, b.h_BD if name != "lstm" else b.c_BD)
-        for a, b in zip(again, state.layers, strict=True)
-    )
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(leaves(tuple(again)), leaves(state.layers), strict=True))
 
 
 def test_dropout_stands_where_the_spec_says() -> None:
@@ -199,7 +196,7 @@ def test_a_name_and_a_spec_build_the_same() -> None:
 # What is refused.
 
 REFUSALS = {
-    "unknown model": (("lsmt",), {"vocab": 9}, r"'lsmt' is not known; did you mean 'lstm'\? valid: elman, gru, lstm"),
+    "unknown model": (("lsmt",), {"vocab": 9}, r"'lsmt' is not known; did you mean 'lstm'\? valid: .*elman, .*lstm"),
     "unknown option": (("lstm",), {"vocab": 9, "widht": 3}, r"model\.widht: unknown key; did you mean 'width'\?"),
     "an option of another model": (("gru",), {"vocab": 9, "peephole": True}, r"model\.peephole: unknown key"),
     "no width": (("lstm",), {"vocab": 9, "width": 0}, r"model\.width = 0: .*greater than or equal to 1"),

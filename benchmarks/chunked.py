@@ -1,0 +1,54 @@
+"""Layers that read a stretch of time in chunks, against the same layers moment by moment: forward and backward.
+
+    python benchmarks/chunked.py
+
+Interleaved, medians, milliseconds; the last column is the largest difference of the outputs.
+"""
+
+import statistics
+import time
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from statewise.models import build_mixer
+from statewise.specs import GatedDeltaSpec, LinearAttentionSpec, Mamba2Spec, TTTLinearSpec, TTTMLPSpec
+
+WIDTH, HEADS = 128, 4
+SPECS = (LinearAttentionSpec, GatedDeltaSpec, Mamba2Spec, TTTLinearSpec, TTTMLPSpec)
+CASES = ((16, 64), (4, 256))
+FORMS = ("naive", "batched")
+
+
+def main(repeats: int = 5) -> None:
+    title = f"Width {WIDTH}, {HEADS} heads, {torch.get_num_threads()} threads"
+    table = Table(title=title, title_justify="left")
+    for heading in ("layer", "batch x time", "one by one", "in chunks", "ratio", "difference"):
+        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    for kind in SPECS:
+        mixer = build_mixer(kind(width=WIDTH, heads=HEADS), generator=torch.Generator().manual_seed(0))
+        for batch, length in CASES:
+            x_BTI = torch.randn(batch, length, WIDTH, generator=torch.Generator().manual_seed(1))
+            times: dict[str, list[float]] = {form: [] for form in FORMS}
+            results: dict[str, Tensor] = {}
+            for turn in range(repeats + 1):
+                for form in FORMS:
+                    mixer.kernel = form  # type: ignore[assignment]
+                    began = time.perf_counter()
+                    y_BTD, _ = mixer(x_BTI)
+                    y_BTD.square().mean().backward()
+                    if turn:
+                        times[form].append(1e3 * (time.perf_counter() - began))
+                    results[form] = y_BTD.detach()
+            slow, fast = (statistics.median(times[form]) for form in FORMS)
+            difference = float((results["naive"] - results["batched"]).abs().max())
+            size = f"{batch} x {length}"
+            row = (size, f"{slow:.0f}", f"{fast:.0f}", f"{slow / fast:.1f}x", f"{difference:.0e}")
+            table.add_row(kind.model_fields["kind"].default, *row)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Markov models of characters: our counting and scoring against NLTK's.
+
+    python benchmarks/ngram.py [--characters 10_000_000] [--order 5] [--text FILE] [--nltk 300_000]
+
+Without a text, characters are drawn from a random chain of order 3. NLTK counts and scores only a beginning of
+the text; its figures are per character, scaled to the whole, which is to its advantage: it slows down as it grows.
+To score is to give the probability of the character that stood there; ours come with the whole distribution.
+Memory is that of this process at its peak, before NLTK is even imported.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from statewise.models import Markov
+
+_SCORED, _SCORED_BY_NLTK = 200_000, 5
+
+
+def synthetic(count: int, *, vocab: int = 64, seed: int = 0) -> NDArray[np.int64]:
+    """Many chains of order 3 side by side, one after the other: skewed and diverse, as text is."""
+    generator = np.random.default_rng(seed)
+    chains = 10_000
+    choices = generator.integers(vocab, size=(vocab**3, 8))
+    weights = np.cumsum(np.array([40, 20, 12, 10, 8, 5, 3, 2]) / 100)
+    out = np.empty((chains, -(-count // chains)), dtype=np.int64)
+    a, b, c = (generator.integers(vocab, size=chains) for _ in range(3))
+    for t in range(out.shape[1]):
+        pick = np.searchsorted(weights, generator.random(chains)).clip(max=7)
+        a, b, c = b, c, choices[(a * vocab + b) * vocab + c, pick]
+        out[:, t] = c
+    return out.reshape(-1)[:count]
+
+
+def read(path: Path, count: int) -> NDArray[np.int64]:
+    """The characters of a file as ids, cropped or repeated."""
+    points = np.frombuffer(path.read_text(encoding="utf-8").encode("utf-32-le"), dtype="<u4")
+    _, ids = np.unique(points, return_inverse=True)
+    return np.resize(ids, count)
+
+
+def nltk_seconds(tokens: NDArray[np.int64], order: int) -> tuple[float, float]:
+    """Seconds a character to count, and a character to score."""
+    from nltk.lm import KneserNeyInterpolated
+    from nltk.util import everygrams
+
+    text = [chr(32 + token) for token in tokens.tolist()]
+    model = KneserNeyInterpolated(order + 1, discount=0.75)
+    began = time.perf_counter()
+    model.fit([everygrams(text, max_len=order + 1)], vocabulary_text=text)
+    counted = time.perf_counter() - began
+    began = time.perf_counter()
+    for at in range(1000, 1000 + _SCORED_BY_NLTK):
+        model.score(text[at], tuple(text[at - order : at]))
+    return counted / len(text), (time.perf_counter() - began) / _SCORED_BY_NLTK
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--characters", type=int, default=10_000_000)
+    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--nltk", type=int, default=300_000, help="characters that NLTK counts; 0 leaves it out")
+    options = parser.parse_args()
+    tokens = read(options.text, options.characters) if options.text else synthetic(options.characters)
+
+    model = Markov(int(tokens.max()) + 1, order=options.order)
+    began = time.perf_counter()
+    model.count(tokens)
+    counted = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    held = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values()) / 2**20
+
+    scored = torch.from_numpy(tokens[:_SCORED])
+    began, state = time.perf_counter(), None
+    with torch.no_grad():
+        for piece in scored.split(4096):
+            _, state = model(piece[None], state)
+    score = (time.perf_counter() - began) / len(scored)
+
+    source = options.text.name if options.text else "a synthetic chain"
+    table = Table(title=f"{len(tokens):,} characters of {source}, order {options.order}", title_justify="left")
+    for heading in ("", "count, s", "score, µs a character", "counts held, MB", "peak memory, MB"):
+        table.add_column(heading, justify="right" if heading else "left")
+    held_text = f"{held:.1f} ({len(model.symbol_G):,} counts)"
+    table.add_row("statewise", f"{counted:.2f}", f"{1e6 * score:.1f}", held_text, f"{peak:.0f}")
+    if options.nltk:
+        count_each, score_each = nltk_seconds(tokens[: options.nltk], options.order)
+        theirs = count_each * len(tokens)
+        table.add_row(f"NLTK, from {min(options.nltk, len(tokens)):,}", f"{theirs:.0f}", f"{1e6 * score_each:.0f}")
+        table.add_row("ratio", f"{theirs / counted:.0f}x", f"{score_each / score:,.0f}x")
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Attention that sees a whole input, itself or another: for encoders, and from a decoder to what it reads.
+
+B batch, T time, S length of the memory, I input width, D width, H heads, K width of a head.
+"""
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from statewise.core.machine import Encoder, check_input
+from statewise.kernels.attention import Sight, attention
+from statewise.kernels.choice import Wish
+from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+
+
+def basic_attention(x_BTD: Tensor, lengths_B: Tensor | None = None, *, wish: Wish = "auto") -> Tensor:
+    """`y_i = Σ_j softmax_j(x_i · x_j) x_j` over all j: a function of a set. Permute it, and the outputs follow."""
+    check_input(x_BTD, lengths_B, width=x_BTD.shape[-1])
+    x_BTD, sight = look_around(x_BTD, lengths_B)
+    one_head = x_BTD[:, :, None]
+    y_BTD = attention(one_head, one_head, one_head, sight, scale=1.0, wish=wish)[:, :, 0]
+    return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTD, lengths_B), 0.0)
+
+
+@final
+class MultiHeadAttention(Encoder):
+    """`W_o softmax(q kᵀ · scale) v`, head by head, without an order of time (Vaswani et al. 2017).
+
+    `forward` is self-attention in both directions; `cross` takes keys and values from a memory.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        input_width: int | None = None,
+        kv_heads: int | None = None,
+        position: Literal["none", "rotary", "alibi"] = "none",
+        bias: bool = True,
+        scale: float | None = None,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = Heads(
+            width,
+            heads=heads,
+            kv_heads=kv_heads,
+            input_width=input_width,
+            bias=bias,
+            init=init,
+            generator=generator,
+        )
+        self.position: Literal["none", "rotary", "alibi"] = position
+        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.kernel: Wish = kernel
+
+    def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        x_BTI, sight = look_around(x_BTI, lengths_B)
+        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
+        if self.position == "rotary":
+            q_BTHK, k_BTGK = rotate(q_BTHK, sight.query_at_BT), rotate(k_BTGK, sight.query_at_BT)
+        if self.position == "alibi":
+            sight = sight._replace(slopes_H=alibi_slopes(self.heads.num_heads, like=q_BTHK))
+        y_BTHK = attention(q_BTHK, k_BTGK, v_BTGK, sight, scale=self.scale, wish=self.kernel)
+        y_BTD = self.heads.join(y_BTHK)
+        return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTI, lengths_B), 0.0)
+
+    def cross(self, x_BTI: Tensor, memory_BSI: Tensor, memory_lengths_B: Tensor | None = None) -> Tensor:
+        """Queries from `x`, keys and values from `memory`. Positions of two texts do not compare: none are used."""
+        check_input(memory_BSI, memory_lengths_B, width=self.input_width)
+        if memory_lengths_B is not None:
+            memory_BSI = memory_BSI.masked_fill(past_end(memory_BSI, memory_lengths_B), 0.0)
+        return self.look(x_BTI, *self.heads.keys_values(memory_BSI), memory_lengths_B)
+
+    def look(self, x_BTI: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """`cross` into a memory whose keys and values were made before: a decoder makes them once."""
+        check_input(x_BTI, None, width=self.input_width)
+        at_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device).expand(len(x_BTI), -1)
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=x_BTI.device).expand(len(x_BTI), -1)
+        if lengths_B is not None:
+            slots_BS = slots_BS.masked_fill(slots_BS >= lengths_B[:, None], -1)
+        sight = Sight(at_BT, slots_BS, causal=False, whole=lengths_B is None)
+        q_BTHK = self.heads.queries(x_BTI)
+        return self.heads.join(attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, wish=self.kernel))
+
+
+def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
+    """`[B, T, 1]`, true in the padding."""
+    return (torch.arange(x_BTD.shape[1], device=x_BTD.device) >= lengths_B[:, None])[:, :, None]
+
+
+def look_around(x_BTD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Sight]:
+    """The input with its padding blanked, and the sight of one who sees all of a row and nothing past it."""
+    at_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(len(x_BTD), -1)
+    if lengths_B is None:
+        return x_BTD, Sight(at_BT, at_BT, causal=False, whole=True)
+    past_BT1 = past_end(x_BTD, lengths_B)
+    return x_BTD.masked_fill(past_BT1, 0.0), Sight(at_BT, at_BT.masked_fill(past_BT1[:, :, 0], -1), causal=False)

@@ -1,0 +1,59 @@
+"""Reading from both ends (Schuster and Paliwal 1997): any two mixers, one of them over the reversed rows.
+
+B batch, T time, I input width, P and Q the output widths of the two mixers.
+"""
+
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from statewise.core import Encoder, Mixer, scope
+from statewise.core.machine import check_input
+from statewise.specs import UserError
+
+
+@final
+class Bidirectional(Encoder):
+    """`y_t = [f(x_1 ... x_t); b(x_n ... x_t)]`, where n is the row's own length.
+
+    `[B, T, I]` to `[B, T, P + Q]`, or to `[B, T, P]` with `merge="sum"`. The backward mixer begins at each
+    row's true end, so padding changes nothing; past the end outputs are 0. The two know nothing of each
+    other and may be of different kinds.
+    """
+
+    def __init__(
+        self, *, forward: Mixer[Any], backward: Mixer[Any], merge: Literal["concat", "sum"] = "concat"
+    ) -> None:
+        super().__init__()
+        if forward.input_width != backward.input_width:
+            raise UserError(f"the mixers read widths {forward.input_width} and {backward.input_width}; make them equal")
+        if merge == "sum" and forward.output_width != backward.output_width:
+            raise UserError(
+                f"outputs of widths {forward.output_width} and {backward.output_width} cannot be added",
+                fix="make them equal, or leave merge at 'concat'",
+            )
+        self.ahead = forward
+        self.back = backward
+        self.merge: Literal["concat", "sum"] = merge
+        self.input_width = forward.input_width
+        self.output_width = forward.output_width + (backward.output_width if merge == "concat" else 0)
+
+    def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        with scope("ahead"):
+            ahead_BTP, _ = self.ahead(x_BTI, None, lengths_B)
+        with scope("back"):
+            back_BTQ, _ = self.back(reverse_rows(x_BTI, lengths_B), None, lengths_B)
+        back_BTQ = reverse_rows(back_BTQ, lengths_B)
+        return ahead_BTP + back_BTQ if self.merge == "sum" else torch.cat([ahead_BTP, back_BTQ], dim=-1)
+
+
+def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    """Each row backwards within its own length; what lies past it stays where it is. Its own inverse."""
+    if lengths_B is None:
+        return x.flip(1)
+    at_1T = torch.arange(x.shape[1], device=x.device)[None]
+    length_B1 = lengths_B[:, None].clamp(max=x.shape[1])
+    from_BT = torch.where(at_1T < length_B1, length_B1 - 1 - at_1T, at_1T)
+    return x.gather(1, from_BT.view(*from_BT.shape, *[1] * (x.dim() - 2)).expand_as(x))

@@ -1,0 +1,123 @@
+"""The Transformer's encoder (Vaswani et al. 2017): every moment sees every other, layer after layer.
+
+B batch, T time, D width.
+"""
+
+import math
+from typing import Literal, cast, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import scope
+from statewise.core.machine import Encoder, check_input
+from statewise.encoders.attention import MultiHeadAttention, past_end
+from statewise.kernels.choice import Wish
+from statewise.layers import MLP, Dropout, Scheme, make_norm, sinusoid
+from statewise.specs import UserError
+
+
+@final
+class EncoderLayer(nn.Module):
+    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post)."""
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        mlp: MLP,
+        *,
+        norms: tuple[nn.Module, nn.Module],
+        dropout: Dropout,
+        norm_place: Literal["pre", "post"],
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.mlp = mlp
+        self.norm, self.mlp_norm = norms
+        self.dropout = dropout
+        self.norm_place: Literal["pre", "post"] = norm_place
+
+    def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        if self.norm_place == "pre":
+            x_BTD = x_BTD + self.dropout(self.attention(self.norm(x_BTD), lengths_B))
+            y_BTD: Tensor = x_BTD + self.dropout(self.mlp(self.mlp_norm(x_BTD)))
+            return y_BTD
+        x_BTD = self.norm(x_BTD + self.dropout(self.attention(x_BTD, lengths_B)))
+        y_BTD = self.mlp_norm(x_BTD + self.dropout(self.mlp(x_BTD)))
+        return y_BTD
+
+
+@final
+class TransformerEncoder(Encoder):
+    """`(x, lengths) -> y`, both `[B, T, width]`. With `position="none"` it is a function of a set."""
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        depth: int,
+        heads: int,
+        kv_heads: int | None = None,
+        position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = "sinusoidal",
+        context: int = 1024,
+        norm: Literal["none", "layer", "rms"] = "layer",
+        norm_place: Literal["pre", "post"] = "pre",
+        mlp: Literal["relu", "gelu", "swiglu"] = "gelu",
+        mlp_ratio: float = 4.0,
+        bias: bool = True,
+        dropout: float = 0.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = width
+        self.output_width = width
+        self.position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = position
+        self.dropout = Dropout(dropout)
+        self.weight_PD = nn.Parameter(torch.empty(context, width)) if position == "learned" else None
+        if self.weight_PD is not None:
+            nn.init.normal_(self.weight_PD, std=1 / math.sqrt(width), generator=generator)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                MultiHeadAttention(
+                    width,
+                    heads=heads,
+                    kv_heads=kv_heads,
+                    position=position if position in ("rotary", "alibi") else "none",
+                    bias=bias,
+                    init=init,
+                    kernel=kernel,
+                    generator=generator,
+                ),
+                MLP(width, hidden=max(1, round(mlp_ratio * width)), kind=mlp, bias=bias, generator=generator),
+                norms=(make_norm(norm, width), make_norm(norm, width)),
+                dropout=Dropout(dropout),
+                norm_place=norm_place,
+            )
+            for _ in range(depth)
+        )
+        self.final_norm = make_norm(norm if norm_place == "pre" else "none", width)
+
+    def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        check_input(x_BTD, lengths_B, width=self.input_width)
+        x_BTD = self.dropout(self._placed(x_BTD))
+        for number, layer in enumerate(self.layers):
+            with scope(f"encoder.{number}"):
+                x_BTD = layer(x_BTD, lengths_B)
+        y_BTD = cast(Tensor, self.final_norm(x_BTD))
+        return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(y_BTD, lengths_B), 0.0)
+
+    def _placed(self, x_BTD: Tensor) -> Tensor:
+        at_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
+        if self.position == "sinusoidal":
+            return x_BTD + sinusoid(at_T, self.input_width, like=x_BTD)
+        if self.weight_PD is None:
+            return x_BTD
+        if len(at_T) > len(self.weight_PD):
+            raise UserError(
+                f"an input of {len(at_T)} is longer than the {len(self.weight_PD)} positions that have vectors",
+                fix="make `context` larger, or choose another position",
+            )
+        return x_BTD + F.embedding(at_T, self.weight_PD)

@@ -1,0 +1,55 @@
+"""What kernels that read several inputs along time share: the plain loop, row ends, chunks, a wide enough dtype.
+
+Time is axis 1 of every input. B batch, T time, N chunks, C moments in a chunk.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import State, hold, where
+
+S = TypeVar("S", bound=State)
+
+
+def unroll_many(
+    step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None
+) -> tuple[Tensor, S]:
+    """`core.unroll` for a step that takes several inputs: `step(*inputs_at_t, state)`."""
+    outputs = []
+    for t, moment in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
+        y, after = step(*moment, state)
+        if lengths_B is not None:
+            active_B = t < lengths_B
+            after = hold(active_B, new=after, old=state)
+            y = where(active_B, y, torch.zeros_like(y))
+        state = after
+        outputs.append(y)
+    return torch.stack(outputs, dim=1), state
+
+
+def past_end(x: Tensor, lengths_B: Tensor, value: float = 0.0) -> Tensor:
+    """`x` with `value` past each row's end: the number there that leaves a state at rest."""
+    past_BT = torch.arange(x.shape[1], device=x.device) >= lengths_B[:, None]
+    return x.masked_fill(past_BT.view(*past_BT.shape, *[1] * (x.dim() - 2)), value)
+
+
+def in_chunks(x: Tensor, chunk: int, value: float = 0.0) -> Tensor:
+    """`[B, T, ...]` to `[B, N, C, ...]`, filled up at the end with `value`."""
+    missing = -x.shape[1] % chunk
+    padded = F.pad(x, [0, 0] * (x.dim() - 2) + [0, missing], value=value)
+    return torch.unflatten(padded, 1, (-1, chunk))
+
+
+def wide(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """At least float32: sums over time lose more digits than half precision has."""
+    return tuple(value.to(torch.promote_types(value.dtype, torch.float32)) for value in tensors)
+
+
+def no_autocast(like: Tensor) -> AbstractContextManager[None]:
+    """Autocast would narrow again what `wide` widened."""
+    return torch.autocast(like.device.type, enabled=False)

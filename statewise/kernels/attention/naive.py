@@ -1,0 +1,34 @@
+"""Attention, written out: each query takes a mean of the values, weighed by how well the keys answer it.
+
+    y = softmax(q kᵀ · scale + bias) v        over the keys the query may see
+
+B batch, T queries, S slots of the list, H heads of queries, G heads of keys and values (G divides H:
+grouped-query attention, Ainslie et al. 2023), K width of a head.
+"""
+
+import torch
+from torch import Tensor
+
+from statewise.core import is_observed, observe
+from statewise.kernels.attention.sight import Sight, distance_bias, visible
+
+
+def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scale: float) -> Tensor:
+    group = q_BTHK.shape[2] // k_BSGK.shape[2]
+    q_BHTK = q_BTHK.transpose(1, 2)
+    k_BHSK = k_BSGK.repeat_interleave(group, dim=2).transpose(1, 2)
+    v_BHSK = v_BSGK.repeat_interleave(group, dim=2).transpose(1, 2)
+
+    scores_BHTS = scale * (q_BHTK @ k_BHSK.mT)
+    bias_BHTS = distance_bias(sight, scores_BHTS)
+    if bias_BHTS is not None:
+        scores_BHTS = scores_BHTS + bias_BHTS
+    seen_B1TS = visible(sight)
+    scores_BHTS = scores_BHTS.masked_fill(~seen_B1TS, -torch.inf)
+    # A query that sees nothing gets 0, not the mean of an empty list.
+    blind_B1T1 = ~seen_B1TS.any(-1, keepdim=True)
+    weights_BHTS = torch.softmax(scores_BHTS.masked_fill(blind_B1T1, 0.0), dim=-1).masked_fill(blind_B1T1, 0.0)
+    if is_observed():
+        moments = [observe("attention.weights", weights_BHS) for weights_BHS in weights_BHTS.unbind(2)]
+        weights_BHTS = torch.stack(moments, dim=2)
+    return (weights_BHTS @ v_BHSK).transpose(1, 2)

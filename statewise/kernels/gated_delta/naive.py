@@ -1,0 +1,44 @@
+"""The gated delta rule, one moment after the other: forget a little, then correct what a key stands for.
+
+    S̃   = e^{g_t} · S_{t-1}                       everything fades
+    S_t = S̃ + β_t k_t (v_t - S̃ᵀ k_t)ᵀ            what k reads is moved towards v, by a share β
+    y_t = S_tᵀ q_t
+
+The same as S_t = e^{g} (I - β k kᵀ) S_{t-1} + β k vᵀ. With keys of length 1 and β = 1 the old value of k is
+replaced. g = 0 throughout is the delta rule alone.
+
+B batch, T time, H heads, K key width, V value width.
+"""
+
+import torch
+from torch import Tensor
+
+from statewise.core import observe
+from statewise.kernels.along_time import unroll_many
+
+
+def gated_delta_step(
+    q_BHK: Tensor, k_BHK: Tensor, v_BHV: Tensor, beta_BH: Tensor, g_BH: Tensor, s_BHKV: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One moment."""
+    q_BHK = observe("gated_delta.query", q_BHK)
+    k_BHK = observe("gated_delta.key", k_BHK)
+    decay_BH = observe("gated_delta.decay", torch.exp(g_BH))
+    beta_BH = observe("gated_delta.beta", beta_BH)
+    s_BHKV = decay_BH[..., None, None] * s_BHKV
+    error_BHV = observe("gated_delta.error", v_BHV - (s_BHKV * k_BHK[..., None]).sum(-2))
+    s_BHKV = s_BHKV + (beta_BH[..., None] * k_BHK)[..., None] * error_BHV[..., None, :]
+    s_BHKV = observe("gated_delta.state", s_BHKV)
+    return (s_BHKV * q_BHK[..., None]).sum(-2), s_BHKV
+
+
+def gated_delta(
+    q_BTHK: Tensor,
+    k_BTHK: Tensor,
+    v_BTHV: Tensor,
+    beta_BTH: Tensor,
+    g_BTH: Tensor,
+    s_BHKV: Tensor,
+    lengths_B: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    return unroll_many(gated_delta_step, (q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH), s_BHKV, lengths_B)

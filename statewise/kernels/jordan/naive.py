@@ -1,0 +1,49 @@
+"""The output-recurrent network, written out: what comes back is the output, and nothing else.
+
+    h_t = φ(W x_t + R o_{t-1} + b)
+    o_t = V h_t + c
+
+B batch, T time, I input width, D hidden width, O output width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import observe, unroll
+from statewise.kernels.elman import Activation
+
+
+class JordanWeights(NamedTuple):
+    w_DI: Tensor
+    r_DO: Tensor
+    b_D: Tensor
+    v_OD: Tensor
+    c_O: Tensor
+    activation: Activation = "tanh"
+
+
+def jordan_step(a: Tensor, last_o: Tensor, weights: JordanWeights) -> Tensor:
+    """From the input's share `a = W x + b` and the outputs before: one moment, or all of them at once."""
+    phi = torch.tanh if weights.activation == "tanh" else torch.relu
+    h = observe("jordan.h", phi(a + last_o @ weights.r_DO.mT))
+    return observe("jordan.output", F.linear(h, weights.v_OD, weights.c_O))
+
+
+def jordan(x_BTI: Tensor, o_BO: Tensor, weights: JordanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Free running: each output is fed back."""
+
+    def step(a_BD: Tensor, o_BO: Tensor) -> tuple[Tensor, Tensor]:
+        o_BO = jordan_step(a_BD, o_BO, weights)
+        return o_BO, o_BO
+
+    a_BTD = F.linear(x_BTI, weights.w_DI, weights.b_D)
+    return unroll(step, a_BTD, o_BO, lengths_B)
+
+
+def jordan_forced(x_BTI: Tensor, truth_BTO: Tensor, o_BO: Tensor, weights: JordanWeights) -> Tensor:
+    """Teacher forcing: the true outputs before are known, so no moment waits for another."""
+    before_BTO = torch.cat([o_BO[:, None], truth_BTO[:, :-1]], dim=1)
+    return jordan_step(F.linear(x_BTI, weights.w_DI, weights.b_D), before_BTO, weights)

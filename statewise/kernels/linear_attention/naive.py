@@ -1,0 +1,33 @@
+"""Linear attention, one moment after the other: a sum of outer products is written to and read from.
+
+    S_t = e^{g_t} · S_{t-1} + k_t v_tᵀ        y_t = S_tᵀ q_t
+
+g (the logarithm of a decay, at most 0) is 0 in linear attention itself; a selective state space has one.
+
+B batch, T time, H heads, K key width, V value width.
+"""
+
+import torch
+from torch import Tensor
+
+from statewise.core import observe
+from statewise.kernels.along_time import unroll_many
+
+
+def linear_attention_step(
+    q_BHK: Tensor, k_BHK: Tensor, v_BHV: Tensor, g_BH: Tensor, s_BHKV: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One moment."""
+    q_BHK = observe("linear_attention.query", q_BHK)
+    k_BHK = observe("linear_attention.key", k_BHK)
+    v_BHV = observe("linear_attention.value", v_BHV)
+    decay_BH = observe("linear_attention.decay", torch.exp(g_BH))
+    s_BHKV = decay_BH[:, :, None, None] * s_BHKV + k_BHK[..., None] * v_BHV[..., None, :]
+    s_BHKV = observe("linear_attention.state", s_BHKV)
+    return (s_BHKV * q_BHK[..., None]).sum(-2), s_BHKV
+
+
+def linear_attention(
+    q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    return unroll_many(linear_attention_step, (q_BTHK, k_BTHK, v_BTHV, g_BTH), s_BHKV, lengths_B)

@@ -1,0 +1,21 @@
+"""A recurrence whose gates do not look at the state: `h_t = a_t · h_{t-1} + b_t`, unit by unit.
+
+B batch, T time, D width.
+"""
+
+from torch import Tensor
+
+from statewise.core import observe
+from statewise.kernels.along_time import unroll_many
+
+
+def scan_step(a_BD: Tensor, b_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
+    """One moment."""
+    a_BD = observe("scan.keep", a_BD)
+    b_BD = observe("scan.input", b_BD)
+    h_BD = observe("scan.h", a_BD * h_BD + b_BD)
+    return h_BD, h_BD
+
+
+def scan(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    return unroll_many(scan_step, (a_BTD, b_BTD), h_BD, lengths_B)

@@ -1,0 +1,105 @@
+"""Ways to get from one summary of the past to the next: `h' = g(h, x)`, modules without time.
+
+B batch, I input width, D width, H hidden.
+"""
+
+from typing import Literal, assert_never
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.layers.initialise import Scheme, fill_input, fill_recurrent
+
+TransitionName = Literal["elman", "mlp", "gated"]
+
+
+class ElmanTransition(nn.Module):
+    """`h' = tanh(W x + U h + b)`: the simplest g with a memory."""
+
+    def __init__(
+        self, width: int, input_width: int, *, init: Scheme = "orthogonal", generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.w_DI = nn.Parameter(torch.empty(width, input_width))
+        self.u_DD = nn.Parameter(torch.empty(width, width))
+        self.b_D = nn.Parameter(torch.zeros(width))
+        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
+        fill_recurrent(self.u_DD, gates=1, scheme=init, generator=generator)
+
+    def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
+        return torch.tanh(F.linear(x_BI, self.w_DI, self.b_D) + h_BD @ self.u_DD.mT)
+
+
+class MLPTransition(nn.Module):
+    """`h' = tanh(V tanh(W x + U h + b) + c)`: a deep transition (Pascanu et al. 2014)."""
+
+    def __init__(
+        self,
+        width: int,
+        input_width: int,
+        *,
+        hidden: int | None = None,
+        init: Scheme = "orthogonal",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        hidden = hidden or width
+        self.w_HI = nn.Parameter(torch.empty(hidden, input_width))
+        self.u_HD = nn.Parameter(torch.empty(hidden, width))
+        self.b_H = nn.Parameter(torch.zeros(hidden))
+        self.v_DH = nn.Parameter(torch.empty(width, hidden))
+        self.c_D = nn.Parameter(torch.zeros(width))
+        fill_input(self.w_HI, gates=1, scheme=init, generator=generator)
+        for weight in (self.u_HD, self.v_DH):
+            fill_recurrent(weight, gates=1, scheme=init, generator=generator)
+
+    def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
+        a_BH = torch.tanh(F.linear(x_BI, self.w_HI, self.b_H) + h_BD @ self.u_HD.mT)
+        return torch.tanh(F.linear(a_BH, self.v_DH, self.c_D))
+
+
+class GatedTransition(nn.Module):
+    """`h' = (1 - z)·n + z·h`, `n = tanh(W_n x + U_n (r·h) + b_n)`, gates r and z by σ: Cho et al. 2014.
+
+    The rows of the matrices stand in the order r, z, n.
+    """
+
+    def __init__(
+        self, width: int, input_width: int, *, init: Scheme = "orthogonal", generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.w_GI = nn.Parameter(torch.empty(3 * width, input_width))
+        self.u_GD = nn.Parameter(torch.empty(3 * width, width))
+        self.b_G = nn.Parameter(torch.zeros(3 * width))
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
+
+    def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
+        width = h_BD.shape[-1]
+        a_r, a_z, a_n = F.linear(x_BI, self.w_GI, self.b_G).chunk(3, dim=-1)
+        u_r, u_z = (h_BD @ self.u_GD[: 2 * width].mT).chunk(2, dim=-1)
+        r_BD, z_BD = torch.sigmoid(a_r + u_r), torch.sigmoid(a_z + u_z)
+        n_BD = torch.tanh(a_n + (r_BD * h_BD) @ self.u_GD[2 * width :].mT)
+        return (1 - z_BD) * n_BD + z_BD * h_BD
+
+
+def make_transition(
+    name: TransitionName,
+    width: int,
+    input_width: int,
+    *,
+    hidden: int | None = None,
+    init: Scheme = "orthogonal",
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """A transition by name; `hidden` is the MLP's own."""
+    match name:
+        case "elman":
+            return ElmanTransition(width, input_width, init=init, generator=generator)
+        case "mlp":
+            return MLPTransition(width, input_width, hidden=hidden, init=init, generator=generator)
+        case "gated":
+            return GatedTransition(width, input_width, init=init, generator=generator)
+        case _:
+            assert_never(name)

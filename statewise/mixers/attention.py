@@ -1,0 +1,137 @@
+"""Causal multi-head self-attention (Vaswani et al. 2017) as a machine: its state is a list that grows.
+
+B batch, T time, S slots of the list, I input width, D width, H heads, G heads of keys and values,
+K width of a head.
+"""
+
+import math
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.attention import Sight, append, attention, choice
+from statewise.kernels.choice import Choice, Wish
+from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+from statewise.specs import UserError
+
+
+class AttentionState(NamedTuple):
+    """The key/value cache. Row b uses its first `length_B[b]` slots; slot i is position i. The rest means nothing."""
+
+    keys_BSGK: Tensor
+    values_BSGK: Tensor
+    length_B: Tensor
+
+
+@final
+class Attention(Mixer[AttentionState]):
+    """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over all j <= t, head by head.
+
+    `kv_heads`: fewer heads of keys and values, a smaller list. `position`: none, `rotary` (queries and
+    keys are turned by their positions), `alibi` (scores fall with distance). `scale`: 1/√K by default.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        input_width: int | None = None,
+        kv_heads: int | None = None,
+        position: Literal["none", "rotary", "alibi"] = "none",
+        bias: bool = True,
+        scale: float | None = None,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = Heads(
+            width,
+            heads=heads,
+            kv_heads=kv_heads,
+            input_width=input_width,
+            bias=bias,
+            init=init,
+            generator=generator,
+        )
+        self.position: Literal["none", "rotary", "alibi"] = position
+        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.kernel: Wish = kernel
+
+    def init_state(self, batch: int) -> AttentionState:
+        empty_BSGK = self.like.new_zeros(batch, 0, self.heads.num_kv_heads, self.heads.head_width)
+        return AttentionState(empty_BSGK, empty_BSGK, torch.zeros(batch, dtype=torch.int64, device=self.like.device))
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: AttentionState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, AttentionState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        state = state or self.init_state(len(x_BTI))
+        before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
+        moments_T = torch.arange(time, device=x_BTI.device)
+        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        if past_BT1 is not None:
+            x_BTI = x_BTI.masked_fill(past_BT1, 0.0)  # whatever padding holds, NaN too, never meets a 0 weight
+
+        at_BT = state.length_B[:, None] + moments_T
+        q_BTHK, k_BTGK, v_BTGK = self._queries_keys_values(x_BTI, at_BT)
+        keys_BSGK, values_BSGK = append(state.keys_BSGK, k_BTGK, at_BT), append(state.values_BSGK, v_BTGK, at_BT)
+        y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, whole=before == 0)
+        y_BTD = self.heads.join(y_BTHK)
+        if lengths_B is None or past_BT1 is None:
+            return y_BTD, AttentionState(keys_BSGK, values_BSGK, state.length_B + time)
+        length_B = state.length_B + lengths_B
+        used = int(length_B.max())  # where rows end early, the list need not be as long as the padding
+        after = AttentionState(keys_BSGK[:, :used], values_BSGK[:, :used], length_B)
+        return y_BTD.masked_fill(past_BT1, 0.0), after
+
+    def step(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
+        return one_step(self.forward, x_BI, state)
+
+    def reserve(self, state: AttentionState, slots: int) -> AttentionState:
+        """A copy of the state with room for so many positions, for `step_`. It means the same."""
+        more = max(0, slots - state.keys_BSGK.shape[1])
+        keys_BSGK, values_BSGK = (F.pad(a, (0, 0, 0, 0, 0, more)).clone() for a in state[:2])
+        return AttentionState(keys_BSGK, values_BSGK, state.length_B.clone())
+
+    @torch.no_grad()
+    def step_(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
+        """`step`, written into the slots of `state` itself: nothing is copied. Make room first with `reserve`."""
+        at_B1 = state.length_B[:, None]
+        q_B1HK, k_B1GK, v_B1GK = self._queries_keys_values(x_BI[:, None], at_B1)
+        used = state.keys_BSGK.shape[1]
+        if x_BI.device.type == "cpu":  # elsewhere asking would stop the device, and unused slots cost little
+            used = int(state.length_B.max()) + 1
+            if used > state.keys_BSGK.shape[1]:
+                raise UserError(
+                    f"the list is full: it has {used - 1} slots", fix="make room with reserve(state, slots)"
+                )
+        row_B1 = torch.arange(len(x_BI), device=x_BI.device)[:, None]
+        state.keys_BSGK[row_B1, at_B1] = k_B1GK.to(state.keys_BSGK.dtype)
+        state.values_BSGK[row_B1, at_B1] = v_B1GK.to(state.values_BSGK.dtype)
+        y_B1HK = self._attend(q_B1HK, state.keys_BSGK[:, :used], state.values_BSGK[:, :used], at_B1, whole=False)
+        state.length_B.add_(1)
+        return self.heads.join(y_B1HK)[:, 0], state
+
+    def _queries_keys_values(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
+        if self.position == "rotary":
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT), rotate(k_BTGK, at_BT)
+        return q_BTHK, k_BTGK, v_BTGK
+
+    def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(len(at_BT), -1)
+        slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
+        sight = Sight(at_BT, slots_BS, slopes_H=slopes_H, whole=whole)
+        return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, wish=self.kernel)

@@ -1,0 +1,64 @@
+"""Self-attention without a single parameter: each output is a mean of the inputs, weighed by likeness.
+
+B batch, T time, S slots of the list, D width.
+"""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.attention import Sight, append, attention, choice
+from statewise.kernels.choice import Choice, Wish
+
+
+class BasicAttentionState(NamedTuple):
+    """Everything read so far. Row b uses its first `length_B[b]` slots; the rest means nothing."""
+
+    list_BSD: Tensor
+    length_B: Tensor
+
+
+@final
+class BasicAttention(Mixer[BasicAttentionState]):
+    """`y_i = Σ_{j <= i} softmax_j(x_i · x_j) x_j`: query, key and value are the input itself."""
+
+    def __init__(self, width: int, *, kernel: Wish = "auto") -> None:
+        super().__init__()
+        self.input_width = width
+        self.output_width = width
+        self.kernel: Wish = kernel
+
+    def init_state(self, batch: int) -> BasicAttentionState:
+        length_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
+        return BasicAttentionState(self.like.new_zeros(batch, 0, self.input_width), length_B)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTD: Tensor, state: BasicAttentionState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, BasicAttentionState]:
+        check_input(x_BTD, lengths_B, width=self.input_width)
+        state = state or self.init_state(len(x_BTD))
+        moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
+        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        if past_BT1 is not None:
+            x_BTD = x_BTD.masked_fill(past_BT1, 0.0)
+        at_BT = state.length_B[:, None] + moments_T
+        list_BSD = append(state.list_BSD, x_BTD, at_BT)
+        slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(len(x_BTD), -1)
+        sight = Sight(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)
+        one_head = list_BSD[:, :, None]
+        y_BTD = attention(x_BTD[:, :, None], one_head, one_head, sight, scale=1.0, wish=self.kernel)[:, :, 0]
+        if lengths_B is None or past_BT1 is None:
+            return y_BTD, BasicAttentionState(list_BSD, state.length_B + len(moments_T))
+        length_B = state.length_B + lengths_B
+        after = BasicAttentionState(list_BSD[:, : int(length_B.max())], length_B)
+        return y_BTD.masked_fill(past_BT1, 0.0), after
+
+    def step(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:
+        return one_step(self.forward, x_BD, state)

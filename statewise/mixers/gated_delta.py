@@ -1,0 +1,119 @@
+"""Gated DeltaNet (Yang et al. 2024): a matrix per head in which a key's value can be replaced, and all can fade.
+
+B batch, T time, I input width, D width, H heads, K width of a head, W inputs the convolution remembers.
+"""
+
+import math
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.gated_delta import choice, gated_delta
+from statewise.kernels.short_convolution import short_convolution
+from statewise.layers import Scheme, fill_input
+from statewise.mixers.decay import draw_rates
+from statewise.specs import UserError
+
+
+class GatedDeltaState(NamedTuple):
+    s_BHKK: Tensor
+    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+
+
+@final
+class GatedDelta(Mixer[GatedDeltaState]):
+    """`S_t = α (I - β k kᵀ) S_{t-1} + β k vᵀ`, `y_t = W_o (norm(S_tᵀ q) · silu(W_g x))`, q and k of length 1.
+
+    `decay=False` leaves α at 1: the delta rule alone (Schlag et al. 2021, Yang et al. 2024). `conv` taps of a
+    causal convolution stand before q, k and v; 0 leaves it out. `gate=False` leaves out `silu(W_g x)`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        heads: int = 2,
+        decay: bool = True,
+        conv: int = 4,
+        gate: bool = True,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = heads
+        self.kernel: Wish = kernel
+        self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
+        self.w_beta_HI = nn.Parameter(torch.empty(heads, self.input_width))
+        self.w_decay_HI = nn.Parameter(torch.empty(heads, self.input_width)) if decay else None
+        self.log_rate_H = nn.Parameter(torch.empty(heads)) if decay else None
+        self.b_decay_H = nn.Parameter(torch.empty(heads)) if decay else None
+        self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
+        self.w_gate_DI = nn.Parameter(torch.empty(width, self.input_width)) if gate else None
+        self.gain_K = nn.Parameter(torch.ones(width // heads))
+        self.w_out_DD = nn.Parameter(torch.empty(width, width))
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        for weight in (self.w_beta_HI, self.w_decay_HI, self.w_gate_DI, self.w_out_DD):
+            if weight is not None:
+                fill_input(weight, gates=1, scheme=init, generator=generator)
+        if self.w_conv_CK is not None:
+            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        if self.log_rate_H is not None and self.b_decay_H is not None:
+            draw_rates(self.log_rate_H, self.b_decay_H, generator=generator)
+
+    def init_state(self, batch: int) -> GatedDeltaState:
+        head = self.output_width // self.heads
+        window: tuple[Tensor, ...] = ()
+        if self.w_conv_CK is not None:
+            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        return GatedDeltaState(self.like.new_zeros(batch, self.heads, head, head), window)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: GatedDeltaState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, GatedDeltaState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: GatedDeltaState) -> tuple[Tensor, GatedDeltaState]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def _read(
+        self, x_BTI: Tensor, state: GatedDeltaState, lengths_B: Tensor | None, *, wish: Wish
+    ) -> tuple[Tensor, GatedDeltaState]:
+        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        if self.w_conv_CK is not None:
+            (window_BWC,) = state.window
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            window = (window_BWC,)
+        q_BTHK, k_BTHK, v_BTHK = (
+            torch.unflatten(part, -1, (self.heads, -1)) for part in F.silu(a_BTC).chunk(3, dim=-1)
+        )
+        q_BTHK, k_BTHK = unit(q_BTHK), unit(k_BTHK)
+        beta_BTH = torch.sigmoid(F.linear(x_BTI, self.w_beta_HI))
+        g_BTH = torch.zeros_like(beta_BTH)
+        if self.w_decay_HI is not None and self.log_rate_H is not None:
+            g_BTH = -self.log_rate_H.exp() * F.softplus(F.linear(x_BTI, self.w_decay_HI, self.b_decay_H))
+        y_BTHK, s_BHKK = gated_delta(q_BTHK, k_BTHK, v_BTHK, beta_BTH, g_BTH, state.s_BHKK, lengths_B, wish=wish)
+        y_BTD = F.rms_norm(y_BTHK, self.gain_K.shape, self.gain_K, eps=1e-5).flatten(-2)
+        if self.w_gate_DI is not None:
+            y_BTD = y_BTD * F.silu(F.linear(x_BTI, self.w_gate_DI))
+        return F.linear(y_BTD, self.w_out_DD), GatedDeltaState(s_BHKK, window)
+
+
+def unit(x_BTHK: Tensor) -> Tensor:
+    """Of length 1; a small number keeps the gradient at 0 finite."""
+    return x_BTHK * torch.rsqrt(x_BTHK.square().sum(-1, keepdim=True) + 1e-6)

@@ -1,0 +1,90 @@
+"""The output-recurrent network (Jordan 1986): the state is the last output.
+
+B batch, T time, I input width, D hidden width, O output width.
+"""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.elman import Activation
+from statewise.kernels.jordan import JordanWeights, choice, jordan, jordan_forced, jordan_step
+from statewise.layers import Scheme, fill_input
+from statewise.specs import UserError
+
+
+class JordanState(NamedTuple):
+    o_BO: Tensor
+
+
+@final
+class Jordan(Mixer[JordanState]):
+    """`h_t = φ(W x_t + R o_{t-1} + b)`, `o_t = V h_t + c`, `y_t = o_t`.
+
+    `forward` and `step` run freely: the network's own output comes back. `forced` is told the true
+    outputs; then nothing has to pass through time, and all moments are computed, and trained, at once.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        output: int | None = None,
+        activation: Activation = "tanh",
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = output or width
+        self.activation: Activation = activation
+        self.kernel: Wish = kernel
+        self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
+        self.r_DO = nn.Parameter(torch.empty(width, self.output_width))
+        self.b_D = nn.Parameter(torch.zeros(width))
+        self.v_OD = nn.Parameter(torch.empty(self.output_width, width))
+        self.c_O = nn.Parameter(torch.zeros(self.output_width))
+        for weight in (self.w_DI, self.r_DO, self.v_OD):
+            fill_input(weight, gates=1, scheme=init, generator=generator)
+
+    def init_state(self, batch: int) -> JordanState:
+        return JordanState(self.like.new_zeros(batch, self.output_width))
+
+    def weights(self) -> JordanWeights:
+        return JordanWeights(self.w_DI, self.r_DO, self.b_D, self.v_OD, self.c_O, self.activation)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: JordanState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, JordanState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        self.choice()  # refuses a wish that cannot be met
+        (o_BO,) = state or self.init_state(len(x_BTI))
+        y_BTO, o_BO = jordan(x_BTI, o_BO, self.weights(), lengths_B)
+        return y_BTO, JordanState(o_BO)
+
+    def step(self, x_BI: Tensor, state: JordanState) -> tuple[Tensor, JordanState]:
+        o_BO = jordan_step(F.linear(x_BI, self.w_DI, self.b_D), state.o_BO, self.weights())
+        return o_BO, JordanState(o_BO)
+
+    def forced(self, x_BTI: Tensor, truth_BTO: Tensor, state: JordanState | None = None) -> tuple[Tensor, JordanState]:
+        """Outputs when at every moment the true output of the moment before came back, all at once.
+
+        The state handed on holds the last true output, as if each step had been corrected after it.
+        """
+        check_input(x_BTI, None, width=self.input_width)
+        if truth_BTO.shape != (*x_BTI.shape[:2], self.output_width):
+            wanted = [*x_BTI.shape[:2], self.output_width]
+            raise UserError(f"the true outputs have shape {list(truth_BTO.shape)}, expected {wanted}")
+        (o_BO,) = state or self.init_state(len(x_BTI))
+        return jordan_forced(x_BTI, truth_BTO, o_BO, self.weights()), JordanState(truth_BTO[:, -1])

@@ -1,0 +1,110 @@
+"""Linear attention (Katharopoulos et al. 2020): attention whose list of keys and values is summed into a matrix.
+
+B batch, T time, I input width, D width, H heads, K width of a head, W inputs the convolution remembers.
+"""
+
+import math
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.linear_attention import choice, linear_attention
+from statewise.kernels.short_convolution import short_convolution
+from statewise.layers import Scheme, fill_input
+from statewise.specs import UserError
+
+Feature = Literal["elu", "identity"]
+
+
+class LinearAttentionState(NamedTuple):
+    kv_BHKK: Tensor  # the sum of φ(k) vᵀ
+    k_BHK: Tensor  # the sum of φ(k), which normalises
+    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+
+
+@final
+class LinearAttention(Mixer[LinearAttentionState]):
+    """`S_t = S_{t-1} + φ(k) vᵀ`, `n_t = n_{t-1} + φ(k)`, `y_t = W_o (S_tᵀ φ(q) / n_t · φ(q))`.
+
+    `feature` is φ: `elu` is elu + 1, which keeps the denominator positive; `identity` does without one, and
+    scales q by 1/√K instead. `conv` taps of a causal convolution stand before q, k and v: a sum knows no order, so
+    without it a layer cannot tell the last token from any other. 0 leaves it out.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        heads: int = 2,
+        feature: Feature = "elu",
+        conv: int = 0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = heads
+        self.feature: Feature = feature
+        self.kernel: Wish = kernel
+        self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
+        self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
+        self.w_out_DD = nn.Parameter(torch.empty(width, width))
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
+        if self.w_conv_CK is not None:
+            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+
+    def init_state(self, batch: int) -> LinearAttentionState:
+        head = self.output_width // self.heads
+        kv_BHKK = self.like.new_zeros(batch, self.heads, head, head)
+        window: tuple[Tensor, ...] = ()
+        if self.w_conv_CK is not None:
+            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        return LinearAttentionState(kv_BHKK, self.like.new_zeros(batch, self.heads, head), window)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: LinearAttentionState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, LinearAttentionState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: LinearAttentionState) -> tuple[Tensor, LinearAttentionState]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def _read(
+        self, x_BTI: Tensor, state: LinearAttentionState, lengths_B: Tensor | None, *, wish: Wish
+    ) -> tuple[Tensor, LinearAttentionState]:
+        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        if self.w_conv_CK is not None:
+            (window_BWC,) = state.window
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            window = (window_BWC,)
+        q_BTHK, k_BTHK, v_BTHK = (torch.unflatten(part, -1, (self.heads, -1)) for part in a_BTC.chunk(3, dim=-1))
+        if self.feature == "elu":
+            q_BTHK, k_BTHK = F.elu(q_BTHK) + 1, F.elu(k_BTHK) + 1
+        else:
+            q_BTHK = q_BTHK * q_BTHK.shape[-1] ** -0.5
+        # A value of 1 beside the others sums the keys themselves, so one op keeps both parts of the state.
+        one_BTHV = F.pad(v_BTHK, (0, 1), value=1.0)
+        s_BHKV = torch.cat([state.kv_BHKK, state.k_BHK[..., None]], dim=-1)
+        never_BTH = q_BTHK.new_zeros(q_BTHK.shape[:-1])
+        y_BTHV, s_BHKV = linear_attention(q_BTHK, k_BTHK, one_BTHV, never_BTH, s_BHKV, lengths_B, wish=wish)
+        y_BTHK = y_BTHV[..., :-1]
+        if self.feature == "elu":
+            y_BTHK = y_BTHK / (y_BTHV[..., -1:] + 1e-6)  # 0 past a row's end
+        y_BTD = F.linear(y_BTHK.flatten(-2), self.w_out_DD)
+        return y_BTD, LinearAttentionState(s_BHKV[..., :-1], s_BHKV[..., -1], window)

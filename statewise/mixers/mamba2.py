@@ -1,0 +1,122 @@
+"""Mamba-2 (Dao and Gu 2024): a selective state space, whose decay, input and output depend on what is read.
+
+B batch, T time, I input width, D width, E inner width, H heads, P width of a head, N width of the state.
+"""
+
+import math
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.along_time import past_end, wide
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.linear_attention import choice, linear_attention
+from statewise.kernels.short_convolution import short_convolution
+from statewise.layers import Scheme, fill_input
+from statewise.mixers.decay import draw_rates
+from statewise.specs import UserError
+
+
+class Mamba2State(NamedTuple):
+    s_BHNP: Tensor
+    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, E + 2N]; empty without one
+
+
+@final
+class Mamba2(Mixer[Mamba2State]):
+    """`S_t = e^{-Δ e^r} S_{t-1} + Δ B x̃ᵀ`, `ỹ_t = S_tᵀ C + d · x̃`, `y_t = W_o norm(ỹ · silu(z))`.
+
+    x̃, B, C are what a causal convolution of `conv` taps and a SiLU make of `W x` (0 leaves the convolution out);
+    `Δ = softplus(W_Δ x + b)`, one number a head; B and C (width `state`) are shared by all heads. The inner width is
+    `expand` times the width. `gate=False` leaves out z.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        heads: int = 2,
+        state: int = 16,
+        expand: int = 2,
+        conv: int = 4,
+        gate: bool = True,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        inner = expand * width
+        if inner % heads:
+            raise UserError(f"inner width {inner} is not a multiple of heads {heads}", fix="change one of the two")
+        self.input_width = input_width or width
+        self.output_width = width
+        self.sizes = [inner, state, state]  # of x̃, B, C
+        self.heads = heads
+        self.kernel: Wish = kernel
+        channels = sum(self.sizes)
+        self.w_CI = nn.Parameter(torch.empty(channels, self.input_width))
+        self.w_step_HI = nn.Parameter(torch.empty(heads, self.input_width))
+        self.b_step_H = nn.Parameter(torch.empty(heads))
+        self.log_rate_H = nn.Parameter(torch.empty(heads))
+        self.skip_E = nn.Parameter(torch.ones(inner))
+        self.w_conv_CK = nn.Parameter(torch.empty(channels, conv)) if conv else None
+        self.w_gate_EI = nn.Parameter(torch.empty(inner, self.input_width)) if gate else None
+        self.gain_E = nn.Parameter(torch.ones(inner))
+        self.w_out_DE = nn.Parameter(torch.empty(width, inner))
+        for weight in (self.w_CI, self.w_step_HI, self.w_gate_EI, self.w_out_DE):
+            if weight is not None:
+                fill_input(weight, gates=1, scheme=init, generator=generator)
+        if self.w_conv_CK is not None:
+            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        draw_rates(self.log_rate_H, self.b_step_H, generator=generator)
+
+    def init_state(self, batch: int) -> Mamba2State:
+        inner, state, _ = self.sizes
+        window: tuple[Tensor, ...] = ()
+        if self.w_conv_CK is not None:
+            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, sum(self.sizes)),)
+        return Mamba2State(self.like.new_zeros(batch, self.heads, state, inner // self.heads), window)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: Mamba2State | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, Mamba2State]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: Mamba2State) -> tuple[Tensor, Mamba2State]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def _read(
+        self, x_BTI: Tensor, state: Mamba2State, lengths_B: Tensor | None, *, wish: Wish
+    ) -> tuple[Tensor, Mamba2State]:
+        # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
+        a_BTC, step_BTH = wide(F.linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
+        log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
+        window = state.window
+        if self.w_conv_CK is not None:
+            (window_BWC,) = state.window
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            window = (window_BWC,)
+        inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(F.silu(a_BTC), self.sizes, dim=-1)
+        inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))
+        delta_BTH = F.softplus(step_BTH + b_step_H)
+        g_BTH = -log_rate_H.exp() * delta_BTH
+        # The recurrence is linear attention's with a decay: C asks, B is the key, Δ x̃ the value.
+        b_BTHN, c_BTHN = (part[:, :, None].expand(-1, -1, self.heads, -1) for part in (b_BTN, c_BTN))
+        value_BTHP = delta_BTH[..., None] * inner_BTHP
+        y_BTHP, s_BHNP = linear_attention(c_BTHN, b_BTHN, value_BTHP, g_BTH, state.s_BHNP, lengths_B, wish=wish)
+        y_BTE = y_BTHP.flatten(-2) + skip_E * inner_BTE
+        if self.w_gate_EI is not None:
+            y_BTE = y_BTE * F.silu(F.linear(x_BTI, self.w_gate_EI))
+        y_BTE = F.rms_norm(y_BTE, gain_E.shape, gain_E, eps=1e-5)
+        y_BTD = F.linear(y_BTE.to(x_BTI), self.w_out_DE)
+        return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), Mamba2State(s_BHNP, window)

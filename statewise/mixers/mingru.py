@@ -1,0 +1,73 @@
+"""The minimal GRU (Feng et al. 2024): a GRU whose gate does not look at its state, so time can be parallel."""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.scan import choice, scan
+from statewise.layers import Scheme, fill_input
+from statewise.mixers.candidate import Candidate, bend
+
+
+class MinGRUState(NamedTuple):
+    h_BD: Tensor
+
+
+@final
+class MinGRU(Mixer[MinGRUState]):
+    """`z = σ(W_z x + b_z)`, `h_t = (1 - z) · h_{t-1} + z · g(W_h x + b_h)`, `y_t = h_t`.
+
+    `candidate` is g: the identity, or one of the two in `mixers/candidate.py`. `keep_bias`: -b_z at the start.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        candidate: Candidate = "linear",
+        keep_bias: float = 1.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.candidate: Candidate = candidate
+        self.kernel: Wish = kernel
+        self.w_GI = nn.Parameter(torch.empty(2 * width, self.input_width))  # rows for z, then for the candidate
+        self.b_G = nn.Parameter(torch.zeros(2 * width))
+        fill_input(self.w_GI, gates=2, scheme=init, generator=generator)
+        with torch.no_grad():
+            self.b_G[:width] = -keep_bias
+
+    def init_state(self, batch: int) -> MinGRUState:
+        return MinGRUState(self.like.new_zeros(batch, self.output_width))
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: MinGRUState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, MinGRUState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: MinGRUState) -> tuple[Tensor, MinGRUState]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def _read(
+        self, x_BTI: Tensor, state: MinGRUState, lengths_B: Tensor | None, *, wish: Wish
+    ) -> tuple[Tensor, MinGRUState]:
+        z_BTD, g_BTD = F.linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
+        # σ(-z) and not 1 - σ(z): the small one of the two keeps its digits.
+        a_BTD, b_BTD = torch.sigmoid(-z_BTD), torch.sigmoid(z_BTD) * bend(g_BTD, self.candidate)
+        y_BTD, h_BD = scan(a_BTD, b_BTD, state.h_BD, lengths_B, wish=wish)
+        return y_BTD, MinGRUState(h_BD)

@@ -1,0 +1,80 @@
+"""The minimal LSTM (Feng et al. 2024): two gates that do not look at the state, and no cell apart from it."""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.scan import choice, scan
+from statewise.layers import Scheme, fill_input
+from statewise.mixers.candidate import Candidate, bend
+
+
+class MinLSTMState(NamedTuple):
+    h_BD: Tensor
+
+
+@final
+class MinLSTM(Mixer[MinLSTMState]):
+    """`f = σ(W_f x + b_f)`, `i = σ(W_i x + b_i)`, `h_t = f/(f+i) · h_{t-1} + i/(f+i) · g(W_h x + b_h)`, `y_t = h_t`.
+
+    `share`: divide both gates by their sum, as the paper does; without it they are independent, as in an LSTM.
+    `candidate` is g (see `mixers/candidate.py`); `forget_bias` is b_f at the start.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        share: bool = True,
+        candidate: Candidate = "linear",
+        forget_bias: float = 1.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.share = share
+        self.candidate: Candidate = candidate
+        self.kernel: Wish = kernel
+        self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for f, i, the candidate
+        self.b_G = nn.Parameter(torch.zeros(3 * width))
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        with torch.no_grad():
+            self.b_G[:width] = forget_bias
+
+    def init_state(self, batch: int) -> MinLSTMState:
+        return MinLSTMState(self.like.new_zeros(batch, self.output_width))
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: MinLSTMState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, MinLSTMState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: MinLSTMState) -> tuple[Tensor, MinLSTMState]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def _read(
+        self, x_BTI: Tensor, state: MinLSTMState, lengths_B: Tensor | None, *, wish: Wish
+    ) -> tuple[Tensor, MinLSTMState]:
+        f_BTD, i_BTD, g_BTD = F.linear(x_BTI, self.w_GI, self.b_G).chunk(3, dim=-1)
+        if self.share:
+            # σ(log f - log i) is f/(f+i), and stays finite where both gates are nearly shut.
+            odds_BTD = F.logsigmoid(f_BTD) - F.logsigmoid(i_BTD)
+            a_BTD, enter_BTD = torch.sigmoid(odds_BTD), torch.sigmoid(-odds_BTD)
+        else:
+            a_BTD, enter_BTD = torch.sigmoid(f_BTD), torch.sigmoid(i_BTD)
+        y_BTD, h_BD = scan(a_BTD, enter_BTD * bend(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
+        return y_BTD, MinLSTMState(h_BD)

@@ -1,0 +1,111 @@
+"""The echo-state network (Jaeger 2001): a random recurrence that is never trained, read by a trained head."""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.leaky import LeakyWeights, choice, leaky, leaky_step
+from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.specs import UserError
+
+
+class ReservoirState(NamedTuple):
+    h_BD: Tensor
+
+
+@final
+class Reservoir(Mixer[ReservoirState]):
+    """`h_t = α · h_{t-1} + (1 - α) · tanh(W x_t + U h_{t-1} + b)`, with W, U and b drawn once and fixed.
+
+    U is scaled so that its largest eigenvalue has the absolute value `radius`: below 1 the influence of
+    the first state fades (the echo-state property), near 1 it fades slowly. `density`: share of U's
+    entries that are not 0. `init="published"` draws them from a normal distribution. What is fixed is
+    saved with the model like any weight, and has no gradient.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        radius: float = 0.9,
+        density: float = 0.2,
+        alpha: float = 0.0,
+        input_scale: float = 1.0,
+        init: Scheme = "published",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value, good in (
+            ("radius", radius, radius > 0),
+            ("density", density, 0 < density <= 1),
+            ("alpha", alpha, 0 <= alpha < 1),
+        ):
+            if not good:
+                raise UserError(f"{name} = {value} is not valid for a reservoir")
+        self.input_width = input_width or width
+        self.output_width = width
+        self.alpha = alpha
+        self.kernel: Wish = kernel
+        w_DI = torch.empty(width, self.input_width)
+        fill_input(w_DI, gates=1, scheme=init, generator=generator)
+        # Frozen parameters and not buffers: whatever saves, averages, moves or counts weights sees them.
+        self.w_DI = nn.Parameter(input_scale * w_DI, requires_grad=False)
+        self.u_DD = nn.Parameter(_recurrence(width, radius, density, init, generator), requires_grad=False)
+        b_D = torch.empty(width).uniform_(-0.2, 0.2, generator=generator)
+        self.b_D = nn.Parameter(b_D * input_scale, requires_grad=False)
+
+    def init_state(self, batch: int) -> ReservoirState:
+        return ReservoirState(self.like.new_zeros(batch, self.output_width))
+
+    def weights(self) -> LeakyWeights:
+        return LeakyWeights(self.w_DI, self.u_DD, self.b_D, self.u_DD.new_tensor(self.alpha))
+
+    def radius(self) -> float:
+        """The spectral radius of U, measured."""
+        return spectral_radius(self.u_DD)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: ReservoirState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, ReservoirState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        self.choice()  # refuses a wish that cannot be met
+        (h_BD,) = state or self.init_state(len(x_BTI))
+        y_BTD, h_BD = leaky(x_BTI, h_BD, self.weights(), lengths_B)
+        return y_BTD, ReservoirState(h_BD)
+
+    def step(self, x_BI: Tensor, state: ReservoirState) -> tuple[Tensor, ReservoirState]:
+        h_BD = leaky_step(F.linear(x_BI, self.w_DI, self.b_D), state.h_BD, self.weights())
+        return h_BD, ReservoirState(h_BD)
+
+
+def spectral_radius(u_DD: Tensor) -> float:
+    """The largest absolute value of an eigenvalue."""
+    return float(torch.linalg.eigvals(u_DD.detach().double()).abs().max())
+
+
+def _recurrence(width: int, radius: float, density: float, init: Scheme, generator: torch.Generator | None) -> Tensor:
+    """A random matrix of exactly this spectral radius."""
+    u_DD = torch.empty(width, width)
+    for _ in range(100):
+        if init == "published":
+            nn.init.normal_(u_DD, generator=generator)
+        else:
+            fill_recurrent(u_DD, gates=1, scheme=init, generator=generator)
+        u_DD *= torch.rand(width, width, generator=generator) < density
+        found = spectral_radius(u_DD)
+        if found > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing
+            return u_DD * (radius / found)
+    raise UserError(
+        f"a recurrence of {width} units at density {density} has no cycle in 100 draws", fix="choose a larger density"
+    )

@@ -1,0 +1,133 @@
+"""Attention to the newest entries only (Beltagy et al. 2020; Child et al. 2019): a list of bounded size.
+
+B batch, T time, S slots, I input width, D width, H heads, G heads of keys and values, K width of a head.
+"""
+
+import math
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from statewise.core import Mixer, is_observed, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.attention import Sight, attention, choice
+from statewise.kernels.choice import Choice, Wish
+from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+
+_BLOCK = 128  # queries that are compared with their slots at once, at least
+
+
+class SlidingAttentionState(NamedTuple):
+    """The newest entries, the newest last; before a row has read so many, its first slots mean nothing."""
+
+    keys_BSGK: Tensor
+    values_BSGK: Tensor
+    position_B: Tensor  # entries read so far, the forgotten ones too
+
+
+@final
+class SlidingAttention(Mixer[SlidingAttentionState]):
+    """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over t - window < j <= t, head by head.
+
+    A query sees `window` entries, itself among them, so the state holds `window - 1`: its size is
+    fixed. Other options as in `Attention`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        window: int,
+        input_width: int | None = None,
+        kv_heads: int | None = None,
+        position: Literal["none", "rotary", "alibi"] = "none",
+        bias: bool = True,
+        scale: float | None = None,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.window = window
+        self.heads = Heads(
+            width,
+            heads=heads,
+            kv_heads=kv_heads,
+            input_width=input_width,
+            bias=bias,
+            init=init,
+            generator=generator,
+        )
+        self.position: Literal["none", "rotary", "alibi"] = position
+        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.kernel: Wish = kernel
+
+    def init_state(self, batch: int) -> SlidingAttentionState:
+        shape = (batch, self.window - 1, self.heads.num_kv_heads, self.heads.head_width)
+        position_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
+        return SlidingAttentionState(self.like.new_zeros(shape), self.like.new_zeros(shape), position_B)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: SlidingAttentionState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, SlidingAttentionState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        state = state or self.init_state(len(x_BTI))
+        time, kept = x_BTI.shape[1], self.window - 1
+        moments_T = torch.arange(time, device=x_BTI.device)
+        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        if past_BT1 is not None:
+            x_BTI = x_BTI.masked_fill(past_BT1, 0.0)
+
+        at_BT = state.position_B[:, None] + moments_T
+        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
+        if self.position == "rotary":
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT), rotate(k_BTGK, at_BT)
+        keys_BSGK = torch.cat([state.keys_BSGK, k_BTGK.to(state.keys_BSGK.dtype)], dim=1)
+        values_BSGK = torch.cat([state.values_BSGK, v_BTGK.to(state.values_BSGK.dtype)], dim=1)
+        # Slots from before a row began have a negative position, which says that they are empty.
+        slots_BS = state.position_B[:, None] + torch.arange(-kept, time, device=x_BTI.device)
+        y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, slots_BS)
+        y_BTD = self.heads.join(y_BTHK)
+        if lengths_B is None or past_BT1 is None:
+            after = SlidingAttentionState(keys_BSGK[:, time:], values_BSGK[:, time:], state.position_B + time)
+            return y_BTD, after
+        row_B1 = torch.arange(len(x_BTI), device=x_BTI.device)[:, None]
+        newest_BS = lengths_B[:, None] + torch.arange(kept, device=x_BTI.device)
+        after = SlidingAttentionState(
+            keys_BSGK[row_B1, newest_BS], values_BSGK[row_B1, newest_BS], state.position_B + lengths_B
+        )
+        return y_BTD.masked_fill(past_BT1, 0.0), after
+
+    def step(self, x_BI: Tensor, state: SlidingAttentionState) -> tuple[Tensor, SlidingAttentionState]:
+        return one_step(self.forward, x_BI, state)
+
+    def _attend(
+        self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, slots_BS: Tensor
+    ) -> Tensor:
+        """Block after block, each against the slots it can reach, so that cost grows with T and not with its square."""
+        time, kept = q_BTHK.shape[1], self.window - 1
+        block = time if is_observed() else max(self.window, _BLOCK)  # a lens wants distributions of one size
+        slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
+        blocks = []
+        for begin in range(0, time, block):
+            queries, slots = slice(begin, begin + block), slice(begin, begin + block + kept)
+            sight = Sight(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
+            blocks.append(
+                attention(
+                    q_BTHK[:, queries],
+                    keys_BSGK[:, slots],
+                    values_BSGK[:, slots],
+                    sight,
+                    scale=self.scale,
+                    wish=self.kernel,
+                )
+            )
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)

@@ -1,0 +1,130 @@
+"""Test-time training (Sun et al. 2024): the state is a small model's weights, trained by each token as it is read.
+
+B batch, T time, I input width, D width, H heads, K width of a head, M hidden width of the inner model,
+W inputs the convolution remembers.
+"""
+
+import math
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Mixer, one_step
+from statewise.core.machine import check_input
+from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.short_convolution import short_convolution
+from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
+from statewise.layers import Scheme, fill_input
+from statewise.specs import UserError
+
+Inner = Literal["linear", "mlp"]
+
+
+class TTTState(NamedTuple):
+    change: tuple[
+        Tensor, ...
+    ]  # of the inner weights from their learnt start: [B, H, K, K], or [B, H, K, M], [B, H, M, K]
+    pending: tuple[Tensor, ...]  # the steps of this mini-batch so far, not yet part of `change`
+    left_B: Tensor  # tokens until they are
+    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+
+
+@final
+class TTT(Mixer[TTTState]):
+    """`W_t = W_{t-1} - η_t ∇ℓ(W; k_t, v_t)`, `y_t = W_o f(q_t; W_t)`, with `ℓ = ½ ‖f(k; W) - v‖²`.
+
+    `inner` is f: linear, or an MLP of `ratio` times a head's width with a GELU; with `inner_norm` it is
+    `f(x) = x + norm(…)`, as published. Gradients are taken at the weights that a `mini_batch` began with; 1 is
+    online. `η = rate / K · σ(W_η x + b_η)`, one number a token and head. `conv` taps of a causal convolution
+    stand before q, k and v; 0 leaves it out.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        input_width: int | None = None,
+        heads: int = 2,
+        inner: Inner = "linear",
+        ratio: int = 4,
+        inner_norm: bool = True,
+        mini_batch: int = 16,
+        rate: float = 1.0,
+        conv: int = 0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = heads
+        self.mini_batch = mini_batch
+        self.kernel: Wish = kernel
+        head = width // heads
+        self.scale = rate / head
+        shapes = [(head, head)] if inner == "linear" else [(head, ratio * head), (ratio * head, head)]
+        self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
+        self.w_rate_HI = nn.Parameter(torch.empty(heads, self.input_width))
+        self.b_rate_H = nn.Parameter(torch.zeros(heads))
+        self.start = nn.ParameterList(nn.Parameter(torch.empty(heads, *shape)) for shape in shapes)
+        self.gain_HK = nn.Parameter(torch.ones(heads, head)) if inner_norm else None
+        self.bias_HK = nn.Parameter(torch.zeros(heads, head)) if inner_norm else None
+        self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
+        self.w_out_DD = nn.Parameter(torch.empty(width, width))
+        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill_input(self.w_rate_HI, gates=1, scheme=init, generator=generator)
+        fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
+        if self.w_conv_CK is not None:
+            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        for weight in self.start:
+            nn.init.normal_(weight, std=0.02, generator=generator)
+
+    def init_state(self, batch: int) -> TTTState:
+        nothing = tuple(self.like.new_zeros(batch, *weight.shape) for weight in self.start)
+        left_B = torch.full((batch,), self.mini_batch, device=self.like.device)
+        window: tuple[Tensor, ...] = ()
+        if self.w_conv_CK is not None:
+            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        return TTTState(nothing, tuple(part.clone() for part in nothing), left_B, window)
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    def forward(
+        self, x_BTI: Tensor, state: TTTState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, TTTState]:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+
+    def step(self, x_BI: Tensor, state: TTTState) -> tuple[Tensor, TTTState]:
+        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
+
+    def inner(self) -> tuple[Weights, InnerNorm | None]:
+        """The inner model as it is before anything was read."""
+        norm = None
+        if self.gain_HK is not None and self.bias_HK is not None:
+            norm = InnerNorm(self.gain_HK, self.bias_HK)
+        return tuple(self.start), norm
+
+    def _read(self, x_BTI: Tensor, state: TTTState, lengths_B: Tensor | None, *, wish: Wish) -> tuple[Tensor, TTTState]:
+        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        if self.w_conv_CK is not None:
+            (window_BWC,) = state.window
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            window = (window_BWC,)
+        q_BTHK, k_BTHK, v_BTHK = (torch.unflatten(part, -1, (self.heads, -1)) for part in a_BTC.chunk(3, dim=-1))
+        rate_BTH = self.scale * torch.sigmoid(F.linear(x_BTI, self.w_rate_HI, self.b_rate_H))
+        start, norm = self.inner()
+        y_BTHK, after = ttt(
+            *(q_BTHK, k_BTHK, v_BTHK, rate_BTH, Carried(*state[:3]), start, norm),
+            mini_batch=self.mini_batch,
+            lengths_B=lengths_B,
+            wish=wish,
+        )
+        return F.linear(y_BTHK.flatten(-2), self.w_out_DD), TTTState(*after, window)

@@ -1,0 +1,72 @@
+"""Positions as vectors, added once below the first block. What it remembers is how far each row has read.
+
+B batch, T time, D width.
+"""
+
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Machine, one_step
+from statewise.layers import sinusoid
+from statewise.specs import UserError
+
+
+@final
+class AddPosition(Machine[Tensor]):
+    """`y_t = x_t + p[at_t]`, p learned (up to `context` positions) or sinusoidal (Vaswani et al. 2017).
+
+    The state is the position each row has come to, so rows of a batch and cuts of a text may fall as they like.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        kind: Literal["learned", "sinusoidal"],
+        context: int = 1024,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.context = context
+        self.weight_PD: nn.Parameter | None = None
+        if kind == "learned":
+            self.weight_PD = nn.Parameter(torch.empty(context, width))
+            nn.init.normal_(self.weight_PD, std=scale, generator=generator)
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return torch.randn(batch, time, self.width, dtype=torch.float64, generator=generator).to(self.like)
+
+    def init_state(self, batch: int) -> Tensor:
+        return torch.zeros(batch, dtype=torch.int64, device=self.like.device)
+
+    def forward(
+        self, x_BTD: Tensor, state: Tensor | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        at_B = self.init_state(len(x_BTD)) if state is None else state
+        moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
+        at_BT = at_B[:, None] + moments_T
+        if lengths_B is None:
+            return x_BTD + self._vectors(at_BT, x_BTD), at_B + len(moments_T)
+        past_BT = moments_T >= lengths_B[:, None]
+        # Padding may reach past the last learned position; nothing is asked for there.
+        y_BTD = x_BTD + self._vectors(at_BT.masked_fill(past_BT, 0), x_BTD)
+        return y_BTD.masked_fill(past_BT[:, :, None], 0.0), at_B + lengths_B
+
+    def step(self, x_BD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return one_step(self.forward, x_BD, state)
+
+    def _vectors(self, at_BT: Tensor, like: Tensor) -> Tensor:
+        if self.weight_PD is None:
+            return sinusoid(at_BT, self.width, like=like)
+        try:
+            return F.embedding(at_BT, self.weight_PD)
+        except IndexError:
+            raise UserError(
+                f"position {int(at_BT.max())} is past the {self.context} positions this model has vectors for",
+                fix="read less, train with a larger model.context, or with position = 'rotary' or 'alibi'",
+            ) from None

@@ -1,0 +1,91 @@
+"""A Transformer decoder's layer that also looks into a source: attention to itself, to the source, then an MLP.
+
+B batch, T time, S source positions, D width, G heads of keys and values, K width of a head.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core import Machine, one_step, scope
+from statewise.encoders import MultiHeadAttention
+from statewise.layers import MLP, Dropout
+from statewise.mixers import Attention, AttentionState
+
+
+class CrossState(NamedTuple):
+    """What was written so far, and what was read: the source's keys and values, made once."""
+
+    own: AttentionState
+    keys_BSGK: Tensor
+    values_BSGK: Tensor
+    source_length_B: Tensor
+
+
+@final
+class CrossBlock(Machine[CrossState]):
+    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
+
+    The source never changes, so it is part of the state, and beams reorder it with everything else.
+    """
+
+    def __init__(
+        self,
+        mixer: Attention,
+        cross: MultiHeadAttention,
+        mlp: MLP,
+        *,
+        norms: tuple[nn.Module, nn.Module, nn.Module],
+        dropout: Dropout,
+        norm_place: Literal["pre", "post"] = "pre",
+    ) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.cross = cross
+        self.mlp = mlp
+        self.norm, self.cross_norm, self.mlp_norm = norms
+        self.dropout = dropout
+        self.norm_place: Literal["pre", "post"] = norm_place
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return self.mixer.sample_input(batch, time, generator=generator)
+
+    def init_state(self, batch: int) -> CrossState:
+        """With a source of no length: what is found there is nothing."""
+        own = self.mixer.init_state(batch)
+        heads = self.cross.heads
+        nothing = self.like.new_zeros(batch, 0, heads.num_kv_heads, heads.head_width)
+        return CrossState(own, nothing, nothing, torch.zeros_like(own.length_B))
+
+    def condition(self, memory_BSD: Tensor, lengths_B: Tensor) -> CrossState:
+        keys_BSGK, values_BSGK = self.cross.heads.keys_values(memory_BSD)
+        return CrossState(self.mixer.init_state(len(memory_BSD)), keys_BSGK, values_BSGK, lengths_B)
+
+    def forward(
+        self, x_BTD: Tensor, state: CrossState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, CrossState]:
+        state = state or self.init_state(len(x_BTD))
+        after = []
+
+        def read(x_BTD: Tensor) -> Tensor:
+            y_BTD, own = self.mixer(x_BTD, state.own, lengths_B)
+            after.append(own)
+            return y_BTD
+
+        x_BTD = self._around(read, self.norm, x_BTD)
+        with scope("source"):
+            x_BTD = self._around(lambda x: self.cross.look(x, *state[1:]), self.cross_norm, x_BTD)
+        x_BTD = self._around(self.mlp, self.mlp_norm, x_BTD)
+        return x_BTD, state._replace(own=after[0])
+
+    def step(self, x_BD: Tensor, state: CrossState) -> tuple[Tensor, CrossState]:
+        return one_step(self.forward, x_BD, state)
+
+    def _around(self, sublayer: Callable[[Tensor], Tensor], norm: nn.Module, x_BTD: Tensor) -> Tensor:
+        if self.norm_place == "pre":
+            y_BTD: Tensor = x_BTD + self.dropout(sublayer(norm(x_BTD)))
+        else:
+            y_BTD = norm(x_BTD + self.dropout(sublayer(x_BTD)))
+        return y_BTD

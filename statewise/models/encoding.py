@@ -1,0 +1,66 @@
+"""The encoders, in order: what reads the whole input at once stands beside the lineage, not in it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import nn
+
+from statewise.encoders import Bidirectional, GridEncoder, NaryTreeLSTM, TransformerEncoder, TreeEncoder
+from statewise.mixers import LSTM
+
+WIDTH = 256
+
+
+class Encoding(NamedTuple):
+    name: str
+    id: str  # the row of the mission it answers
+    year: int
+    paper: str
+    computes: str  # what it makes of its input, in words
+    fixed: str  # what it mended in those before it
+    cost: str  # what that took
+    make: Callable[[], nn.Module]  # at its default size
+
+
+ENCODERS: tuple[Encoding, ...] = (
+    Encoding(
+        name="bidirectional",
+        id="A9",
+        year=1997,
+        paper="Schuster and Paliwal, Bidirectional Recurrent Neural Networks, IEEE Trans. Signal Processing 45",
+        computes="at each moment, what two mixers know of all before it and of all after it",
+        fixed="a moment is understood from what follows it too",
+        cost="it must have the whole input; it cannot run along, and cannot write",
+        make=lambda: Bidirectional(forward=LSTM(WIDTH), backward=LSTM(WIDTH)),
+    ),
+    Encoding(
+        name="grid",
+        id="A10",
+        year=2007,
+        paper="Graves, Fernández and Schmidhuber, Multi-Dimensional Recurrent Neural Networks, ICANN",
+        computes="at each cell of a grid, what lies towards each of its four corners",
+        fixed="both ends of a line become the four corners of a picture: each cell sees all others",
+        cost="as many steps as height and width together; the whole grid must be there",
+        make=lambda: GridEncoder(WIDTH),
+    ),
+    Encoding(
+        name="tree",
+        id="A11",
+        year=2015,
+        paper="Tai, Socher and Manning, Improved Semantic Representations from Tree-Structured LSTMs, ACL",
+        computes="a vector for every node of a tree, from its children; the root's stands for the whole",
+        fixed="two words far apart may be close in a tree: log2 of the length instead of the length",
+        cost="somebody has to say what the tree is; batches are of trees, not of rows",
+        make=lambda: TreeEncoder(NaryTreeLSTM(WIDTH)),
+    ),
+    Encoding(
+        name="transformer_encoder",
+        id="A20",
+        year=2017,
+        paper="Vaswani et al., Attention Is All You Need, NeurIPS",
+        computes="at each moment, what all others answered to its questions, layer after layer",
+        fixed="every two moments are one step apart, and all are computed at once",
+        cost="time and memory grow with the square of the length; order has to be told",
+        make=lambda: TransformerEncoder(WIDTH, depth=2, heads=8),
+    ),
+)

@@ -1,0 +1,53 @@
+"""For machines that learn by counting: one pass over the text in place of a loop, and the same folder after it."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from statewise.core import Machine
+from statewise.training.folder import RunFolder, model_tensors, weights_sha256
+from statewise.training.journal import Journal
+from statewise.training.loop import Outcome
+from statewise.training.problem import Stopped
+from statewise.training.progress import Display, Silent
+from statewise.training.signals import Signals
+
+
+class CountingTask(Protocol):
+    def count(self, model: Any) -> int:
+        """Let the model count the training text; how many tokens that were."""
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        """Validation figures. `poll` raises when the run should end."""
+
+
+def count(
+    model: Machine[Any],
+    task: CountingTask,
+    *,
+    folder: RunFolder | None = None,
+    display: Display | None = None,
+    signals: Signals | None = None,
+) -> Outcome:
+    """Count, evaluate, publish: one step. A signal before the end leaves nothing behind that claims to be a model."""
+
+    def poll() -> None:
+        if signals is not None and signals.received:
+            raise Stopped(signals.received, 0)
+
+    began = time.monotonic()
+    tokens = task.count(model)
+    speed = tokens / max(time.monotonic() - began, 1e-9)
+    poll()
+    with torch.no_grad():
+        figures = task.evaluate(model.eval(), poll)
+    if folder is not None:
+        folder.publish(model_tensors(model))
+        journal = Journal(folder.path)
+        journal.metrics(1, tokens=tokens, **{f"validation_{name}": value for name, value in figures.items()})
+        journal.timing(1, tokens_per_second=speed)
+        journal.close()
+    (display or Silent()).say(f"counted {tokens:,} tokens, {speed:,.0f} a second")
+    return Outcome(1, 1, figures, weights_sha256(model), speed)

@@ -1,0 +1,89 @@
+"""Encoder-decoders on what they were invented for: writing a sequence that depends on all of another."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import lens
+from statewise.models import Seq2Seq, build_seq2seq
+from statewise.specs import AttentionSpec, GRUSpec, Seq2SeqSpec
+
+SYMBOLS, BEGIN = 6, 6
+
+
+def pairs(batch: int, length: int, generator: torch.Generator, *, reverse: bool) -> tuple[Tensor, Tensor]:
+    source_BS = torch.randint(SYMBOLS, (batch, length), generator=generator)
+    return source_BS, source_BS.flip(1) if reverse else source_BS
+
+
+def taught(spec: Seq2SeqSpec, *, length: int, reverse: bool, steps: int) -> Seq2Seq:
+    model = build_seq2seq(spec, source_vocab=SYMBOLS, target_vocab=SYMBOLS + 1, seed=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(0)
+    rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
+    for _ in range(steps):
+        source_BS, target_BT = pairs(32, length, generator, reverse=reverse)
+        shifted_BT = F.pad(target_BT[:, :-1], (1, 0), value=BEGIN)
+        logits_BTV, _ = model(shifted_BT, model.condition(source_BS))
+        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        rate.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def exact(model: Seq2Seq, *, length: int, reverse: bool) -> float:
+    """Share of whole sequences written without a mistake, free-running and greedy."""
+    source_BS, target_BT = pairs(200, length, torch.Generator().manual_seed(99), reverse=reverse)
+    state = model.condition(source_BS)
+    token_B = torch.full((200,), BEGIN)
+    written = []
+    for _ in range(length):
+        logits_BV, state = model.step(token_B, state)
+        token_B = logits_BV.argmax(-1)
+        written.append(token_B)
+    return float((torch.stack(written, dim=1) == target_BT).all(1).float().mean())
+
+
+def small(**options: object) -> Seq2SeqSpec:
+    return Seq2SeqSpec(encoder=GRUSpec(width=48), decoder=GRUSpec(width=48), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("context", ["initial", "both"])
+def test_a_fixed_context_learns_to_reverse(context: str) -> None:
+    model = taught(small(context=context), length=4, reverse=True, steps=300)
+    assert exact(model, length=4, reverse=True) > 0.95
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["copy", "reverse"])
+def test_soft_alignment_is_the_diagonal_of_the_task(reverse: bool) -> None:
+    """Where attention looks is where the answer stands: forwards when copying, backwards when reversing."""
+    length = 6
+    look = AttentionSpec(style="bahdanau", score="additive", begin=False)  # all that is known comes by looking
+    spec = small(context="attention", bidirectional=True, attention=look)
+    model = taught(spec, length=length, reverse=reverse, steps=300)
+    assert exact(model, length=length, reverse=reverse) > 0.95
+    source_BS, target_BT = pairs(50, length, torch.Generator().manual_seed(5), reverse=reverse)
+    with torch.no_grad(), lens("attend.weights") as seen:
+        model(F.pad(target_BT[:, :-1], (1, 0), value=BEGIN), model.condition(source_BS))
+    weights_BTS = torch.cat(seen.seen["attend.weights"], dim=1)
+    looked_BT = (weights_BTS * torch.arange(length)).sum(-1)
+    slope = torch.corrcoef(torch.stack([looked_BT.flatten(), torch.arange(length).repeat(50).float()]))[0, 1]
+    assert slope < -0.9 if reverse else slope > 0.9
+
+
+def test_looking_back_is_what_a_long_source_needs() -> None:
+    """The seeds' argument: a vector of fixed size forgets what a list keeps."""
+    length = 12
+    vector = taught(small(context="initial"), length=length, reverse=False, steps=150)
+    listed = taught(
+        small(context="attention", attention=AttentionSpec(style="luong", score="general")),
+        length=length,
+        reverse=False,
+        steps=150,
+    )
+    assert exact(listed, length=length, reverse=False) > exact(vector, length=length, reverse=False) + 0.3

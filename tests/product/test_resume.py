@@ -1,0 +1,249 @@
+"""A run that was cut and resumed is the run that was not: the same numbers, the same bytes."""
+
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_run import BASE, FAMILIES, Cut, Heard, at, call, crash, evidence, resume, sha256, start, write_text
+
+from statewise.models import LINEAGE
+from statewise.specs import UserError
+from statewise.tasks import LanguageModelTask, Trained
+from statewise.training import Stopped
+from statewise.training.folder import RunFolder, newest_verified
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def uncut(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("uncut")
+    return {kind: evidence(start(kind, text, folder / kind, settings)) for kind, settings in FAMILIES.items()}
+
+
+def term() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_five_random_cuts_change_nothing(
+    kind: str, text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    for number, cut in enumerate(random.Random(kind).sample(range(5, BASE["train.steps"]), 5)):
+        out = tmp_path / str(cut)
+        # Every other cut is a crash, which loses the steps since the last save; the others are signals.
+        action, ends = (crash, Cut) if number % 2 else (term, Stopped)
+        with pytest.raises(ends):
+            start(kind, text, out, FAMILIES[kind], on_step=at(cut, action))
+        trained = resume(out)
+        assert trained.resumed_from is not None
+        assert trained.resumed_from == cut if ends is Stopped else cut - 4 <= trained.resumed_from < cut
+        assert evidence(trained) == uncut[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [row.spec.kind for row in LINEAGE if row.spec.kind not in FAMILIES and "width" in type(row.spec).model_fields],
+)
+def test_whatever_is_listed_resumes_exactly(kind: str, text: Path, tmp_path: Path) -> None:
+    """Carried state, whatever it is: also one that is a view, or that grows."""
+    short = {"train.steps": 12, "train.log_every": 1}
+    whole = evidence(start(kind, text, tmp_path / "whole", short))
+    with pytest.raises(Cut):
+        start(kind, text, tmp_path / "cut", short, on_step=at(7, crash))
+    trained = resume(tmp_path / "cut")
+    assert trained.resumed_from == 6
+    assert evidence(trained) == whole
+
+
+def test_the_families_exercise_what_they_are_meant_to(text: Path, tmp_path: Path) -> None:
+    """Averaging and a fall of the rate happen inside the run of the gru, clipping in that of the elman."""
+    heard = Heard()
+    trained = start("gru", text, tmp_path / "gru", FAMILIES["gru"], display=heard)
+    assert any("averaging starts" in line for line in heard.lines)
+    checkpoint, _ = newest_verified(trained.path)
+    assert checkpoint is not None
+    assert 0 < checkpoint.progress["averaged"] < BASE["train.steps"]
+    assert checkpoint.progress["best_step"] > BASE["train.steps"] - checkpoint.progress["averaged"]
+    assert checkpoint.progress["plateau"][-1] < 1
+    elman = start("elman", text, tmp_path / "elman", FAMILIES["elman"])
+    assert '"clipped": 3' in (elman.path / "metrics.jsonl").read_text()
+
+
+def test_many_cuts_in_one_run_change_nothing(text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Stopped):
+        start("lstm", text, out, FAMILIES["lstm"], on_step=at(1, term))
+    for cut in (2, 5, 6, 11, 12, 13, 23):
+        with pytest.raises(Stopped):
+            resume(out, on_step=at(cut, term))
+    assert evidence(resume(out)) == uncut["lstm"]
+
+
+def interrupt_evaluation(patch: pytest.MonkeyPatch, number: int) -> None:
+    """A signal comes while the `number`-th evaluation from now is running."""
+    honest, count = LanguageModelTask.evaluate, iter(range(1, 99))
+
+    def evaluate(self: LanguageModelTask, model: Any, poll: Any) -> dict[str, float]:
+        if next(count) == number:
+            term()
+        return honest(self, model, poll)
+
+    patch.setattr(LanguageModelTask, "evaluate", evaluate)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_signal_during_evaluation(
+    kind: str, number: int, text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """And again during the evaluation that the resume makes up for; and a crash right after that one."""
+    out = tmp_path / "run"
+    expected = number * {**BASE, **FAMILIES[kind]}["train.evaluate_every"]
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_evaluation(patch, number)
+        with pytest.raises(Stopped) as caught:
+            start(kind, text, out, FAMILIES[kind])
+    assert caught.value.step == expected
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_evaluation(patch, 1)
+        with pytest.raises(Stopped) as caught:
+            resume(out)
+    assert caught.value.step == expected  # no step was made in between
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "save", lambda *_, **__: crash())
+        with pytest.raises(Cut):
+            resume(out)
+    assert evidence(resume(out)) == uncut[kind]
+
+
+def test_a_crash_between_saving_the_best_and_publishing_it(
+    text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "publish", lambda *_: crash())
+        with pytest.raises(Cut):
+            start("lstm", text, out, FAMILIES["lstm"])
+    assert not (out / "model.safetensors").exists()
+    with pytest.raises(Cut):
+        resume(out, on_step=at(7, crash))
+    assert (out / "model.safetensors").exists()
+    assert evidence(resume(out)) == uncut["lstm"]
+
+
+CONSTANT = {"train.schedule": "constant", "train.log_every": 4}
+
+
+def test_more_steps_than_were_asked_for_at_first(text: Path, tmp_path: Path) -> None:
+    long = evidence(start("gru", text, tmp_path / "long", CONSTANT))
+    start("gru", text, tmp_path / "short", {**CONSTANT, "train.steps": 12})
+    assert evidence(resume(tmp_path / "short", {"train.steps": 24})) == long
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model.width": 9},
+        {"model.dropout": 0.1},
+        {"data.order": "random"},
+        {"data.held_out": 0.2},
+        {"seed": 1},
+        {"train.batch": 8},
+        {"train.window": 16},
+        {"train.truncation": 4},
+        {"train.optimizer": "sgd"},
+    ],
+    ids=str,
+)
+def test_what_makes_a_run_cannot_be_changed(change: dict[str, Any], finished: Trained) -> None:
+    with pytest.raises(UserError, match="a resumed run keeps its seed, data, model, batch"):
+        resume(finished.path, change)
+
+
+@pytest.fixture(scope="module")
+def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("finished")
+    return start("lstm", text, folder / "runs/lstm")
+
+
+def test_a_finished_run_has_nothing_left_to_do(finished: Trained) -> None:
+    before, heard = evidence(finished), Heard()
+    checkpoints = {path: sha256(path) for path in finished.path.glob("checkpoints/*/*")}
+    trained = resume(finished.path, display=heard)
+    assert trained.resumed_from == 24
+    assert "all 24 steps are done; to go on, raise them with --set train.steps=N" in heard.lines
+    assert evidence(trained) == before
+    assert {path: sha256(path) for path in finished.path.glob("checkpoints/*/*")} == checkpoints
+
+
+def test_no_path_is_needed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "there is nothing to resume under runs/" in call("train", "--resume").err
+    for kind in ("gru", "elman"):  # the elman is the newer one
+        with pytest.raises(Cut):
+            start(kind, text, tmp_path / "runs" / kind, on_step=at(9, crash))
+    said = call("train", "--resume", "--json")
+    assert said.code == 0
+    assert '"run": "runs/elman"' in said.out
+    assert '"resumed_from": 8' in said.out
+    assert "resumed from step 8 of runs/elman" in said.err
+
+
+def test_naming_the_same_text_from_its_own_folder_is_no_change(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Cut):
+        start("gru", text, tmp_path / "run", on_step=at(9, crash))
+    monkeypatch.chdir(text.parent)
+    assert resume(tmp_path / "run", text="text.txt").outcome.step == 24
+
+
+def test_another_text_under_the_same_name_is_refused(text: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "text.txt"
+    copy.write_text(text.read_text())
+    with pytest.raises(Cut):
+        start("gru", copy, tmp_path / "run", on_step=at(9, crash))
+    copy.write_text(text.read_text().replace("cat", "dog"))
+    with pytest.raises(UserError, match="is not the text that this run began with"):
+        resume(tmp_path / "run", {"train.steps": 12})
+
+
+def test_a_damaged_checkpoint_is_skipped_and_named(
+    text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    out, heard = tmp_path / "run", Heard()
+    with pytest.raises(Cut):
+        start("lstm", text, out, FAMILIES["lstm"], on_step=at(14, crash))
+    newest = out / "checkpoints/step-00000012"
+    content = bytearray((newest / "optimizer.safetensors").read_bytes())
+    content[-1] ^= 1
+    (newest / "optimizer.safetensors").write_bytes(content)
+    trained = resume(out, display=heard)
+    assert trained.resumed_from == 8
+    expected = "skipped a damaged checkpoint, step-00000012: optimizer.safetensors was changed after it was written"
+    assert expected in heard.lines
+    assert evidence(trained) == uncut["lstm"]
+
+
+def test_nothing_whole_to_resume_from(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Cut):
+        start("gru", text, out, on_step=at(9, crash))
+    for manifest in out.glob("checkpoints/*/manifest.json"):
+        manifest.unlink()
+    with pytest.raises(UserError, match="has no checkpoint that can be trusted"):
+        resume(out)
+
+
+def test_an_early_stop_is_remembered(text: Path, tmp_path: Path) -> None:
+    trained = start("gru", text, tmp_path / "run", {"train.patience": 1, "train.lr": 1e-30})  # never better
+    assert trained.outcome.step == 12
+    again = resume(tmp_path / "run")
+    assert again.resumed_from == trained.outcome.step
+    assert evidence(again) == evidence(trained)

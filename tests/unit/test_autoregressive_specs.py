@@ -1,0 +1,22 @@
+"""The models before recurrence: what is built has as many parameters as the formula says."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statewise.models import build
+from statewise.specs import LatentSpec, WindowSpec
+
+sizes = st.integers(1, 7)
+stacked = {"width": sizes, "depth": st.integers(1, 3), "embedding": st.none() | sizes, "hidden": st.none() | sizes}
+windows = st.builds(WindowSpec, order=sizes, activation=st.sampled_from(["tanh", "relu", "gelu", "linear"]), **stacked)
+latents = st.builds(LatentSpec, transition=st.sampled_from(["elman", "mlp", "gated"]), **stacked)
+
+
+@settings(deadline=None, max_examples=80)
+@given(spec=windows | latents, vocab=st.integers(1, 12))
+def test_the_formula_counts_what_is_built(spec: WindowSpec | LatentSpec, vocab: int) -> None:
+    model = build(spec, vocab=vocab)
+    assert spec.num_parameters(vocab) == sum(parameter.numel() for parameter in model.parameters())
+    model(torch.zeros(1, 2, dtype=torch.int64))[0].sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
