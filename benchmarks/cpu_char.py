@@ -204,11 +204,12 @@ def training_steps(repeats: int) -> None:
             steps = [our_step(spec, task, vocab), bare_step(kind, spec, task, vocab), our_step(naive, task, vocab)]
             times: list[list[float]] = [[], [], []]
             for turn in range(repeats + 2):
-                for step, record in zip(steps, times, strict=True):
+                for place in range(len(steps)):
+                    which = (turn + place) % len(steps)  # who goes first changes: a step leaves caches to the next
                     began = time.perf_counter()
-                    step()
+                    steps[which]()
                     if turn >= 2:  # the first two warm caches and allocators
-                        record.append(1e3 * (time.perf_counter() - began))
+                        times[which].append(1e3 * (time.perf_counter() - began))
             fused, bare, slow = (statistics.median(record) for record in times)
             table.add_row(
                 kind, f"{fused:.1f}", f"{bare:.1f}", f"{slow:.1f}", f"{bare / fused:.2f}x", f"{slow / fused:.2f}x"

@@ -1,6 +1,7 @@
 """Modules and functions without time."""
 
 from statewise.layers.dropout import Dropout as Dropout
+from statewise.layers.dropout import drop as drop
 from statewise.layers.embedding import Embedding as Embedding
 from statewise.layers.heads import Heads as Heads
 from statewise.layers.initialise import Scheme as Scheme

@@ -5,6 +5,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+def drop(x: Tensor, rate: float, *, training: bool) -> Tensor:
+    """F.dropout, which draws and multiplies by a mask of ones even where there is nothing to drop."""
+    return F.dropout(x, rate) if training and rate > 0 else x
+
+
 class Dropout(nn.Module):
     """`variational=True` draws one mask a row and keeps it over time (Gal and Ghahramani 2016)."""
 
@@ -14,8 +19,10 @@ class Dropout(nn.Module):
         self.variational = variational
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        if not self.variational or not self.training or self.rate == 0.0:
-            return F.dropout(x_BTD, self.rate, self.training)
+        if not self.variational or not self.training:
+            return drop(x_BTD, self.rate, training=self.training)
+        if self.rate == 0.0:
+            return x_BTD
         keep = 1 - self.rate
         mask_B1D = torch.empty_like(x_BTD[:, :1]).bernoulli_(keep).div_(keep)
         return x_BTD * mask_B1D

@@ -10,7 +10,7 @@ from statewise.core import Mixer
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_step
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
 class ElmanState(NamedTuple):
@@ -55,7 +55,7 @@ class Elman(Mixer[ElmanState]):
         return ElmanState(self.like.new_zeros(batch, self.output_width))
 
     def weights(self) -> ElmanWeights:
-        u_DD = F.dropout(self.u_DD, self.weight_drop, self.training)
+        u_DD = drop(self.u_DD, self.weight_drop, training=self.training)
         return ElmanWeights(self.w_DI, u_DD, self.b_D, self.activation, self.zoneout, self.training)
 
     def choice(self) -> Choice:

@@ -10,7 +10,7 @@ from statewise.core import Mixer
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
 class GRUState(NamedTuple):
@@ -55,7 +55,7 @@ class GRU(Mixer[GRUState]):
         return GRUState(self.like.new_zeros(batch, self.output_width))
 
     def weights(self) -> GRUWeights:
-        u_GD = F.dropout(self.u_GD, self.weight_drop, self.training)
+        u_GD = drop(self.u_GD, self.weight_drop, training=self.training)
         return GRUWeights(self.w_GI, u_GD, self.b_G, self.b_u_D, self.zoneout, self.training)
 
     def choice(self) -> Choice:

@@ -4,13 +4,12 @@ from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from statewise.core import Mixer
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, input_share, lstm, lstm_step
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
 class LSTMState(NamedTuple):
@@ -88,7 +87,7 @@ class LSTM(Mixer[LSTMState]):
             norm = LSTMNorm(self.norm_input_G, self.norm_recurrent_G, self.norm_cell_D, self.norm_cell_bias_D)
         return LSTMWeights(
             self.w_GI,
-            F.dropout(self.u_GP, self.weight_drop, self.training),
+            drop(self.u_GP, self.weight_drop, training=self.training),
             self.b_G,
             self.peephole,
             self.projection_PD,

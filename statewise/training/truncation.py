@@ -32,7 +32,6 @@ class Segment(NamedTuple):
 
 def segments(policy: TruncationSpec, time: int, *, key: Iterable[int]) -> list[Segment]:
     """Cut `time` tokens. Any chance in it is a function of `key`."""
-    random = np.random.default_rng(np.random.SeedSequence(list(key)))
     match policy:
         case FullTruncation():
             return [Segment(0, time, 0.0)]
@@ -41,17 +40,21 @@ def segments(policy: TruncationSpec, time: int, *, key: Iterable[int]) -> list[S
             flows = [0.0] * len(starts)
         case RandomTruncation(length=length):
             # Lengths uniform on 1 … 2·length - 1: the mean is `length`, and no segment is endless.
-            lengths = random.integers(1, 2 * length, size=time)
+            lengths = _random(key).integers(1, 2 * length, size=time)
             starts = [0, *(int(end) for end in np.cumsum(lengths) if end < time)]
             flows = [0.0] * len(starts)
         case UnbiasedTruncation(length=length, keep=keep):
             starts = list(range(0, time, length))
-            kept = random.random(len(starts)) < keep
+            kept = _random(key).random(len(starts)) < keep
             flows = [0.0, *(1 / keep if k else 0.0 for k in kept[1:])]
         case _:
             assert_never(policy)
     stops = [*starts[1:], time]
     return [Segment(start, stop, flow) for start, stop, flow in zip(starts, stops, flows, strict=True)]
+
+
+def _random(key: Iterable[int]) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(list(key)))
 
 
 def pass_gradient(state: S, flow: float) -> S:
