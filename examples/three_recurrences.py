@@ -4,6 +4,7 @@ make demo                      or   python examples/three_recurrences.py [--step
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def main() -> None:
         results.append((trained, run, run.evaluate()))
 
     console = Console()
+    command = ".venv/bin/statewise" if Path(sys.prefix).name == ".venv" else "statewise"
     console.print()
     console.print(table(results))
     for _, run, _ in results:
@@ -51,10 +53,9 @@ def main() -> None:
         console.print(Padding(Text(run.generate("The ", tokens=240, sampling=SAMPLE).strip()), (0, 0, 0, 2)))
     console.print(
         f"\nDone in {time.monotonic() - began:.0f} s. The folders are in {folder}; go on with\n"
-        f"  statewise generate {folder}/lstm --prompt 'The '     write more\n"
-        f"  statewise verify {folder}/lstm                       prove its forms agree\n"
-        f"  statewise train lstm --text YOUR.txt                 your own text\n"
-        f"({Path('.venv/bin/statewise')} if you came by make.)",
+        f"  {command} generate {folder}/lstm --prompt 'The '     write more\n"
+        f"  {command} verify {folder}/lstm                       prove its forms agree\n"
+        f"  {command} train lstm --text YOUR.txt                 your own text",
         highlight=False,
     )
 
