@@ -17,8 +17,9 @@ from statewise.specs import UserError
 # Keeps the draws of the two orders apart under one seed; an epoch's number never gets here.
 _RANDOM_ORDER = 2**64 - 1
 
-# Steps after which the pages of a mapped file are let go, so that a large corpus takes little memory.
-_RELEASE_EVERY = 64
+# Steps after which the pages of a mapped file are let go. A kernel may map two megabytes around each place
+# that is read, so that a few steps of random rows would otherwise hold hundreds.
+_RELEASE_EVERY = 4
 
 
 class Batch(NamedTuple):
