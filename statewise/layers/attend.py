@@ -54,7 +54,7 @@ class Attend(nn.Module):
 
 
 @final
-class Heads(nn.Module):
+class Looks(nn.Module):
     """Several looks side by side, each in a narrower space of its own, put together by one more map."""
 
     def __init__(

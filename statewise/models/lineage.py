@@ -110,7 +110,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="leaky",
-        id="A12a",
+        id="A12",
         family="recurrent",
         year=1992,
         paper="Mozer, Induction of Multiscale Temporal Structure, NIPS 4",
@@ -147,7 +147,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="reservoir",
-        id="A12b",
+        id="A12",
         family="recurrent",
         year=2001,
         paper="Jaeger, The Echo State Approach to Analysing and Training Recurrent Neural Networks, GMD Report 148",
@@ -248,7 +248,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="linear_attention",
-        id="A24c",
+        id="A24",
         family="linear recurrence",
         year=2020,
         paper="Katharopoulos et al., Transformers are RNNs, ICML",
@@ -265,7 +265,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="mamba2",
-        id="A24e",
+        id="A24",
         family="linear recurrence",
         year=2024,
         paper="Dao and Gu, Transformers are SSMs, ICML",
@@ -282,7 +282,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="ttt_linear",
-        id="A22a",
+        id="A22",
         family="test-time training",
         year=2024,
         paper="Sun et al., Learning to (Learn at Test Time): RNNs with Expressive Hidden States, arXiv 2407.04620",
@@ -300,7 +300,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="ttt_mlp",
-        id="A22b",
+        id="A22",
         family="test-time training",
         year=2024,
         paper="Sun et al., Learning to (Learn at Test Time): RNNs with Expressive Hidden States, arXiv 2407.04620",
@@ -317,7 +317,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="mingru",
-        id="A24a",
+        id="A24",
         family="linear recurrence",
         year=2024,
         paper="Feng et al., Were RNNs All We Needed?, arXiv 2410.01201",
@@ -334,7 +334,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="minlstm",
-        id="A24b",
+        id="A24",
         family="linear recurrence",
         year=2024,
         paper="Feng et al., Were RNNs All We Needed?, arXiv 2410.01201",
@@ -351,7 +351,7 @@ LINEAGE: tuple[Ancestor, ...] = (
     ),
     Ancestor(
         name="gated_delta",
-        id="A24d",
+        id="A24",
         family="linear recurrence",
         year=2024,
         paper="Yang et al., Gated Delta Networks: Improving Mamba2 with Delta Rule, arXiv 2412.06464",

@@ -21,7 +21,7 @@ from statewise.layers.alignment import (
     score_function_loss,
     sparsemax,
 )
-from statewise.layers.attend import Attend, Heads
+from statewise.layers.attend import Attend, Looks
 from statewise.layers.score import Additive, General, Location, make_score
 from statewise.specs import UserError
 
@@ -199,7 +199,7 @@ def test_context_is_the_weighted_sum_and_hops_ask_again() -> None:
 
 def test_heads_are_looks_in_narrower_spaces() -> None:
     looks = [Attend(make_score("scaled_dot", query_width=2, key_width=2), Soft()) for _ in range(2)]
-    heads = Heads(looks, query_width=Q, key_width=Q, value_width=Q, width=2).double()
+    heads = Looks(looks, query_width=Q, key_width=Q, value_width=Q, width=2).double()
     keys, query, position = tensor(B, S, Q), tensor(B, T, Q, seed=2), torch.zeros(B, T, dtype=torch.int64)
     found = heads(query, heads.remember(keys, keys, LENGTHS), position)
     oracle = torch.nn.MultiheadAttention(Q, 2, bias=False, batch_first=True).double()
