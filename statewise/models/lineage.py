@@ -221,7 +221,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         state="the list of everything read",
         fixed="nothing is squeezed into a vector: any past moment is one step away",
         cost="no parameters and no sense of order; the list grows, and so does each step",
-        recipe="basic-attention",
+        recipe="basic_attention",
         spec=BasicAttentionSpec(),
         variants=(BasicAttentionSpec(width=12, kernel="naive"),),
     ),

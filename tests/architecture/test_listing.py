@@ -52,7 +52,7 @@ def test_every_kind_has_one_row_in_order_of_time() -> None:
 
 @each_row
 def test_a_row_says_all_it_should(row: Ancestor) -> None:
-    assert row.spec.kind == row.name
+    assert row.spec.kind == row.name == row.recipe, "a bare model name is its default recipe"
     assert {variant.kind for variant in row.variants} <= {row.name}
     assert all([row.family, row.paper, row.state, row.fixed, row.cost])
 
