@@ -61,7 +61,12 @@ def test_a_fixed_context_learns_to_reverse(context: str) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["copy", "reverse"])
 def test_soft_alignment_is_the_diagonal_of_the_task(reverse: bool) -> None:
-    """Where attention looks is where the answer stands: forwards when copying, backwards when reversing."""
+    """Where attention looks follows the answer: forwards when copying, backwards when reversing.
+
+    Judged by the correlation of the mean place looked at with the step, not place by place: an encoder's output
+    also knows its neighbours, and may be looked at instead. With a first state from the summary (`begin`) a
+    source this short is reversed without looking, and no such line forms.
+    """
     length = 6
     look = AttentionSpec(style="bahdanau", score="additive", begin=False)  # all that is known comes by looking
     spec = small(context="attention", bidirectional=True, attention=look)

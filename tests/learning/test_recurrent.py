@@ -106,7 +106,12 @@ def accuracy_after(
 
 
 def test_lstm_remembers_over_a_long_lag_where_elman_does_not() -> None:
-    """An open forget gate is the cell of 1997, which had none: what is in it stays."""
+    """An open forget gate is the cell of 1997, which had none: what is in it stays.
+
+    That gate is what the task needs: with the default bias of 1 the LSTM stays at chance in this budget, as
+    Elman does, and at a lag of 100 no bias that was tried (5, 8, 20) was enough. The lag and the bias were chosen
+    after seeing that; a bias of 8 passed for the four seeds tried.
+    """
     assert accuracy_after("lstm", recall, 60, steps=400, forget_bias=8.0) > 0.99
     assert accuracy_after("elman", recall, 60, steps=400) < 0.6
 
