@@ -5,13 +5,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check format clean
+.PHONY: demo test learn check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/three_recurrences.py
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+learn: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow -s -q tests/learning/test_recipes.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -89,7 +89,7 @@ def train(kind: str, path: Path) -> float:
 
     settings = {"data.tokenizer": kind, "train.steps": 200, "train.evaluate_every": 100, "data.order": "random"}
     with tempfile.TemporaryDirectory() as folder:
-        statewise.train("lstm", text=path, out=Path(folder, "run"), settings={**settings, "model.width": 64})
+        statewise.train("lstm", data=path, out=Path(folder, "run"), settings={**settings, "model.width": 64})
     return megabytes_resident()
 
 

@@ -28,8 +28,8 @@ from torch.nn import functional as F
 
 from statewise.data import open_corpus
 from statewise.models import build
-from statewise.specs import RunSpec, make_spec
-from statewise.tasks import LanguageModelTask
+from statewise.specs import LanguageModelSpec, make_spec
+from statewise.tasks import LanguageModelJob
 from statewise.training import Parallel
 from statewise.training.loop import Trainer
 from statewise.training.progress import Silent
@@ -149,7 +149,7 @@ class Bare(nn.Module):
         return self.head(y_BTD), state
 
 
-def bare_step(kind: str, spec: RunSpec, task: LanguageModelTask, vocab: int) -> Callable[[], None]:
+def bare_step(kind: str, spec: LanguageModelSpec, task: LanguageModelJob, vocab: int) -> Callable[[], None]:
     layer = {"elman": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[kind]
     model = Bare(layer, vocab, spec.model.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.train.lr)
@@ -170,7 +170,7 @@ def bare_step(kind: str, spec: RunSpec, task: LanguageModelTask, vocab: int) -> 
     return step
 
 
-def our_step(spec: RunSpec, task: LanguageModelTask, vocab: int) -> Callable[[], None]:
+def our_step(spec: LanguageModelSpec, task: LanguageModelJob, vocab: int) -> Callable[[], None]:
     trainer = Trainer(build(spec.model, vocab=vocab), task, spec.train, 0, None, Parallel(), Silent())
     count = [0]
 
@@ -199,7 +199,7 @@ def training_steps(repeats: int) -> None:
             spec = make_spec({"model": {"kind": kind}, "data": {"text": str(text)}})
             naive = make_spec({"model": {"kind": kind, "kernel": "naive"}, "data": {"text": str(text)}})
             corpus = open_corpus(spec.data)
-            task = LanguageModelTask(corpus, spec, par=Parallel())
+            task = LanguageModelJob(corpus, spec, par=Parallel())
             vocab = corpus.tokenizer.vocab
             steps = [our_step(spec, task, vocab), bare_step(kind, spec, task, vocab), our_step(naive, task, vocab)]
             times: list[list[float]] = [[], [], []]

@@ -34,7 +34,7 @@ from torch.utils.tensorboard import writer as _writer  # noqa: F401  (imported b
 from statewise import cli, load
 from statewise.models import LINEAGE
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelTask, launch, train
+from statewise.tasks import LanguageModelJob, train
 from statewise.training import checkpoint as checkpoint_module
 from statewise.training.checkpoint import sha256
 from statewise.training.folder import newest_verified, step_folders, weights_sha256
@@ -235,9 +235,9 @@ def signals(count: int, text: Path, home: Path) -> Iterator[Row]:
     Child(fresh("lstm", text, whole, train__steps=12), home / "log").wait()
     expected = sha256(whole / "model.safetensors"), (whole / "metrics.jsonl").read_bytes()
     for phase, owner, name in (
-        ("warm-up", launch, "build"),
-        ("a step", LanguageModelTask, "loss"),
-        ("evaluation", LanguageModelTask, "evaluate"),
+        ("warm-up", LanguageModelJob, "build"),
+        ("a step", LanguageModelJob, "loss"),
+        ("evaluation", LanguageModelJob, "evaluate"),
         ("a save", checkpoint_module, "sha256"),
     ):
         began, passed, slowest = time.monotonic(), 0, 0.0
@@ -368,7 +368,7 @@ class Pattern(NamedTuple):
 
 def make_pattern(text: Path, home: Path) -> Pattern:
     settings = {**TINY, "train.steps": 6, "train.keep": 3, "train.evaluate_every": 2}
-    trained = train("lstm", settings=settings, text=text, out=home / "pattern", display=Silent())
+    trained = train("lstm", settings=settings, data=text, out=home / "pattern", display=Silent())
     good = {weights_sha256(load(trained.path).model)}
     for path, _ in step_folders(trained.path / "checkpoints"):
         good.add(weights_sha256(load(path).model))
@@ -461,14 +461,14 @@ def cut_once(kind: str, cut: int, text: Path, home: Path) -> bool:
         Child(fresh(kind, text, whole, **settings), home / "log").wait()
 
     def end_at_cut() -> None:
-        honest = LanguageModelTask.window
+        honest = LanguageModelJob.window
 
-        def window(self: LanguageModelTask, step: int) -> Any:
+        def window(self: LanguageModelJob, step: int) -> Any:
             if step == cut:
                 os.kill(os.getpid(), signal.SIGKILL)
             return honest(self, step)
 
-        LanguageModelTask.window = window  # type: ignore[method-assign]
+        LanguageModelJob.window = window  # type: ignore[method-assign]
 
     code = Child(fresh(kind, text, out, **settings), home / "log", prepare=end_at_cut).wait()
     child = Child(again(out), home / "log")

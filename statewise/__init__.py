@@ -2,7 +2,7 @@
 
     import statewise as sw
 
-    trained = sw.train("lstm", text="my.txt", settings={"train.steps": 500})
+    trained = sw.train("lstm", data="my.txt", settings={"train.steps": 500})
     run = sw.load(trained.path)
     print(run.generate("Once upon a time"))
 

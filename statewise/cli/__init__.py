@@ -11,6 +11,8 @@ from statewise import __version__
 from statewise.cli.evaluate import evaluate
 from statewise.cli.generate import generate
 from statewise.cli.models import models
+from statewise.cli.predict import predict
+from statewise.cli.reproduce import reproduce
 from statewise.cli.train import train
 from statewise.cli.verify import verify
 from statewise.specs import UserError, nearest
@@ -64,6 +66,8 @@ app.command()(models)
 app.command()(train)
 app.command()(generate)
 app.command()(evaluate)
+app.command()(predict)
+app.command()(reproduce)
 app.command()(verify)
 
 

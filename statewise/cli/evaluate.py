@@ -1,4 +1,4 @@
-"""`statewise evaluate`: how surprised is a trained model by a text?"""
+"""`statewise evaluate`: how good is a trained model, beside what is trivial?"""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +12,20 @@ from statewise.cli.run_argument import open_run
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
     text: Annotated[
-        list[str] | None, typer.Option("--text", "-t", help="File or folder. Default: what training held out.")
+        list[str] | None,
+        typer.Option("--text", "--data", "-t", help="File or folder. Default: what training held out."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
+    ] = None,
 ) -> None:
-    """Perplexity beside its anchors, and bits per byte, which compare across tokenizers.
+    """The figures of the run's task, beside what trivial predictors reach on the same data.
 
     Example: statewise evaluate runs/lstm --text other.txt
     """
-    opened = open_run(run)
+    opened = open_run(run).with_settings(set_ or ())
     result = opened.evaluate(text)
     if json_:
         print_json(result._asdict())
@@ -30,18 +35,14 @@ def evaluate(
     from rich.markup import escape
     from rich.table import Table
 
-    read = ", ".join(text) if text else "its held-out text"
+    read = ", ".join(text) if text else "what training held out"
+    report = result.report(opened.spec.name)
     table = Table(title=escape(f"{run} on {read}"), title_justify="left")
     table.add_column("predictor")
-    table.add_column("perplexity", justify="right")
-    table.add_row("perfect", "1.000")
-    table.add_row(f"[bold]{opened.spec.model.kind}[/]", f"[bold]{result.perplexity:.3f}[/]")
-    table.add_row("unigram (frequencies alone)", f"{result.unigram_perplexity:.3f}")
-    table.add_row("uniform (knows nothing)", f"{result.uniform_perplexity:.3f}")
+    for column in report.columns:
+        table.add_column(column, justify="right")
+    for number, row in enumerate(report.rows):
+        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
     console = Console()
     console.print(table)
-    console.print(
-        f"{result.nats_per_token:.4f} nats per token · {result.bits_per_byte:.4f} bits per byte · "
-        f"{result.tokens:,} tokens, {result.bytes:,} bytes, {result.unknown:,} unknown",
-        highlight=False,
-    )
+    console.print(report.note, highlight=False, markup=False)

@@ -30,6 +30,7 @@ def generate(
     """
     from statewise.decoding import Sampling
     from statewise.specs import UserError
+    from statewise.tasks import LanguageModelRun
 
     sampling = Sampling(repetition, temperature, top_k, top_p, min_p, seed).check()
     if state is not None and not state.is_file():
@@ -39,6 +40,9 @@ def generate(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
     opened = open_run(run)
+    if not isinstance(opened, LanguageModelRun):
+        opened.generate()  # says why not
+        return
     if opened.spec.data.direction == "reverse":
         if state or save_state or stop:
             raise UserError("this run reads from the end to the start; --state, --save-state and --stop do not apply")

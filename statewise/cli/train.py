@@ -14,7 +14,8 @@ def train(
         str | None, typer.Argument(metavar="RECIPE|MODEL", help="A recipe (.toml or name) or a model's name.")
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option("--text", "-t", help="File or folder to learn from, '-' for standard input.")
+        list[str] | None,
+        typer.Option("--text", "--data", "-t", help="File or folder to learn from, '-' for standard input."),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -49,7 +50,7 @@ def train(
     trained = run_training(
         recipe or "lstm",
         settings=settings,
-        text=text,
+        data=text,
         out=out,
         resume=resume,
         display=make_display(quiet=True) if quiet or _follows() else None,
@@ -72,12 +73,10 @@ def train(
     else:
         best = outcome.evaluation
         if best:
-            print(
-                f"best at step {outcome.best_step}: perplexity {best['perplexity']:.3f}, "
-                f"{best['bits_per_byte']:.3f} bits per byte"
-            )
+            figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.items())
+            print(f"best at step {outcome.best_step}: {figures}")
         print(f"weights sha256 {outcome.weights_sha256[:16]}…")
-        print(f"in {trained.path}; try: statewise generate {trained.path}")
+        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}")
     return 1 if trained.proof is False else 0
 
 

@@ -37,13 +37,22 @@ class Case(NamedTuple):
         return self.x.shape[1]
 
 
-def make_case(machine: Machine[Any], *, batch: int = 3, time: int = 7, seed: int = 0) -> Case:
-    """Random inputs, and a state that was reached (rows after different lengths) and then shaken: no zero in it."""
+Start = Callable[[Machine[Any], int], Any]  # a machine and a number of rows to the state they begin from
+
+
+def make_case(
+    machine: Machine[Any], *, batch: int = 3, time: int = 7, seed: int = 0, start: Start | None = None
+) -> Case:
+    """Random inputs, and a state that was reached (rows after different lengths) and then shaken: no zero in it.
+
+    `start` is for machines that begin from what they were given, not from nothing.
+    """
     generator = torch.Generator().manual_seed(seed)
     before = machine.sample_input(batch, 3, generator=generator)
     lengths_B = torch.tensor([1 + i % 3 for i in range(batch)], device=before.device)
     with torch.no_grad():
-        _, reached = machine(before, machine.init_state(batch), lengths_B)
+        begun = machine.init_state(batch) if start is None else start(machine, batch)
+        _, reached = machine(before, begun, lengths_B)
 
     def shake(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
@@ -107,7 +116,7 @@ def split(machine: Machine[Any], case: Case, *, cuts: Sequence[int] | None = Non
         return torch.cat([first, second], dim=1), after
 
     return max(
-        distance(evaluate(machine, case, lambda c, cut=cut: in_two(c, cut)), whole)  # type: ignore[misc]
+        distance(evaluate(machine, case, lambda c, cut=cut: in_two(c, cut)), whole)  # type: ignore[misc]  # a default in a lambda has no type
         for cut in (cuts or range(1, case.time))
     )
 
@@ -230,14 +239,14 @@ EXACT: dict[str, Callable[[Machine[Any], Case], float]] = {
 }
 
 
-def precision(machine: Machine[Any], dtype: torch.dtype, *, time: int = 7) -> float:
+def precision(machine: Machine[Any], dtype: torch.dtype, *, time: int = 7, start: Start | None = None) -> float:
     """The outputs, state and gradients in `dtype` against the same machine in float64.
 
     Rounding is judged by the norm of the difference, tensor by tensor: a single small entry may be all noise.
     """
     reference = copy.deepcopy(machine).double()
     low = copy.deepcopy(machine).to(dtype)
-    case = make_case(low, time=time)
+    case = make_case(low, time=time, start=start)
     wide = Case(case.x.double() if case.x.is_floating_point() else case.x, to(case.state, torch.float64))
     with torch.no_grad():  # the same numbers on both sides: what is measured is the arithmetic
         for a, b in zip(reference.parameters(), low.parameters(), strict=True):

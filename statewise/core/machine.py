@@ -46,6 +46,25 @@ class Machine(nn.Module, ABC, Generic[S]):
     def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
         """Read one moment (no time axis)."""
 
+    def absorb(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> S:
+        """`forward` for the state alone: what only makes the outputs may be left out."""
+        return self(x, state, lengths_B)[1]
+
+    def reserve(self, state: S, tokens: int) -> tuple[S, int]:
+        """A state that means the same, made ready for `step_`, and how many tokens it has room for: `tokens` or fewer.
+
+        A state that grows gets memory of its own, and free room in it. One of fixed size needs neither.
+        """
+        return state, tokens
+
+    def step_(self, x: Tensor, state: S) -> tuple[Tensor, S]:
+        """`step` without gradients that may write into the room that `reserve` made, and go on with what it returns.
+
+        It writes only where nothing was: every state on the way stays what it is, and can be kept, saved and
+        forked. A second continuation from one of them starts with a `reserve` of its own.
+        """
+        return self.step(x, state)
+
     # nn.Module.__call__ is untyped; saying here what it returns types every caller.
     def __call__(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         y, after = super().__call__(x, state, lengths_B)

@@ -95,11 +95,11 @@ class Batches:
             release(self._tokens)
         if self._order == "random":
             choices = self._positions - self._window + 1
-            draws_B = _draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
+            draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
             starts_B = (draws_B % np.uint64(choices)).astype(np.int64)
             return self._read(starts_B, self._window, fresh=True)
         epoch, index = divmod(step, self.steps_per_epoch)
-        offset = int(_draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
+        offset = int(draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
         begin = index * self._window
         starts_B = offset + begin + self._mine_B * self._row
         return self._read(starts_B, min(self._window, self._row - begin), fresh=index == 0)
@@ -153,7 +153,7 @@ def _gather(
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
 
 
-def _draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:
+def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:
     """Raw words of a counter-based generator: NumPy promises them to be the same in every version."""
     key = np.array([seed, stream], dtype=np.uint64)
     counter = np.array([0, block, 0, 0], dtype=np.uint64)

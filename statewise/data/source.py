@@ -100,7 +100,7 @@ def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Pa
         raise UserError("standard input '-' is named twice", fix="it can be read only once; name it once")
     origins: list[Origin] = []
     for path in paths:
-        origins += _spooled(spool) if path == STDIN else _found(Path(path))
+        origins += _spooled(spool) if path == STDIN else found_at(Path(path))
     source = Source(", ".join(paths), tuple(origins), separator)
     if not source.size:
         raise UserError(f"{source.name!r} holds no text", fix="name a file or a folder with UTF-8 text in it")
@@ -131,7 +131,8 @@ def _spooled(spool: Path | None) -> list[Origin]:
     return [Origin(spool.stat().st_size, spool)]
 
 
-def _found(path: Path) -> list[Origin]:
+def found_at(path: Path) -> list[Origin]:
+    """The file, or the files of the folder; a name that leads nowhere is refused with the nearest."""
     try:
         if path.is_dir():
             return [Origin(file.stat().st_size, file) for file in _files_below(path)]

@@ -15,7 +15,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from statewise.data.text import slices
-from statewise.data.vocabulary import END, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
+from statewise.data.vocabulary import END, KINDS, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
 from statewise.specs import UserError
 
 # Special tokens that end a text, ours first, then those of well-known tokenizers.
@@ -61,9 +61,11 @@ class Tokenizer:
         self._lookup = _lookup(backend)
 
     @classmethod
-    def train(cls, kind: str, texts: Iterable[str], *, vocab: int | None = None) -> "Tokenizer":
-        """Learn a vocabulary: `kind` is char, byte, word or bpe."""
-        return cls(train_backend(kind, texts, vocab=vocab))
+    def train(
+        cls, kind: str, texts: Iterable[str], *, vocab: int | None = None, lower: bool = False, min_count: int = 1
+    ) -> "Tokenizer":
+        """Learn a vocabulary: `kind` is char, byte, word, wordpunct or bpe, or `whole`, where each text is a token."""
+        return cls(train_backend(kind, texts, vocab=vocab, lower=lower, min_count=min_count))
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """Ids of ordinary text; no end is added, and none is ever found in it."""
@@ -79,13 +81,21 @@ class Tokenizer:
         """`encode` of each, sooner where the library can work on them side by side."""
         return [self._lookup.encode(text) for text in texts] if self._lookup else self._with_library(texts)
 
+    def encode_words(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """One id for each word, for a tokenizer of kind `whole`."""
+        different = sorted(set(words))
+        found = dict(zip(different, self.encode_many(different)))
+        ids = np.concatenate([_NOTHING, *(found[word] for word in words)])
+        assert len(ids) == len(words), "this tokenizer cuts words up"
+        return ids
+
     def encode_with_library(self, text: str) -> NDArray[np.int64]:
         """What `encode` must equal, and for words and BPE does itself."""
         text.encode()  # Half a character is refused here, where the reason is known.
         return self._with_library([text])[0]
 
     def _with_library(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        parts = [list(slices(text, length=_SLICE)) for text in texts]
+        parts = [[text] if len(text) <= _SLICE else list(slices(text, length=_SLICE)) for text in texts]
         ids: list[NDArray[np.int64]] = []
         for group in _grouped(part for several in parts for part in several):
             try:
@@ -121,7 +131,7 @@ class Tokenizer:
             # Not `Exception`: the library's panics are none, and an absurd file can cause them.
             raise UserError(
                 f"{str(path)!r} is not a valid tokenizer.json: {error}",
-                fix="it is damaged or made for another library; name another one, or char, byte, word, bpe",
+                fix=f"it is damaged or made for another library; name another one, or {', '.join(KINDS)}",
             ) from None
 
     def to_json(self) -> str:

@@ -1,5 +1,7 @@
 """How each kind of tokenizer is made from a training text: characters, bytes, words, byte-level BPE.
 
+One kind more, `whole`, takes every text it is given for one token: words that are apart already.
+
 Special tokens stand in the model's vocabulary but not among the library's added tokens, because
 those are searched for in the text: a text that talks about `<end>` must not end.
 """
@@ -9,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from statewise.data.text import num_bytes, slices
 from statewise.specs import UserError, nearest
 
 END = "<end>"
 UNKNOWN = "<unk>"
-KINDS = ("char", "byte", "word", "bpe")
+KINDS = ("char", "byte", "word", "wordpunct", "bpe")
+WHOLE = "whole"
 NUM_CODE_POINTS = 0x110000
 
 _WORDS, _BPE_PIECES = 10_000, 2_048
@@ -25,20 +28,41 @@ _TRAINING_BYTES = 1 << 26
 _TRAINING_SLICE = 1 << 17
 
 
-def train_backend(kind: str, texts: Iterable[str], *, vocab: int | None = None) -> Tokenizer:
-    """A tokenizer of one of `KINDS` with at most `vocab` tokens, special ones included."""
+def train_backend(
+    kind: str, texts: Iterable[str], *, vocab: int | None = None, lower: bool = False, min_count: int = 1
+) -> Tokenizer:
+    """A tokenizer of one of `KINDS`, or `WHOLE`, with at most `vocab` tokens, special ones included.
+
+    With `lower`, capitals are written small before anything else is done. What occurs less than `min_count`
+    times is unknown (in BPE: no piece of its own).
+    """
+    if min_count < 1:
+        raise UserError(f"min_count {min_count} is too small", fix="1 keeps all tokens")
+    small = normalizers.Lowercase() if lower else None
     match kind:
         case "char":
-            return char_backend(_frequent_characters(texts, _limit(kind, vocab, least=3, default=None)))
+            limit = _limit(kind, vocab, least=3, default=None)
+            seen = map(small.normalize_str, texts) if small else texts
+            backend = char_backend(_frequent_characters(seen, limit, min_count))
         case "byte":
             _limit(kind, vocab, least=257, default=None)
-            return byte_backend()
+            if min_count > 1:
+                raise UserError(f"min_count {min_count}: no byte is ever unknown", fix="leave it out")
+            backend = byte_backend()
         case "word":
-            return _train_words(texts, _limit(kind, vocab, least=3, default=_WORDS))
+            return _train_words(
+                texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, _between_spaces(), small
+            )
+        case "wordpunct":
+            return _train_words(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, _apart(), small)
+        case "whole":
+            return _train_whole(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, small)
         case "bpe":
-            return _train_bpe(texts, _limit(kind, vocab, least=257, default=_BPE_PIECES))
+            return _train_bpe(texts, _limit(kind, vocab, least=257, default=_BPE_PIECES), min_count, small)
         case _:
             raise UserError(f"tokenizer {kind!r} is not known", fix=nearest(kind, KINDS))
+    _normalise(backend, small)
+    return backend
 
 
 def char_backend(vocab: Mapping[str, int]) -> Tokenizer:
@@ -61,21 +85,20 @@ def code_points(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
-def _frequent_characters(texts: Iterable[str], limit: int) -> dict[str, int]:
+def _frequent_characters(texts: Iterable[str], limit: int, min_count: int) -> dict[str, int]:
     """The special tokens, then the most frequent characters in code point order."""
     counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
     for text in texts:
         found = np.bincount(code_points(text))
         counts[: len(found)] += found
-    seen = np.flatnonzero(counts)
+    seen = np.flatnonzero(counts >= min_count)
     kept = seen[np.argsort(-counts[seen], kind="stable")][: limit - 2]
     return {token: i for i, token in enumerate([END, UNKNOWN, *map(chr, sorted(kept))])}
 
 
-def _train_words(texts: Iterable[str], limit: int) -> Tokenizer:
-    """Words between white space; a line's end is a word. Text's own `<unk>` is as unknown as any."""
-    backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
+def _between_spaces() -> pre_tokenizers.PreTokenizer:
+    """Words between white space; a line's end is a word."""
+    return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split("\n", "isolated"),
             pre_tokenizers.Split(Regex(r"[^\S\n]+"), "removed"),
@@ -83,6 +106,24 @@ def _train_words(texts: Iterable[str], limit: int) -> Tokenizer:
             pre_tokenizers.Split(Regex(f"{END[0]}(?={END[1:]})"), "isolated"),
         ]
     )
+
+
+def _apart() -> pre_tokenizers.PreTokenizer:
+    """Runs of letters, marks and digits, runs of anything else that shows, and line ends."""
+    return pre_tokenizers.Split(Regex(r"\w+|[^\w\s]+|\n"), "removed", invert=True)
+
+
+def _train_words(
+    texts: Iterable[str],
+    limit: int,
+    min_count: int,
+    pieces: pre_tokenizers.PreTokenizer,
+    normalizer: normalizers.Normalizer | None,
+) -> Tokenizer:
+    """Text's own `<unk>` is as unknown as any rare word."""
+    backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
+    _normalise(backend, normalizer)
+    backend.pre_tokenizer = pieces
     # The first decoder puts a space before each word but the first, the others take it from lines.
     backend.decoder = decoders.Sequence(
         [
@@ -92,23 +133,52 @@ def _train_words(texts: Iterable[str], limit: int) -> Tokenizer:
             decoders.Replace("\n ", "\n"),
         ]
     )
-    trainer = trainers.WordLevelTrainer(vocab_size=limit, special_tokens=[END, UNKNOWN], show_progress=False)
-    return _trained(backend, trainer, texts)
+    return _trained(backend, _word_trainer(limit, min_count), _beginning(texts))
 
 
-def _train_bpe(texts: Iterable[str], limit: int) -> Tokenizer:
+def _train_whole(
+    words: Iterable[str], limit: int, min_count: int, normalizer: normalizers.Normalizer | None
+) -> Tokenizer:
+    """Each word is a token, spaces in it and all."""
+    backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
+    # A word that spells the special token becomes another one, or it would be looked up as that.
+    kept_apart = normalizers.Replace(Regex(f"^{END}$"), f" {END}")
+    _normalise(backend, normalizers.Sequence([normalizer, kept_apart]) if normalizer else kept_apart)
+    backend.decoder = decoders.WordPiece(prefix=" ", cleanup=False)
+    return _trained(backend, _word_trainer(limit, min_count), words)
+
+
+def _word_trainer(limit: int, min_count: int) -> trainers.Trainer:
+    return trainers.WordLevelTrainer(
+        vocab_size=limit, min_frequency=min_count, special_tokens=[END, UNKNOWN], show_progress=False
+    )
+
+
+def _train_bpe(
+    texts: Iterable[str], limit: int, min_count: int, normalizer: normalizers.Normalizer | None
+) -> Tokenizer:
     """Merges of bytes, as in GPT-2: any text comes back exactly."""
     backend = Tokenizer(models.BPE())
+    _normalise(backend, normalizer)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=limit, special_tokens=[END], initial_alphabet=_byte_characters(), show_progress=False
+        vocab_size=limit,
+        min_frequency=min_count if min_count > 1 else 0,  # 0, not 1: the library's own default
+        special_tokens=[END],
+        initial_alphabet=_byte_characters(),
+        show_progress=False,
     )
-    return _trained(backend, trainer, texts)
+    return _trained(backend, trainer, _beginning(texts))
+
+
+def _normalise(backend: Tokenizer, normalizer: normalizers.Normalizer | None) -> None:
+    if normalizer is not None:
+        backend.normalizer = normalizer
 
 
 def _trained(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Tokenizer:
-    backend.train_from_iterator(_beginning(texts), trainer)
+    backend.train_from_iterator(texts, trainer)
     table = json.loads(backend.to_str())
     # The trainer adds the special tokens where text is searched for them; they stay in the model.
     return Tokenizer.from_str(json.dumps({**table, "added_tokens": []}))

@@ -1,9 +1,14 @@
 """From a machine to tokens and text: filters on a distribution, one loop, one incremental decoder."""
 
+from statewise.decoding.beam import beam_search as beam_search
 from statewise.decoding.generate import Continuation as Continuation
 from statewise.decoding.generate import begin as begin
+from statewise.decoding.generate import extend as extend
 from statewise.decoding.generate import generate as generate
 from statewise.decoding.generate import read as read
+from statewise.decoding.hypothesis import Hypothesis as Hypothesis
 from statewise.decoding.sampling import Sampling as Sampling
 from statewise.decoding.sampling import choose as choose
 from statewise.decoding.text import TextStream as TextStream
+from statewise.decoding.until_end import greedy as greedy
+from statewise.decoding.until_end import sample as sample

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.core import Machine, State
+from statewise.core import Machine, State, map_state
 from statewise.decoding.sampling import Sampling, choose
+from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
+_ROOM = 256  # tokens that room is made for at once: a list is copied so rarely that it costs nothing
 
 
 class Continuation(NamedTuple):
@@ -45,9 +47,13 @@ def read(model: Machine[Any], at: Continuation, more_BT: Tensor) -> Continuation
     if more_BT.shape[1] == 0:
         return at
     inputs_BT = torch.cat([at.token_B[:, None], more_BT[:, :-1]], dim=1)
-    _, state = model(inputs_BT, at.state)
+    return _told(at, more_BT)._replace(state=model.absorb(inputs_BT, at.state))
+
+
+def _told(at: Continuation, more_BT: Tensor) -> Continuation:
+    """All but the state, these tokens later."""
     return Continuation(
-        state,
+        at.state,
         more_BT[:, -1],
         at.position_B + more_BT.shape[1],
         at.seen_BV.scatter(1, more_BT, True),
@@ -55,22 +61,80 @@ def read(model: Machine[Any], at: Continuation, more_BT: Tensor) -> Continuation
     )
 
 
+class _Writing:
+    """A text being written. It steps in room of its own, so that what it hands out is never written to again."""
+
+    def __init__(
+        self, model: Machine[Any], at: Continuation, sampling: Sampling, never: Sequence[int], *, ahead: int
+    ) -> None:
+        self.model = model
+        self.ahead = ahead
+        self.sampling = sampling.check()
+        self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
+        self.initial: State = model.init_state(1)
+        self.begun = at.state
+        self.count = 0  # tokens written since then
+        self.room = 0  # tokens until the state has to be given more
+        self.at = at  # but for its state and for these tokens, which are told to it when somebody asks
+        self.untold: list[Tensor] = []
+        self.state = at.state
+
+    def step(self) -> Tensor:
+        """One more token."""
+        if self.sampling.repetition != 1.0:
+            self._tell()
+        token_B = self.untold[-1] if self.untold else self.at.token_B
+        if self.room == 0:
+            self.state, self.room = self.model.reserve(self.state, self.ahead)
+        # Without any room to be had, the pure step says why.
+        step = self.model.step_ if self.room else self.model.step
+        logits_BV, self.state = step(token_B, self.state)
+        self.room = max(0, self.room - 1)
+        if len(self.never):
+            logits_BV.index_fill_(1, self.never, -torch.inf)
+        position_B = self.at.position_B + len(self.untold)
+        token_B = choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
+        self.untold.append(token_B)
+        self.count += 1
+        return token_B
+
+    def continuation(self) -> Continuation:
+        """What goes on from here, whatever is written after it."""
+        self._tell()
+        return self.at._replace(state=map_state(self._without_room, self.state, self.begun, self.initial))
+
+    def _tell(self) -> None:
+        if self.untold:
+            told_BT = torch.stack(self.untold, dim=1)
+            self.at = _told(self.at, told_BT)
+            self.untold = []
+
+    def _without_room(self, leaf: Tensor, begun: Tensor, initial: Tensor) -> Tensor:
+        """A list, which is empty at the beginning, has grown by a slot a token; behind that is free room."""
+        for axis, size in enumerate(initial.shape[1:], start=1):
+            if size == 0 and leaf.shape[axis] > begun.shape[axis] + self.count:
+                leaf = leaf.narrow(axis, 0, begun.shape[axis] + self.count)
+        return leaf
+
+
 @torch.no_grad()
 def generate(
     model: Machine[Any], at: Continuation, sampling: Sampling, *, never: Sequence[int] = ()
 ) -> Iterator[tuple[Tensor, Continuation]]:
     """Token after token, for ever; each with the continuation that includes it. `never` are not chosen."""
-    sampling.check()
+    writing = _Writing(model, at, sampling, never, ahead=_ROOM)
     while True:
-        logits_BV, state = model.step(at.token_B, at.state)
-        if never:
-            logits_BV[:, list(never)] = -torch.inf
-        token_B = choose(logits_BV, seen_BV=at.seen_BV, position_B=at.position_B, sampling=sampling)
-        at = Continuation(
-            state,
-            token_B,
-            at.position_B + 1,
-            at.seen_BV.scatter(1, token_B[:, None], True),
-            torch.cat([at.tail_BK[:, 1:], token_B[:, None]], dim=1),
-        )
-        yield token_B, at
+        token_B = writing.step()
+        yield token_B, writing.continuation()
+
+
+@torch.no_grad()
+def extend(
+    model: Machine[Any], at: Continuation, sampling: Sampling, *, tokens: int, never: Sequence[int] = ()
+) -> tuple[Tensor, Continuation]:
+    """So many tokens at once, `[B, T]`, and what goes on from the last: the same as `generate`, with less to do."""
+    if tokens < 1:
+        raise UserError(f"tokens = {tokens} is not valid, expected at least 1")
+    writing = _Writing(model, at, sampling, never, ahead=min(tokens, _ROOM))
+    chosen = [writing.step() for _ in range(tokens)]
+    return torch.stack(chosen, dim=1), writing.continuation()

@@ -86,11 +86,14 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
 def choose(logits_BV: Tensor, *, seen_BV: Tensor, position_B: Tensor, sampling: Sampling) -> Tensor:
     """One token a row. The draw is a function of (seed, position): it does not matter who else is in the
     batch, nor whether the text was written in one go."""
-    logits_BV = filtered(logits_BV, seen_BV, sampling)
-    if sampling.temperature == 0:
+    if sampling.temperature == 0:  # no filter takes away the most likely: nothing to normalise, sort or sum
+        if sampling.repetition != 1.0:
+            logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
         return logits_BV.argmax(-1)
-    noise_B = np.array([np.random.default_rng([sampling.seed, int(p)]).random() for p in position_B.tolist()])
-    below_B1 = torch.from_numpy(noise_B).to(logits_BV.device)[:, None]
+    logits_BV = filtered(logits_BV, seen_BV, sampling)
+    positions = position_B.tolist()
+    noise = {p: np.random.default_rng([sampling.seed, p]).random() for p in set(positions)}
+    below_B1 = torch.tensor([noise[p] for p in positions], dtype=torch.float64, device=logits_BV.device)[:, None]
     cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
     # Scaled by the last entry, so that rounding cannot leave the draw beyond the end.
     return (cumulative_BV <= below_B1 * cumulative_BV[:, -1:]).sum(-1).clamp(max=logits_BV.shape[-1] - 1)

@@ -10,7 +10,7 @@ from statewise.encoders.composer import NaryTreeLSTM as NaryTreeLSTM
 from statewise.encoders.composer import NodeState as NodeState
 from statewise.encoders.composer import TreeLSTMState as TreeLSTMState
 from statewise.encoders.grid import GridEncoder as GridEncoder
-from statewise.encoders.transformer import EncoderLayer as EncoderLayer
+from statewise.encoders.layer import EncoderLayer as EncoderLayer
 from statewise.encoders.transformer import TransformerEncoder as TransformerEncoder
 from statewise.encoders.tree import TreeEncoder as TreeEncoder
 from statewise.kernels.tree import Forest as Forest

@@ -41,6 +41,7 @@ class MultiHeadAttention(Encoder):
         position: Literal["none", "rotary", "alibi"] = "none",
         bias: bool = True,
         scale: float | None = None,
+        dropout: float = 0.0,
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -59,6 +60,7 @@ class MultiHeadAttention(Encoder):
         )
         self.position: Literal["none", "rotary", "alibi"] = position
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.dropout = dropout  # of the weights, while training
         self.kernel: Wish = kernel
 
     def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -69,8 +71,7 @@ class MultiHeadAttention(Encoder):
             q_BTHK, k_BTGK = rotate(q_BTHK, sight.query_at_BT), rotate(k_BTGK, sight.query_at_BT)
         if self.position == "alibi":
             sight = sight._replace(slopes_H=alibi_slopes(self.heads.num_heads, like=q_BTHK))
-        y_BTHK = attention(q_BTHK, k_BTGK, v_BTGK, sight, scale=self.scale, wish=self.kernel)
-        y_BTD = self.heads.join(y_BTHK)
+        y_BTD = self.heads.join(self._attend(q_BTHK, k_BTGK, v_BTGK, sight))
         return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTI, lengths_B), 0.0)
 
     def cross(self, x_BTI: Tensor, memory_BSI: Tensor, memory_lengths_B: Tensor | None = None) -> Tensor:
@@ -88,8 +89,11 @@ class MultiHeadAttention(Encoder):
         if lengths_B is not None:
             slots_BS = slots_BS.masked_fill(slots_BS >= lengths_B[:, None], -1)
         sight = Sight(at_BT, slots_BS, causal=False, whole=lengths_B is None)
-        q_BTHK = self.heads.queries(x_BTI)
-        return self.heads.join(attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, wish=self.kernel))
+        return self.heads.join(self._attend(self.heads.queries(x_BTI), keys_BSGK, values_BSGK, sight))
+
+    def _attend(self, q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        return attention(q_BTHK, k_BSGK, v_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
 
 
 def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from statewise.core import Encoder, Mixer, scope
 from statewise.core.machine import check_input
+from statewise.encoders.attention import past_end
+from statewise.layers import make_linear
 from statewise.specs import UserError
 
 
@@ -17,13 +19,18 @@ from statewise.specs import UserError
 class Bidirectional(Encoder):
     """`y_t = [f(x_1 ... x_t); b(x_n ... x_t)]`, where n is the row's own length.
 
-    `[B, T, I]` to `[B, T, P + Q]`, or to `[B, T, P]` with `merge="sum"`. The backward mixer begins at each
-    row's true end, so padding changes nothing; past the end outputs are 0. The two know nothing of each
-    other and may be of different kinds.
+    `[B, T, I]` to `[B, T, P + Q]`, or to `[B, T, P]` with `merge="sum"`, and with `merge="join"`, where a linear
+    map brings the two to the width of one. The backward mixer begins at each row's true end, so padding changes
+    nothing; past the end outputs are 0. The two know nothing of each other and may be of different kinds.
     """
 
     def __init__(
-        self, *, forward: Mixer[Any], backward: Mixer[Any], merge: Literal["concat", "sum"] = "concat"
+        self,
+        *,
+        forward: Mixer[Any],
+        backward: Mixer[Any],
+        merge: Literal["concat", "sum", "join"] = "concat",
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if forward.input_width != backward.input_width:
@@ -35,9 +42,11 @@ class Bidirectional(Encoder):
             )
         self.ahead = forward
         self.back = backward
-        self.merge: Literal["concat", "sum"] = merge
+        self.merge: Literal["concat", "sum", "join"] = merge
         self.input_width = forward.input_width
-        self.output_width = forward.output_width + (backward.output_width if merge == "concat" else 0)
+        both, one = forward.output_width + backward.output_width, forward.output_width
+        self.output_width = both if merge == "concat" else one
+        self.join = make_linear(both, one, generator=generator) if merge == "join" else None
 
     def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTI, lengths_B, width=self.input_width)
@@ -46,7 +55,13 @@ class Bidirectional(Encoder):
         with scope("back"):
             back_BTQ, _ = self.back(reverse_rows(x_BTI, lengths_B), None, lengths_B)
         back_BTQ = reverse_rows(back_BTQ, lengths_B)
-        return ahead_BTP + back_BTQ if self.merge == "sum" else torch.cat([ahead_BTP, back_BTQ], dim=-1)
+        if self.merge == "sum":
+            return ahead_BTP + back_BTQ
+        y_BTC = torch.cat([ahead_BTP, back_BTQ], dim=-1)
+        if self.join is None:
+            return y_BTC
+        y_BTP: Tensor = self.join(y_BTC)
+        return y_BTP if lengths_B is None else y_BTP.masked_fill(past_end(y_BTP, lengths_B), 0.0)
 
 
 def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:

@@ -13,39 +13,10 @@ from torch.nn import functional as F
 from statewise.core import scope
 from statewise.core.machine import Encoder, check_input
 from statewise.encoders.attention import MultiHeadAttention, past_end
+from statewise.encoders.layer import EncoderLayer
 from statewise.kernels.choice import Wish
 from statewise.layers import MLP, Dropout, Scheme, make_norm, sinusoid
 from statewise.specs import UserError
-
-
-@final
-class EncoderLayer(nn.Module):
-    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post)."""
-
-    def __init__(
-        self,
-        attention: MultiHeadAttention,
-        mlp: MLP,
-        *,
-        norms: tuple[nn.Module, nn.Module],
-        dropout: Dropout,
-        norm_place: Literal["pre", "post"],
-    ) -> None:
-        super().__init__()
-        self.attention = attention
-        self.mlp = mlp
-        self.norm, self.mlp_norm = norms
-        self.dropout = dropout
-        self.norm_place: Literal["pre", "post"] = norm_place
-
-    def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        if self.norm_place == "pre":
-            x_BTD = x_BTD + self.dropout(self.attention(self.norm(x_BTD), lengths_B))
-            y_BTD: Tensor = x_BTD + self.dropout(self.mlp(self.mlp_norm(x_BTD)))
-            return y_BTD
-        x_BTD = self.norm(x_BTD + self.dropout(self.attention(x_BTD, lengths_B)))
-        y_BTD = self.mlp_norm(x_BTD + self.dropout(self.mlp(x_BTD)))
-        return y_BTD
 
 
 @final
@@ -63,10 +34,14 @@ class TransformerEncoder(Encoder):
         context: int = 1024,
         norm: Literal["none", "layer", "rms"] = "layer",
         norm_place: Literal["pre", "post"] = "pre",
-        mlp: Literal["relu", "gelu", "swiglu"] = "gelu",
+        residual: bool = True,
+        mlp: Literal["none", "relu", "gelu", "swiglu"] = "gelu",
         mlp_ratio: float = 4.0,
         bias: bool = True,
         dropout: float = 0.0,
+        input_dropout: float | None = None,
+        attention_dropout: float = 0.0,
+        variational: bool = False,
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -75,10 +50,12 @@ class TransformerEncoder(Encoder):
         self.input_width = width
         self.output_width = width
         self.position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = position
-        self.dropout = Dropout(dropout)
+        # After the positions; as much as everywhere else, if nothing was said.
+        self.dropout = Dropout(dropout if input_dropout is None else input_dropout, variational=variational)
         self.weight_PD = nn.Parameter(torch.empty(context, width)) if position == "learned" else None
         if self.weight_PD is not None:
             nn.init.normal_(self.weight_PD, std=1 / math.sqrt(width), generator=generator)
+        hidden = max(1, round(mlp_ratio * width))
         self.layers = nn.ModuleList(
             EncoderLayer(
                 MultiHeadAttention(
@@ -87,18 +64,21 @@ class TransformerEncoder(Encoder):
                     kv_heads=kv_heads,
                     position=position if position in ("rotary", "alibi") else "none",
                     bias=bias,
+                    dropout=attention_dropout,
                     init=init,
                     kernel=kernel,
                     generator=generator,
                 ),
-                MLP(width, hidden=max(1, round(mlp_ratio * width)), kind=mlp, bias=bias, generator=generator),
-                norms=(make_norm(norm, width), make_norm(norm, width)),
-                dropout=Dropout(dropout),
+                norm=make_norm(norm, width),
+                dropout=Dropout(dropout, variational=variational),
+                residual=residual,
                 norm_place=norm_place,
+                mlp=None if mlp == "none" else MLP(width, hidden=hidden, kind=mlp, bias=bias, generator=generator),
+                mlp_norm=None if mlp == "none" else make_norm(norm, width),
             )
             for _ in range(depth)
         )
-        self.final_norm = make_norm(norm if norm_place == "pre" else "none", width)
+        self.final_norm = make_norm(norm if residual and norm_place == "pre" else "none", width)
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTD, lengths_B, width=self.input_width)

@@ -81,7 +81,9 @@ class TreeEncoder(Encoder):
 
 
 def _with_places(forest: Forest, arity: int) -> Forest:
-    """Places for children that no node of this forest has."""
-    missing = arity - forest.arity
-    levels = tuple(level._replace(child_MK=F.pad(level.child_MK, (0, missing))) for level in forest.levels)
-    return forest._replace(children_NK=F.pad(forest.children_NK, (0, missing), value=-1), levels=levels)
+    """Places for children that no node of this forest, or of this depth, has."""
+    levels = tuple(
+        level._replace(child_MK=F.pad(level.child_MK, (0, arity - level.child_MK.shape[1]))) for level in forest.levels
+    )
+    children_NK = F.pad(forest.children_NK, (0, arity - forest.arity), value=-1)
+    return forest._replace(children_NK=children_NK, levels=levels)

@@ -81,7 +81,7 @@ class Looks(nn.Module):
         keys = self.key(keys_BSK).chunk(len(self.looks), dim=-1)
         values = self.value(values_BSV).chunk(len(self.looks), dim=-1)
         return tuple(
-            look.remember(key, value, lengths_B)  # type: ignore[operator]
+            look.remember(key, value, lengths_B)  # type: ignore[operator]  # a ModuleList forgets what it holds
             for look, key, value in zip(self.looks, keys, values, strict=True)
         )
 

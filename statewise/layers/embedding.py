@@ -6,7 +6,13 @@ from torch.nn import functional as F
 
 
 class Embedding(nn.Module):
-    """`row_dropout` is the embedding dropout of Gal and Ghahramani 2016 and of AWD-LSTM."""
+    """`row_dropout` is the embedding dropout of Gal and Ghahramani 2016 and of AWD-LSTM.
+
+    `scale` is the spread of the entries at first, `gain` multiplies what is looked up: a matrix that is also a head
+    has small entries, and a gain that undoes this for the reader. `share` uses another one's matrix.
+    """
+
+    weight: nn.Parameter
 
     def __init__(
         self,
@@ -15,10 +21,17 @@ class Embedding(nn.Module):
         *,
         row_dropout: float = 0.0,
         scale: float = 1.0,
+        gain: float = 1.0,
+        share: "Embedding | None" = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.row_dropout = row_dropout
+        self.gain = gain
+        if share is not None:
+            assert share.weight.shape == (vocab, width)
+            self.weight = share.weight
+            return
         self.weight = nn.Parameter(torch.empty(vocab, width))
         nn.init.normal_(self.weight, std=scale, generator=generator)
 
@@ -27,7 +40,8 @@ class Embedding(nn.Module):
         if self.training and self.row_dropout:
             keep = 1 - self.row_dropout
             weight_VE = weight_VE * torch.empty_like(weight_VE[:, :1]).bernoulli_(keep).div_(keep)
-        return F.embedding(tokens, weight_VE)
+        x = F.embedding(tokens, weight_VE)
+        return x if self.gain == 1.0 else self.gain * x
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[0]}, {self.weight.shape[1]}, row_dropout={self.row_dropout}"

@@ -74,4 +74,4 @@ class Heads(nn.Module):
         return F.linear(y_BTHK.flatten(-2), self.o_DD, self.b_D)
 
     def _cut(self, a: Tensor) -> Tensor:
-        return a.view(*a.shape[:-1], -1, self.head_width)
+        return a.view(*a.shape[:-1], a.shape[-1] // self.head_width, self.head_width)

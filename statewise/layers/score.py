@@ -52,10 +52,15 @@ class Cosine(Score):
         self.sharpness = nn.Parameter(torch.tensor(float(sharpness)))
 
     def prepare(self, keys_BSK: Tensor) -> Tensor:
-        return F.normalize(keys_BSK, dim=-1)
+        return _unit(keys_BSK)
 
     def forward(self, query_BTQ: Tensor, prepared_BSA: Tensor) -> Tensor:
-        return self.sharpness * F.normalize(query_BTQ, dim=-1) @ prepared_BSA.mT
+        return self.sharpness * _unit(query_BTQ) @ prepared_BSA.mT
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Vectors of length 1; 0 stays 0, in half precision too, where the usual guard against dividing by it is 0."""
+    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
 
 
 @final

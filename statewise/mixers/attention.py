@@ -9,14 +9,12 @@ from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attention, choice
+from statewise.kernels.attention import Sight, append, attention, choice, used_slots, with_room, write_
 from statewise.kernels.choice import Choice, Wish
 from statewise.layers import Heads, Scheme, alibi_slopes, rotate
-from statewise.specs import UserError
 
 
 class AttentionState(NamedTuple):
@@ -33,6 +31,7 @@ class Attention(Mixer[AttentionState]):
 
     `kv_heads`: fewer heads of keys and values, a smaller list. `position`: none, `rotary` (queries and
     keys are turned by their positions), `alibi` (scores fall with distance). `scale`: 1/√K by default.
+    `dropout`: of the weights, while training.
     """
 
     def __init__(
@@ -45,6 +44,7 @@ class Attention(Mixer[AttentionState]):
         position: Literal["none", "rotary", "alibi"] = "none",
         bias: bool = True,
         scale: float | None = None,
+        dropout: float = 0.0,
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -63,6 +63,7 @@ class Attention(Mixer[AttentionState]):
         )
         self.position: Literal["none", "rotary", "alibi"] = position
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.dropout = dropout
         self.kernel: Wish = kernel
 
     def init_state(self, batch: int) -> AttentionState:
@@ -99,30 +100,28 @@ class Attention(Mixer[AttentionState]):
     def step(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         return one_step(self.forward, x_BI, state)
 
-    def reserve(self, state: AttentionState, slots: int) -> AttentionState:
-        """A copy of the state with room for so many positions, for `step_`. It means the same."""
-        more = max(0, slots - state.keys_BSGK.shape[1])
-        keys_BSGK, values_BSGK = (F.pad(a, (0, 0, 0, 0, 0, more)).clone() for a in state[:2])
-        return AttentionState(keys_BSGK, values_BSGK, state.length_B.clone())
+    @torch.no_grad()
+    def reserve(self, state: AttentionState, tokens: int) -> tuple[AttentionState, int]:
+        """A copy of the state with so many free slots."""
+        slots = int(state.length_B.max()) + tokens
+        keys_BSGK, values_BSGK = with_room(state.keys_BSGK, slots), with_room(state.values_BSGK, slots)
+        return AttentionState(keys_BSGK, values_BSGK, state.length_B), tokens
 
     @torch.no_grad()
     def step_(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
-        """`step`, written into the slots of `state` itself: nothing is copied. Make room first with `reserve`."""
+        """`step`, written into free slots: nothing is copied. Make room first with `reserve`."""
         at_B1 = state.length_B[:, None]
         q_B1HK, k_B1GK, v_B1GK = self._queries_keys_values(x_BI[:, None], at_B1)
-        used = state.keys_BSGK.shape[1]
-        if x_BI.device.type == "cpu":  # elsewhere asking would stop the device, and unused slots cost little
-            used = int(state.length_B.max()) + 1
-            if used > state.keys_BSGK.shape[1]:
-                raise UserError(
-                    f"the list is full: it has {used - 1} slots", fix="make room with reserve(state, slots)"
-                )
-        row_B1 = torch.arange(len(x_BI), device=x_BI.device)[:, None]
-        state.keys_BSGK[row_B1, at_B1] = k_B1GK.to(state.keys_BSGK.dtype)
-        state.values_BSGK[row_B1, at_B1] = v_B1GK.to(state.values_BSGK.dtype)
-        y_B1HK = self._attend(q_B1HK, state.keys_BSGK[:, :used], state.values_BSGK[:, :used], at_B1, whole=False)
-        state.length_B.add_(1)
-        return self.heads.join(y_B1HK)[:, 0], state
+        use = used_slots(state.keys_BSGK, state.length_B)
+        keys_BSGK = write_(state.keys_BSGK, k_B1GK, at_B1, use)
+        values_BSGK = write_(state.values_BSGK, v_B1GK, at_B1, use)
+        if use.level and self.position != "alibi":  # every query sees all of them
+            sight = Sight(at_B1, _slots(use.slots, at_B1), causal=False, whole=True)
+            y_B1HK = self._look(q_B1HK, keys_BSGK, values_BSGK, sight)
+        else:
+            y_B1HK = self._attend(q_B1HK, keys_BSGK, values_BSGK, at_B1, whole=False)
+        after = AttentionState(state.keys_BSGK, state.values_BSGK, state.length_B + 1)
+        return self.heads.join(y_B1HK)[:, 0], after
 
     def _queries_keys_values(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
@@ -131,7 +130,15 @@ class Attention(Mixer[AttentionState]):
         return q_BTHK, k_BTGK, v_BTGK
 
     def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:
-        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(len(at_BT), -1)
         slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
-        sight = Sight(at_BT, slots_BS, slopes_H=slopes_H, whole=whole)
-        return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, wish=self.kernel)
+        sight = Sight(at_BT, _slots(keys_BSGK.shape[1], at_BT), slopes_H=slopes_H, whole=whole)
+        return self._look(q_BTHK, keys_BSGK, values_BSGK, sight)
+
+    def _look(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, sight: Sight) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
+
+
+def _slots(count: int, at_BT: Tensor) -> Tensor:
+    """Slot i holds position i, in every row."""
+    return torch.arange(count, device=at_BT.device).expand(len(at_BT), -1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attention, choice
+from statewise.kernels.attention import Sight, append, attention, choice, used_slots, with_room, write_
 from statewise.kernels.choice import Choice, Wish
 
 
@@ -62,3 +62,20 @@ class BasicAttention(Mixer[BasicAttentionState]):
 
     def step(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:
         return one_step(self.forward, x_BD, state)
+
+    @torch.no_grad()
+    def reserve(self, state: BasicAttentionState, tokens: int) -> tuple[BasicAttentionState, int]:
+        """A copy of the state with so many free slots."""
+        slots = int(state.length_B.max()) + tokens
+        return BasicAttentionState(with_room(state.list_BSD, slots), state.length_B), tokens
+
+    @torch.no_grad()
+    def step_(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:
+        """`step`, written into a free slot: nothing is copied. Make room first with `reserve`."""
+        at_B1, x_B1D = state.length_B[:, None], x_BD[:, None]
+        use = used_slots(state.list_BSD, state.length_B)
+        one_head = write_(state.list_BSD, x_B1D, at_B1, use)[:, :, None]
+        slots_BS = torch.arange(one_head.shape[1], device=x_BD.device).expand(len(x_BD), -1)
+        sight = Sight(at_B1, slots_BS)
+        y_B1D = attention(x_B1D[:, :, None], one_head, one_head, sight, scale=1.0, wish=self.kernel)[:, :, 0]
+        return y_B1D[:, 0], BasicAttentionState(state.list_BSD, state.length_B + 1)

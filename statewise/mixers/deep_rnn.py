@@ -109,7 +109,7 @@ class DeepRNN(Mixer[DeepRNNState]):
 
 def _linear(inputs: int, outputs: int, init: Scheme, generator: torch.Generator | None) -> nn.Linear:
     # Made without values: what torch.nn would draw for it would come from the global generator.
-    linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, device=torch.get_default_device())  # type: ignore[no-untyped-call]  # torch leaves it untyped
     fill_input(linear.weight, gates=1, scheme=init, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear

@@ -103,6 +103,8 @@ def _recurrence(width: int, radius: float, density: float, init: Scheme, generat
         else:
             fill_recurrent(u_DD, gates=1, scheme=init, generator=generator)
         u_DD *= torch.rand(width, width, generator=generator) < density
+        if u_DD.is_meta:  # only its shape is asked for
+            return u_DD
         found = spectral_radius(u_DD)
         if found > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing
             return u_DD * (radius / found)

@@ -45,6 +45,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         position: Literal["none", "rotary", "alibi"] = "none",
         bias: bool = True,
         scale: float | None = None,
+        dropout: float = 0.0,
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -64,6 +65,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         )
         self.position: Literal["none", "rotary", "alibi"] = position
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.dropout = dropout
         self.kernel: Wish = kernel
 
     def init_state(self, batch: int) -> SlidingAttentionState:
@@ -127,6 +129,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
                     values_BSGK[:, slots],
                     sight,
                     scale=self.scale,
+                    dropout=self.dropout if self.training else 0.0,
                     wish=self.kernel,
                 )
             )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from statewise.core import Mixer
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
+from statewise.kernels.history import extend
 from statewise.kernels.window import Activation, WindowWeights, choice, window, window_step
 from statewise.layers import Scheme, fill_input
 
@@ -68,6 +69,11 @@ class Window(Mixer[WindowState]):
         (past_BSI,) = state or self.init_state(len(x_BTI))
         y_BTD, past_BSI = window(x_BTI, past_BSI, self.weights(), lengths_B, wish=self.kernel)
         return y_BTD, WindowState(past_BSI)
+
+    def absorb(self, x_BTI: Tensor, state: WindowState | None = None, lengths_B: Tensor | None = None) -> WindowState:
+        check_input(x_BTI, lengths_B, width=self.input_width)
+        (past_BSI,) = state or self.init_state(len(x_BTI))
+        return WindowState(extend(past_BSI, x_BTI, lengths_B)[1])
 
     def step(self, x_BI: Tensor, state: WindowState) -> tuple[Tensor, WindowState]:
         y_BD, past_BSI = window_step(x_BI, state.past_BSI, self.weights())

@@ -2,15 +2,26 @@
 
 from statewise.models.build import build as build
 from statewise.models.build import build_mixer as build_mixer
+from statewise.models.build_reader import build_reader as build_reader
+from statewise.models.build_seq2seq import build_decoder as build_decoder
 from statewise.models.build_seq2seq import build_seq2seq as build_seq2seq
+from statewise.models.conditional import ENCODER_DECODERS as ENCODER_DECODERS
+from statewise.models.conditional import Conditional as Conditional
+from statewise.models.conditional_machine import ConditionalMachine as ConditionalMachine
+from statewise.models.crf import CRF as CRF
+from statewise.models.crf import Forbidden as Forbidden
+from statewise.models.crf import forbidden_in_bio as forbidden_in_bio
 from statewise.models.encoding import ENCODERS as ENCODERS
 from statewise.models.encoding import Encoding as Encoding
 from statewise.models.growth import context_bytes as context_bytes
+from statewise.models.growth import source_bytes as source_bytes
 from statewise.models.language_model import LanguageModel as LanguageModel
 from statewise.models.lineage import LINEAGE as LINEAGE
 from statewise.models.lineage import Ancestor as Ancestor
 from statewise.models.markov import Markov as Markov
 from statewise.models.markov import MarkovState as MarkovState
+from statewise.models.reader import Encoded as Encoded
+from statewise.models.reader import Reader as Reader
 from statewise.models.sample import build_sample as build_sample
 from statewise.models.seq2seq import Seq2Seq as Seq2Seq
 from statewise.models.stack import Stack as Stack

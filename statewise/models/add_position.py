@@ -48,6 +48,7 @@ class AddPosition(Machine[Tensor]):
         self, x_BTD: Tensor, state: Tensor | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         at_B = self.init_state(len(x_BTD)) if state is None else state
+        self._check(at_B if state is not None else None, x_BTD.shape[1], lengths_B)
         moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
         at_BT = at_B[:, None] + moments_T
         if lengths_B is None:
@@ -60,13 +61,30 @@ class AddPosition(Machine[Tensor]):
     def step(self, x_BD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         return one_step(self.forward, x_BD, state)
 
-    def _vectors(self, at_BT: Tensor, like: Tensor) -> Tensor:
+    def reserve(self, state: Tensor, tokens: int) -> tuple[Tensor, int]:
+        """Learned positions come to an end: asked once here, `step_` need not stop a device to ask again."""
         if self.weight_PD is None:
-            return sinusoid(at_BT, self.width, like=like)
-        try:
-            return F.embedding(at_BT, self.weight_PD)
-        except IndexError:
+            return state, tokens
+        return state, max(0, min(tokens, self.context - int(state.max())))
+
+    @torch.no_grad()
+    def step_(self, x_BD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return x_BD + self._vectors(state, x_BD), state + 1
+
+    def _check(self, at_B: Tensor | None, time: int, lengths_B: Tensor | None) -> None:
+        """Refuse positions without a vector. On a GPU the lookup itself would end the process."""
+        if self.weight_PD is None or (at_B is None and time <= self.context):  # the usual case asks nobody
+            return
+        read_B = torch.tensor([time]) if lengths_B is None else lengths_B
+        ends_B = read_B if at_B is None else at_B + read_B.to(at_B.device)
+        last = int(torch.where(read_B.to(ends_B.device) > 0, ends_B, 0).max()) - 1
+        if last >= self.context:
             raise UserError(
-                f"position {int(at_BT.max())} is past the {self.context} positions this model has vectors for",
+                f"position {last} is past the {self.context} positions this model has vectors for",
                 fix="read less, train with a larger model.context, or with position = 'rotary' or 'alibi'",
-            ) from None
+            )
+
+    def _vectors(self, at: Tensor, like: Tensor) -> Tensor:
+        if self.weight_PD is None:
+            return sinusoid(at, self.width, like=like)
+        return F.embedding(at, self.weight_PD)

@@ -48,8 +48,20 @@ class Block(Machine[S]):
     def forward(self, x_BTD: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         return self._around(lambda x: self.mixer(x, state, lengths_B), x_BTD, self.dropout)
 
+    def absorb(self, x_BTD: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> S:
+        return self.mixer.absorb(self.norm(x_BTD) if self.norm_place == "pre" else x_BTD, state, lengths_B)
+
     def step(self, x_BD: Tensor, state: S) -> tuple[Tensor, S]:
-        return self._around(lambda x: self.mixer.step(x, state), x_BD, lambda y: self.dropout(y[:, None])[:, 0])
+        return self._around(lambda x: self.mixer.step(x, state), x_BD, self._one_dropout)
+
+    def reserve(self, state: S, tokens: int) -> tuple[S, int]:
+        return self.mixer.reserve(state, tokens)
+
+    def step_(self, x_BD: Tensor, state: S) -> tuple[Tensor, S]:
+        return self._around(lambda x: self.mixer.step_(x, state), x_BD, self._one_dropout)
+
+    def _one_dropout(self, y_BD: Tensor) -> Tensor:
+        return self.dropout(y_BD[:, None])[:, 0] if self.training else y_BD
 
     def _around(
         self, mix: Callable[[Tensor], tuple[Tensor, S]], x: Tensor, dropout: Callable[[Tensor], Tensor]

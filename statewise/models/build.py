@@ -41,6 +41,7 @@ from statewise.specs import (
     GatedDeltaSpec,
     GRUSpec,
     JordanSpec,
+    LanguageModelSpec,
     LatentSpec,
     LeakySpec,
     LinearAttentionSpec,
@@ -52,12 +53,12 @@ from statewise.specs import (
     MixerSpec,
     ModelSpec,
     ReservoirSpec,
-    RunSpec,
     TransformerSpec,
     TTTLinearSpec,
     TTTMLPSpec,
     UserError,
     WindowSpec,
+    parse_spec,
 )
 
 
@@ -67,7 +68,9 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
     The weights are a function of the seed alone, whatever else was drawn before.
     """
     if isinstance(model, str):
-        spec = RunSpec.parse({"model": {"kind": model, **options}}, source=f"build({model!r}, ...)").model
+        parsed = parse_spec({"model": {"kind": model, **options}}, source=f"build({model!r}, ...)")
+        assert isinstance(parsed, LanguageModelSpec)
+        spec = parsed.model
     elif options:
         raise UserError(f"options {sorted(options)} go with a name, not with a spec that already holds them")
     else:
@@ -220,6 +223,7 @@ def build_mixer(
                     kv_heads=spec.kv_heads,
                     position=position,
                     bias=spec.bias,
+                    dropout=spec.attention_dropout,
                     init=spec.init,
                     kernel=spec.kernel,
                     generator=generator,
@@ -232,6 +236,7 @@ def build_mixer(
                 kv_heads=spec.kv_heads,
                 position=position,
                 bias=spec.bias,
+                dropout=spec.attention_dropout,
                 init=spec.init,
                 kernel=spec.kernel,
                 generator=generator,

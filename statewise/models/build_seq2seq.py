@@ -1,90 +1,194 @@
 """From a spec to an encoder-decoder: a reader, a decoder, and what goes from one to the other."""
 
+import math
+from typing import Any
+
 import torch
-from torch import nn
 
-from statewise.core import State, leaves
-from statewise.encoders import Bidirectional
-from statewise.layers import Embedding
+from statewise.encoders import MultiHeadAttention
+from statewise.layers import MLP, Dropout, Embedding, make_linear, make_norm
 from statewise.layers.alignment import make_alignment
-from statewise.layers.attend import Attend
+from statewise.layers.attend import Attend, Looks
 from statewise.layers.score import make_score
-from statewise.models.build import build_mixer, build_stack
+from statewise.models.build import build_mixer, build_position, build_stack
+from statewise.models.build_reader import build_reader
+from statewise.models.conditional_machine import ConditionalMachine
+from statewise.models.cross_block import CrossBlock
 from statewise.models.head import CategoricalHead
-from statewise.models.reader import BothWays, OneWay
-from statewise.models.seq2seq import Bridge, Reader, Seq2Seq
-from statewise.specs import Seq2SeqSpec
+from statewise.models.reader import Reader
+from statewise.models.seq2seq import Bridge, Seq2Seq
+from statewise.models.transformer import Transformer
+from statewise.specs import AttentionSpec, Seq2SeqSpec, TransformerSpec, UserError
 
 
-def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, seed: int = 0) -> Seq2Seq:
-    """An encoder-decoder. The weights are a function of the seed alone."""
-    generator = torch.Generator().manual_seed(seed)
-    reader = build_reader(spec, vocab=source_vocab, generator=generator)
-    decoder, look = spec.decoder, spec.attention
-    embedding = Embedding(target_vocab, decoder.embedding_width, generator=generator)
-    attends = spec.context == "attention"
-    each_step = spec.context in ("each_step", "both")
-    fed = 0
-    if attends:
-        fed = reader.width if look.style == "bahdanau" else decoder.mixer_output() * look.input_feeding
-    entering = decoder.embedding_width + reader.width * each_step + fed
-    enter = None
-    if decoder.residual and entering != decoder.embedding_width:
-        enter = nn.Linear(entering, decoder.embedding_width)
-        entering = decoder.embedding_width
-    stack, width = build_stack(decoder, input_width=entering, generator=generator)
-    attend = combine = None
-    if attends:
-        attend = Attend(
-            make_score(
-                look.score,
-                query_width=width,
-                key_width=reader.width,
-                hidden=look.hidden,
-                longest=look.longest,
-                generator=generator,
-            ),
-            make_alignment(look.alignment, query_width=width, reach=look.reach, generator=generator),
-            hops=look.hops,
+def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, seed: int = 0) -> ConditionalMachine[Any]:
+    """An encoder-decoder over tokens. The weights are a function of the seed alone."""
+    for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
+        if vocab < 1:
+            raise UserError(f"{name} is {vocab}, expected at least 1")
+    if spec.share_embeddings and source_vocab != target_vocab:
+        raise UserError(
+            "share_embeddings needs one vocabulary, "
+            f"but source and target have {source_vocab} and {target_vocab} tokens",
+            fix="build one tokenizer on both sides, or set share_embeddings = false",
         )
-        beside = decoder.embedding_width if look.style == "bahdanau" else 0
-        combine = nn.Linear(width + reader.width + beside, width)
-    for linear in (enter, combine):
-        if linear is not None:
-            nn.init.xavier_uniform_(linear.weight, generator=generator)
-            nn.init.zeros_(linear.bias)
-    begins = spec.context in ("initial", "both") or (attends and look.begin and _is_vectors(stack.init_state(1)))
+    generator = torch.Generator().manual_seed(seed)
+    target = _target_embedding(spec, target_vocab, generator)
+    width = spec.encoder.embedding_width
+    source = Embedding(
+        source_vocab,
+        width,
+        row_dropout=spec.encoder.embedding_dropout,
+        gain=target.gain if spec.share_embeddings else 1.0,
+        share=target if spec.share_embeddings else None,
+        generator=generator,
+    )
+    reader = build_reader(
+        spec.encoder,
+        entry=source,
+        entry_width=width,
+        bidirectional=spec.bidirectional,
+        summary=spec.source,
+        generator=generator,
+    )
+    return build_decoder(spec, reader=reader, embedding=target, generator=generator)
+
+
+def _target_embedding(spec: Seq2SeqSpec, vocab: int, generator: torch.Generator) -> Embedding:
+    width = spec.decoder.embedding_width
+    # A tied matrix is also the head: unit logits need vectors of unit length. As an input it is brought back to
+    # unit entries (Vaswani et al. 2017), so that added positions and other inputs do not drown it.
+    scale = 1 / math.sqrt(width) if spec.decoder.tie else 1.0
+    return Embedding(
+        vocab,
+        width,
+        row_dropout=spec.decoder.embedding_dropout,
+        scale=scale,
+        gain=1 / scale,
+        generator=generator,
+    )
+
+
+def build_decoder(
+    spec: Seq2SeqSpec, *, reader: Reader, embedding: Embedding, generator: torch.Generator | None = None
+) -> ConditionalMachine[Any]:
+    """The decoder of a spec, over any reader: one of words, of numbers, of anything."""
+    if spec.style == "each_layer":
+        return _build_transformer(spec, reader, embedding, generator)
+    decoder, look = spec.decoder, spec.attention
+    entering = decoder.embedding_width + spec.entering()
+    enter = None
+    if decoder.keeps_width and entering != decoder.embedding_width:
+        enter = make_linear(entering, decoder.embedding_width, generator=generator)
+        entering = decoder.embedding_width
+    # The target's vectors enter at unit size, tied or not; learned positions are to be as large.
+    untied = decoder.model_copy(update={"tie": False})
+    stack, width = build_stack(untied, input_width=entering, generator=generator)
+    attend = combine = None
+    if spec.style is not None:
+        attend = _build_look(look, query_width=width, key_width=reader.width, generator=generator)
+        beside = decoder.embedding_width if spec.style == "bahdanau" else 0
+        combine = make_linear(width + reader.width + beside, width, generator=generator)
     return Seq2Seq(
         reader=reader,
         embedding=embedding,
         stack=stack,
-        head=CategoricalHead(width, target_vocab, generator=generator),
+        head=_head(spec, embedding, width, generator),
         stack_width=width,
+        input_dropout=Dropout(decoder.input_dropout, variational=decoder.variational),
+        dropout=Dropout(decoder.dropout, variational=decoder.variational),
         enter=enter,
-        bridge=Bridge(reader.width, stack.init_state(1), generator=generator) if begins else None,
-        each_step=each_step,
+        bridge=Bridge(reader.width, stack.init_state(1), generator=generator) if spec.begins() else None,
+        each_step=spec.context in ("each_step", "both"),
         attend=attend,
-        style=look.style,
+        style="luong" if spec.style == "luong" else "bahdanau",
         combine=combine,
         input_feeding=look.input_feeding,
         output_edges=spec.output_edges,
     )
 
 
-def _is_vectors(state: State) -> bool:
-    return all(leaf.dim() == 2 and leaf.is_floating_point() and leaf.shape[1] > 0 for _, leaf in leaves(state))
+def _head(spec: Seq2SeqSpec, embedding: Embedding, width: int, generator: torch.Generator | None) -> CategoricalHead:
+    vocab = embedding.weight.shape[0]
+    return CategoricalHead(width, vocab, tie=embedding if spec.decoder.tie else None, generator=generator)
 
 
-def build_reader(spec: Seq2SeqSpec, *, vocab: int, generator: torch.Generator | None = None) -> Reader:
-    """Who reads the source: the encoder's stack one way, or layers of its mixer from both ends."""
-    embedding = Embedding(vocab, spec.encoder.embedding_width, generator=generator)
-    width = spec.encoder.embedding_width
-    if not spec.bidirectional:
-        stack, width = build_stack(spec.encoder, input_width=width, generator=generator)
-        return OneWay(embedding, stack, width=width, summary=spec.source)
-    layers = []
-    for _ in range(spec.encoder.depth):
-        ahead, back = (build_mixer(spec.encoder, input_width=width, generator=generator) for _ in range(2))
-        layers.append(Bidirectional(forward=ahead, backward=back))
-        width = layers[-1].output_width
-    return BothWays(embedding, layers, width=width, summary=spec.source)
+def _build_look(
+    look: AttentionSpec, *, query_width: int, key_width: int, generator: torch.Generator | None
+) -> Attend | Looks:
+    if look.hops > 1 and look.heads == 1 and query_width != key_width:
+        raise UserError(
+            f"with hops = {look.hops} what is found ({key_width} wide) is added to what asks ({query_width} wide)",
+            fix="make the decoder as wide as what the encoder gives, or set hops = 1",
+        )
+
+    def one(query_width: int, key_width: int) -> Attend:
+        score = make_score(
+            look.score,
+            query_width=query_width,
+            key_width=key_width,
+            hidden=look.hidden,
+            longest=look.longest,
+            generator=generator,
+        )
+        alignment = make_alignment(look.alignment, query_width=query_width, reach=look.reach, generator=generator)
+        return Attend(score, alignment, hops=look.hops)
+
+    if look.heads == 1:
+        return one(query_width, key_width)
+    width = max(1, key_width // look.heads)
+    return Looks(
+        [one(width, width) for _ in range(look.heads)],
+        query_width=query_width,
+        key_width=key_width,
+        value_width=key_width,
+        width=width,
+        generator=generator,
+    )
+
+
+def _build_transformer(
+    spec: Seq2SeqSpec, reader: Reader, embedding: Embedding, generator: torch.Generator | None
+) -> Transformer:
+    decoder = spec.decoder
+    assert isinstance(decoder, TransformerSpec)
+    width = decoder.width
+    blocks = []
+    for _ in range(decoder.depth):
+        own = build_mixer(decoder, input_width=width, generator=generator)
+        cross = MultiHeadAttention(
+            width,
+            heads=decoder.num_heads,
+            kv_heads=decoder.kv_heads,
+            bias=decoder.bias,
+            dropout=decoder.attention_dropout,
+            init=decoder.init,
+            kernel=decoder.kernel,
+            generator=generator,
+        )
+        mlp = None
+        if decoder.mlp != "none":
+            mlp = MLP(width, hidden=decoder.mlp_width(), kind=decoder.mlp, bias=decoder.bias, generator=generator)
+        blocks.append(
+            CrossBlock(
+                own,
+                cross,
+                norm=make_norm(decoder.norm, width),
+                cross_norm=make_norm(decoder.norm, width),
+                dropout=Dropout(decoder.dropout, variational=decoder.variational),
+                norm_place=decoder.norm_place,
+                mlp=mlp,
+                mlp_norm=None if mlp is None else make_norm(decoder.norm, width),
+            )
+        )
+    return Transformer(
+        reader=reader,
+        embedding=embedding,
+        input_dropout=Dropout(decoder.input_dropout, variational=decoder.variational),
+        blocks=blocks,
+        final_norm=make_norm(decoder.norm if decoder.norm_place == "pre" else "none", width),
+        head=_head(spec, embedding, width, generator),
+        position=build_position(decoder.model_copy(update={"tie": False}), generator=generator),
+        bring=None if reader.width == width else make_linear(reader.width, width, generator=generator),
+        output_edges=spec.output_edges,
+    )

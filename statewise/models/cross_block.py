@@ -4,21 +4,20 @@ B batch, T time, S source positions, D width, G heads of keys and values, K widt
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, one_step, scope
+from statewise.core import Machine, Mixer, State, one_step, scope
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Dropout
-from statewise.mixers import Attention, AttentionState
 
 
 class CrossState(NamedTuple):
     """What was written so far, and what was read: the source's keys and values, made once."""
 
-    own: AttentionState
+    own: State
     keys_BSGK: Tensor
     values_BSGK: Tensor
     source_length_B: Tensor
@@ -33,19 +32,23 @@ class CrossBlock(Machine[CrossState]):
 
     def __init__(
         self,
-        mixer: Attention,
+        mixer: Mixer[Any],
         cross: MultiHeadAttention,
-        mlp: MLP,
         *,
-        norms: tuple[nn.Module, nn.Module, nn.Module],
+        norm: nn.Module,
+        cross_norm: nn.Module,
         dropout: Dropout,
         norm_place: Literal["pre", "post"] = "pre",
+        mlp: MLP | None = None,
+        mlp_norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.mixer = mixer
         self.cross = cross
+        self.norm = norm
+        self.cross_norm = cross_norm
         self.mlp = mlp
-        self.norm, self.cross_norm, self.mlp_norm = norms
+        self.mlp_norm = mlp_norm
         self.dropout = dropout
         self.norm_place: Literal["pre", "post"] = norm_place
 
@@ -54,10 +57,10 @@ class CrossBlock(Machine[CrossState]):
 
     def init_state(self, batch: int) -> CrossState:
         """With a source of no length: what is found there is nothing."""
-        own = self.mixer.init_state(batch)
         heads = self.cross.heads
         nothing = self.like.new_zeros(batch, 0, heads.num_kv_heads, heads.head_width)
-        return CrossState(own, nothing, nothing, torch.zeros_like(own.length_B))
+        empty_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
+        return CrossState(self.mixer.init_state(batch), nothing, nothing, empty_B)
 
     def condition(self, memory_BSD: Tensor, lengths_B: Tensor) -> CrossState:
         keys_BSGK, values_BSGK = self.cross.heads.keys_values(memory_BSD)
@@ -77,7 +80,8 @@ class CrossBlock(Machine[CrossState]):
         x_BTD = self._around(read, self.norm, x_BTD)
         with scope("source"):
             x_BTD = self._around(lambda x: self.cross.look(x, *state[1:]), self.cross_norm, x_BTD)
-        x_BTD = self._around(self.mlp, self.mlp_norm, x_BTD)
+        if self.mlp is not None and self.mlp_norm is not None:
+            x_BTD = self._around(self.mlp, self.mlp_norm, x_BTD)
         return x_BTD, state._replace(own=after[0])
 
     def step(self, x_BD: Tensor, state: CrossState) -> tuple[Tensor, CrossState]:

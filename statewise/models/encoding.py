@@ -3,12 +3,20 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from torch import nn
+from statewise.core import Encoder
+from statewise.encoders import (
+    Bidirectional,
+    ChildSumTreeLSTM,
+    Composition,
+    GridEncoder,
+    MultiHeadAttention,
+    NaryTreeLSTM,
+    TransformerEncoder,
+    TreeEncoder,
+)
+from statewise.mixers import GRU, LSTM, MinGRU
 
-from statewise.encoders import Bidirectional, GridEncoder, NaryTreeLSTM, TransformerEncoder, TreeEncoder
-from statewise.mixers import LSTM
-
-WIDTH = 256
+WIDTH, SMALL = 256, 12
 
 
 class Encoding(NamedTuple):
@@ -19,7 +27,9 @@ class Encoding(NamedTuple):
     computes: str  # what it makes of its input, in words
     fixed: str  # what it mended in those before it
     cost: str  # what that took
-    make: Callable[[], nn.Module]  # at its default size
+    make: Callable[[], Encoder]  # at its default size
+    axes: int = 1  # of its input, between batch and width
+    variants: tuple[Callable[[], Encoder], ...] = ()  # other forms, at a small size, that the laws are checked on
 
 
 ENCODERS: tuple[Encoding, ...] = (
@@ -32,6 +42,10 @@ ENCODERS: tuple[Encoding, ...] = (
         fixed="a moment is understood from what follows it too",
         cost="it must have the whole input; it cannot run along, and cannot write",
         make=lambda: Bidirectional(forward=LSTM(WIDTH), backward=LSTM(WIDTH)),
+        variants=(
+            lambda: Bidirectional(forward=LSTM(SMALL), backward=LSTM(SMALL, projection=5)),
+            lambda: Bidirectional(forward=GRU(SMALL, kernel="naive"), backward=MinGRU(SMALL)),
+        ),
     ),
     Encoding(
         name="grid",
@@ -42,6 +56,8 @@ ENCODERS: tuple[Encoding, ...] = (
         fixed="both ends of a line become the four corners of a picture: each cell sees all others",
         cost="as many steps as height and width together; the whole grid must be there",
         make=lambda: GridEncoder(WIDTH),
+        axes=2,
+        variants=(lambda: GridEncoder(SMALL), lambda: GridEncoder(SMALL, kernel="naive")),
     ),
     Encoding(
         name="tree",
@@ -52,6 +68,13 @@ ENCODERS: tuple[Encoding, ...] = (
         fixed="two words far apart may be close in a tree: log2 of the length instead of the length",
         cost="somebody has to say what the tree is; batches are of trees, not of rows",
         make=lambda: TreeEncoder(NaryTreeLSTM(WIDTH)),
+        variants=(
+            lambda: TreeEncoder(Composition(SMALL)),
+            lambda: TreeEncoder(NaryTreeLSTM(SMALL), kernel="naive"),
+            lambda: TreeEncoder(NaryTreeLSTM(SMALL, arity=3), shape="chain"),
+            lambda: TreeEncoder(ChildSumTreeLSTM(SMALL)),
+            lambda: TreeEncoder(ChildSumTreeLSTM(SMALL), shape="chain"),
+        ),
     ),
     Encoding(
         name="transformer_encoder",
@@ -62,5 +85,11 @@ ENCODERS: tuple[Encoding, ...] = (
         fixed="every two moments are one step apart, and all are computed at once",
         cost="time and memory grow with the square of the length; order has to be told",
         make=lambda: TransformerEncoder(WIDTH, depth=2, heads=8),
+        variants=(
+            lambda: TransformerEncoder(SMALL, depth=2, heads=3, position="alibi", norm_place="post"),
+            lambda: TransformerEncoder(SMALL, depth=1, heads=4, kv_heads=2, position="rotary", kernel="naive"),
+            lambda: MultiHeadAttention(SMALL, heads=3),
+            lambda: MultiHeadAttention(SMALL, heads=4, kv_heads=2, position="rotary", kernel="naive"),
+        ),
     ),
 )

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 
 from statewise.core import Machine, leaves, state_bytes
+from statewise.models.conditional_machine import ConditionalMachine
+from statewise.models.reader import Encoded
 
 _READ = 1024  # tokens that are read at most; beyond, what was seen to be a line is followed
 
@@ -37,3 +39,20 @@ def _after(model: Machine[Any], tokens: int) -> int:
     for begin in range(0, tokens, _READ):
         _, state = model(model.sample_input(1, min(_READ, tokens - begin), generator=generator), state)
     return state_bytes(state)
+
+
+@torch.no_grad()
+def source_bytes(model: ConditionalMachine[Any], tokens: int) -> int:
+    """Bytes of one row's state when a source of `tokens` tokens was read and nothing is written yet.
+
+    What is kept of a source is the same for each of its places, so three lengths show the line.
+    """
+
+    def after(places: int) -> int:
+        outputs_BSC = model.like.new_zeros(1, places, model.reader.width)
+        length_B = torch.tensor([places], device=model.like.device)
+        return state_bytes(model.begin(Encoded(outputs_BSC, outputs_BSC.sum(1), length_B)))
+
+    none, one, two = (after(places) for places in range(3))
+    assert two - one == one - none
+    return none + tokens * (one - none)

@@ -41,7 +41,21 @@ class LanguageModel(TokenMachine[StackState]):
             logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
         return logits_BTV, after
 
+    def absorb(self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
+        """Without the head, which for a long prompt and a large vocabulary is most of the memory."""
+        check_input(tokens_BT, lengths_B)
+        return self.stack.absorb(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
+
     def step(self, token_B: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         x_BE = self.input_dropout(self.embedding(token_B)[:, None])[:, 0]
         y_BD, after = self.stack.step(x_BE, state)
+        return self.head(y_BD), after
+
+    def reserve(self, state: StackState, tokens: int) -> tuple[StackState, int]:
+        return self.stack.reserve(state, tokens)
+
+    @torch.no_grad()
+    def step_(self, token_B: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        x_BE = self.input_dropout(self.embedding(token_B)[:, None])[:, 0]
+        y_BD, after = self.stack.step_(x_BE, state)
         return self.head(y_BD), after

@@ -1,20 +1,189 @@
-"""Readers of a source: any stack, one way or both, with its summary.
+"""Readers of a source: whatever comes in becomes an output for each position, and one vector for all of it.
 
-B batch, S source time, C output width.
+B batch, S source time, E width of what enters, C output width.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.encoders import Bidirectional
-from statewise.layers import Embedding
-from statewise.models.seq2seq import Encoded, Reader
+from statewise.core import scope
+from statewise.core.machine import check_input
+from statewise.encoders import EncoderLayer, TransformerEncoder
+from statewise.encoders.attention import past_end
+from statewise.layers import Dropout, one_sequence
 from statewise.models.stack import Stack
 
-Summary = Literal["last", "mean"]
+Summary = Literal["last", "mean", "max"]
+
+
+class Encoded(NamedTuple):
+    """A source that was read. Outputs past a row's end are 0, and so is the summary of an empty row."""
+
+    outputs_BSC: Tensor
+    summary_BC: Tensor
+    length_B: Tensor
+
+
+class Layers(nn.Module, ABC):
+    """What a reader reads with: `[B, S, E]` to `[B, S, C]`, and what the last of such a reading is."""
+
+    width: int
+
+    @abstractmethod
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        """One vector a row: where a reading ended."""
+
+    def end(self, x_BSE: Tensor) -> Tensor:
+        """`last` of rows of one length. Whoever does not need all outputs for it may leave some out."""
+        lengths_B = torch.full((len(x_BSE),), x_BSE.shape[1], device=x_BSE.device)
+        return self.last(self(x_BSE, lengths_B), lengths_B)
+
+    def __call__(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        y_BSC: Tensor = super().__call__(x_BSE, lengths_B)
+        return y_BSC
+
+
+@final
+class Reader(nn.Module):
+    """`(source, lengths) -> Encoded`. `entry` makes vectors `[B, S, entry_width]` of the source, whatever that is.
+
+    Token vectors are an Embedding, real values a Linear; a source may be several tensors, if its entry takes them so.
+    """
+
+    def __init__(
+        self,
+        *,
+        entry: nn.Module,
+        entry_width: int,
+        layers: Layers,
+        input_dropout: Dropout,
+        enter: nn.Linear | None = None,
+        summary: Summary = "last",
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.entry_width = entry_width
+        self.input_dropout = input_dropout
+        self.enter = enter  # where layers need a width of their own
+        self.layers = layers
+        self.summary: Summary = summary
+        self.width = layers.width
+
+    def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
+        x_BSE: Tensor = self.entry(source)
+        check_input(x_BSE, lengths_B, width=self.entry_width)
+        if lengths_B is None:
+            lengths_B = torch.full((len(x_BSE),), x_BSE.shape[1], device=x_BSE.device)
+        x_BSE = self.input_dropout(x_BSE)
+        if self.enter is not None:
+            x_BSE = self.enter(x_BSE)
+        with scope("reader"):
+            y_BSC = self.layers(x_BSE, lengths_B)
+        y_BSC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), 0.0)
+        return Encoded(y_BSC, self._summary(y_BSC, lengths_B), lengths_B)
+
+    def summarise(self, source: Any) -> Tensor:
+        """The summary alone, of rows that are all of one length."""
+        if self.summary != "last":
+            return self(source).summary_BC
+        x_BSE: Tensor = self.entry(source)
+        check_input(x_BSE, None, width=self.entry_width)
+        x_BSE = self.input_dropout(x_BSE)
+        if self.enter is not None:
+            x_BSE = self.enter(x_BSE)
+        with scope("reader"):
+            return self.layers.end(x_BSE)
+
+    def __call__(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
+        encoded: Encoded = super().__call__(source, lengths_B)
+        return encoded
+
+    def _summary(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        match self.summary:
+            case "last":
+                return self.layers.last(y_BSC, lengths_B)
+            case "mean":
+                return mean_of(y_BSC, lengths_B)
+            case "max":
+                return max_of(y_BSC, lengths_B)
+
+
+@final
+class OneWay(Layers):
+    """A stack of mixers from the first position to the last, which is where it ends."""
+
+    def __init__(self, stack: Stack, *, width: int) -> None:
+        super().__init__()
+        self.stack = stack
+        self.width = width
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        y_BSC, _ = self.stack(x_BSE, None, lengths_B)
+        return y_BSC
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        return last_of(y_BSC, lengths_B)
+
+    def end(self, x_BSE: Tensor) -> Tensor:
+        """All but the last moment only move the state: a window does almost nothing for them."""
+        with one_sequence():
+            state = self.stack.init_state(len(x_BSE))
+            if x_BSE.shape[1] > 1:
+                state = self.stack.absorb(x_BSE[:, :-1], state)
+            return self.stack.step(x_BSE[:, -1], state)[0]
+
+
+@final
+class BothWays(Layers):
+    """Layers that each read from both ends.
+
+    Such a reading ends twice. Where the two directions stand side by side, its last is the end of each;
+    where each layer joins them (`joined`), it is the mean of the first and the last output.
+    """
+
+    def __init__(self, layers: Sequence[EncoderLayer], *, final_norm: nn.Module, width: int, joined: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+        self.width = width
+        self.joined = joined
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            with scope(f"layers.{number}"):
+                x_BSE = layer(x_BSE, lengths_B)
+        y_BSC: Tensor = self.final_norm(x_BSE)
+        return y_BSC
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        if self.joined:
+            return (last_of(y_BSC, lengths_B) + y_BSC[:, 0]) / 2
+        half = self.width // 2
+        return torch.cat([last_of(y_BSC[..., :half], lengths_B), y_BSC[:, 0, half:]], dim=-1)
+
+
+@final
+class AllAtOnce(Layers):
+    """A Transformer's encoder: it has no direction, and its last output is as good as any."""
+
+    def __init__(self, encoder: TransformerEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.width = encoder.output_width
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        y_BSC: Tensor = self.encoder(x_BSE, lengths_B)
+        return y_BSC
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        return last_of(y_BSC, lengths_B)
 
 
 def last_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
@@ -29,43 +198,7 @@ def mean_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
     return y_BSC.sum(1) / lengths_B.clamp(min=1)[:, None]
 
 
-@final
-class OneWay(Reader):
-    """A stack of mixers from the first position to the last."""
-
-    def __init__(self, embedding: Embedding, stack: Stack, *, width: int, summary: Summary = "last") -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.stack = stack
-        self.width = width
-        self.summary: Summary = summary
-
-    def forward(self, source_BS: Tensor, lengths_B: Tensor) -> Encoded:
-        y_BSC, _ = self.stack(self.embedding(source_BS), None, lengths_B)
-        past_BS = torch.arange(source_BS.shape[1], device=lengths_B.device) >= lengths_B[:, None]
-        y_BSC = y_BSC.masked_fill(past_BS[:, :, None], 0.0)
-        summary = last_of if self.summary == "last" else mean_of
-        return Encoded(y_BSC, summary(y_BSC, lengths_B), lengths_B)
-
-
-@final
-class BothWays(Reader):
-    """Layers that each read from both ends; the last of such a reading is the end of each direction."""
-
-    def __init__(
-        self, embedding: Embedding, layers: Sequence[Bidirectional], *, width: int, summary: Summary = "last"
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.layers = nn.ModuleList(layers)
-        self.width = width
-        self.summary: Summary = summary
-
-    def forward(self, source_BS: Tensor, lengths_B: Tensor) -> Encoded:
-        y_BSC: Tensor = self.embedding(source_BS)
-        for layer in self.layers:
-            y_BSC = layer(y_BSC, lengths_B)
-        if self.summary == "mean":
-            return Encoded(y_BSC, mean_of(y_BSC, lengths_B), lengths_B)
-        half = self.width // 2
-        return Encoded(y_BSC, torch.cat([last_of(y_BSC[..., :half], lengths_B), y_BSC[:, 0, half:]], dim=-1), lengths_B)
+def max_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+    """Channel by channel, the largest over positions that exist; 0 for an empty row."""
+    most_BC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), -torch.inf).amax(1)
+    return torch.where((lengths_B > 0)[:, None], most_BC, torch.zeros_like(most_BC))

@@ -3,49 +3,29 @@
 `condition` reads a source and gives that state; from there on it is a machine like any other: it steps,
 splits, forks, and beams reorder its rows.
 
-B batch, S source time, T target time, E embedding width, D decoder width, C context width, V vocabulary.
+B batch, T target time, E embedding width, D decoder width, C context width, X any width, V vocabulary.
 """
 
-from abc import ABC, abstractmethod
 from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, leaves, map_state, unroll
+from statewise.core import State, hold, leaves, map_state
 from statewise.core.machine import check_input
-from statewise.layers import Embedding
-from statewise.layers.attend import Attend, Memory
+from statewise.layers import Dropout, Embedding, make_linear, one_sequence
+from statewise.layers.attend import Attend, Looks
+from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.head import CategoricalHead
+from statewise.models.reader import Encoded, Reader
 from statewise.models.stack import Stack, StackState
 from statewise.specs import UserError
-
-
-class Encoded(NamedTuple):
-    """A source that was read: an output per position, and one vector for all of it."""
-
-    outputs_BSC: Tensor
-    summary_BC: Tensor
-    length_B: Tensor
-
-
-class Reader(nn.Module, ABC):
-    """Reads a whole source. Its outputs are 0 past a row's end."""
-
-    width: int
-
-    @abstractmethod
-    def forward(self, source_BS: Tensor, lengths_B: Tensor) -> Encoded: ...
-
-    def __call__(self, source_BS: Tensor, lengths_B: Tensor) -> Encoded:
-        encoded: Encoded = super().__call__(source_BS, lengths_B)
-        return encoded
 
 
 class DecoderState(NamedTuple):
     mixer: StackState
     context_BC: Tensor  # what stands for the source at every step; of width 0 where nothing does
-    memory: Memory  # what can be looked back at; without positions where nothing can
+    memory: Any  # what can be looked back at, as `attend` remembers it; () where nothing can
     carried_BF: Tensor  # bahdanau: the last output, which asks; luong: what was found, which is fed back
     position_B: Tensor
 
@@ -55,18 +35,14 @@ class Bridge(nn.Module):
 
     def __init__(self, width: int, initial: State, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        shapes = [(name, leaf) for name, leaf in leaves(initial)]
+        shapes = list(leaves(initial))
         for name, leaf in shapes:
             if leaf.dim() != 2 or not leaf.is_floating_point() or leaf.shape[1] == 0:
                 raise UserError(
                     f"a decoder whose state has {name} cannot begin from a summary: only vectors can",
                     fix="set context to each_step or attention, or choose a recurrent decoder",
                 )
-        self.maps = nn.ModuleList(nn.Linear(width, leaf.shape[1]) for _, leaf in shapes)
-        for linear in self.maps:
-            assert isinstance(linear, nn.Linear)
-            nn.init.xavier_uniform_(linear.weight, generator=generator)
-            nn.init.zeros_(linear.bias)
+        self.maps = nn.ModuleList(make_linear(width, leaf.shape[1], generator=generator) for _, leaf in shapes)
 
     def forward(self, summary_BC: Tensor, initial: Any) -> Any:
         maps = iter(self.maps)
@@ -74,7 +50,7 @@ class Bridge(nn.Module):
 
 
 @final
-class Seq2Seq(Machine[DecoderState]):
+class Seq2Seq(ConditionalMachine[DecoderState]):
     """Target tokens in, logits of the next target token out, given a source that `condition` has read.
 
     What reaches the decoder is `bridge` (the first state), `context` (an input at every step) or `attend`
@@ -89,10 +65,12 @@ class Seq2Seq(Machine[DecoderState]):
         stack: Stack,
         head: CategoricalHead,
         stack_width: int,
+        input_dropout: Dropout,
+        dropout: Dropout,
         enter: nn.Linear | None = None,
         bridge: Bridge | None = None,
         each_step: bool = False,
-        attend: Attend | None = None,
+        attend: Attend | Looks | None = None,
         style: Literal["bahdanau", "luong"] = "bahdanau",
         combine: nn.Linear | None = None,
         input_feeding: bool = True,
@@ -101,7 +79,9 @@ class Seq2Seq(Machine[DecoderState]):
         super().__init__()
         self.reader = reader
         self.embedding = embedding
+        self.input_dropout = input_dropout
         self.stack = stack
+        self.dropout = dropout  # on what a look has added to the layers' outputs, which have had theirs
         self.head = head
         self.stack_width = stack_width
         self.enter = enter  # where layers add to their input, all that enters is brought to their width
@@ -112,90 +92,108 @@ class Seq2Seq(Machine[DecoderState]):
         self.combine = combine
         self.input_feeding = input_feeding
         self.output_edges = output_edges
+        self.looks = None if attend is None else "attend.weights"
 
     @property
     def vocab(self) -> int:
         return len(self.head.bias_V)
 
-    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
-        return torch.randint(self.vocab, (batch, time), generator=generator).to(self.like.device)
-
-    def init_state(self, batch: int) -> DecoderState:
-        """The state after a source of no length."""
-        nothing = self.like.new_zeros(batch, 0, self.reader.width)
-        empty_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
-        return self._begin(Encoded(nothing, self.like.new_zeros(batch, self.reader.width), empty_B))
-
-    def condition(self, source_BS: Tensor, lengths_B: Tensor | None = None) -> DecoderState:
-        """Read a source; the decoder goes on from the state this gives."""
-        check_input(source_BS, lengths_B)
-        if lengths_B is None:
-            lengths_B = source_BS.new_full((len(source_BS),), source_BS.shape[1])
-        return self._begin(self.reader(source_BS, lengths_B))
-
-    def _begin(self, encoded: Encoded) -> DecoderState:
+    def begin(self, encoded: Encoded) -> DecoderState:
         batch = len(encoded.summary_BC)
         first = self.stack.init_state(batch)
         return DecoderState(
             mixer=first if self.bridge is None else self.bridge(encoded.summary_BC, first),
             context_BC=encoded.summary_BC if self.each_step else encoded.summary_BC[:, :0],
-            memory=self._remember(encoded),
-            carried_BF=encoded.summary_BC.new_zeros(batch, self._carried_width()),
+            memory=() if self.attend is None else self._remember(encoded),
+            carried_BF=encoded.summary_BC.new_zeros(batch, self.stack_width if self._recurs else 0),
             position_B=torch.zeros_like(encoded.length_B),
         )
 
-    def _remember(self, encoded: Encoded) -> Memory:
-        if self.attend is None:
-            nothing = encoded.outputs_BSC[:, :0]
-            return Memory(nothing, nothing, encoded.length_B)
+    def _remember(self, encoded: Encoded) -> Any:
+        assert self.attend is not None
         return self.attend.remember(encoded.outputs_BSC, encoded.outputs_BSC, encoded.length_B)
 
-    def _carried_width(self) -> int:
-        if self.attend is None or (self.style == "luong" and not self.input_feeding):
-            return 0
-        return self.stack_width
-
     @property
-    def _parallel(self) -> bool:
-        """Whether a step's input is known before the step before it is done."""
-        return self._carried_width() == 0
+    def _recurs(self) -> bool:
+        """Whether a step's input is known only when the step before it is done."""
+        return self.attend is not None and (self.style == "bahdanau" or self.input_feeding)
 
     def forward(
         self, target_BT: Tensor, state: DecoderState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, DecoderState]:
+        """All that does not recur is done for all moments at once."""
         check_input(target_BT, lengths_B)
         state = state or self.init_state(len(target_BT))
-        if not self._parallel:
-            return unroll(self.step, target_BT, state, lengths_B)
         time = target_BT.shape[1]
-        x_BTX = torch.cat([self._embed(target_BT), state.context_BC[:, None].expand(-1, time, -1)], dim=-1)
-        y_BTD, mixer = self.stack(self._enter(x_BTX), state.mixer, lengths_B)
+        e_BTE = self._embed(target_BT)
+        given_BTX = torch.cat([e_BTE, state.context_BC[:, None].expand(-1, time, -1)], dim=-1)
+        if self._recurs:
+            y_BTX, after = self._unrolled(given_BTX, state, lengths_B)
+        else:
+            y_BTX, mixer = self.stack(self._enter(given_BTX), state.mixer, lengths_B)
+            after = state._replace(mixer=mixer)
         position_BT = state.position_B[:, None] + torch.arange(time, device=target_BT.device)
-        logits_BTV = self.head(self._look_after(y_BTD, state.memory, position_BT))
+        logits_BTV = self._write(y_BTX, e_BTE, state.memory, position_BT)
         read_B = torch.full_like(state.position_B, time)
         if lengths_B is not None:
             past_BT = torch.arange(time, device=target_BT.device) >= lengths_B[:, None]
             logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
             read_B = lengths_B.clamp(max=time)
-        return logits_BTV, state._replace(mixer=mixer, position_B=state.position_B + read_B)
+        return logits_BTV, after._replace(position_B=state.position_B + read_B)
 
     def step(self, token_B: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        e_BE = self._embed(token_B)
+        e_B1E = self._embed(token_B[:, None])
+        given_BX = torch.cat([e_B1E[:, 0], state.context_BC], dim=-1)
+        y_BX, after = self._move(given_BX, state)
+        logits_B1V = self._write(y_BX[:, None], e_B1E, state.memory, state.position_B[:, None])
+        return logits_B1V[:, 0], after
+
+    def _unrolled(
+        self, given_BTX: Tensor, state: DecoderState, lengths_B: Tensor | None
+    ) -> tuple[Tensor, DecoderState]:
+        outputs, now = [], state
+        with one_sequence():
+            for t, given_BX in enumerate(given_BTX.unbind(1)):
+                y_BX, after = self._move(given_BX, now)
+                if lengths_B is not None:  # the rest of the state does not change, so it need not be held
+                    active_B = t < lengths_B
+                    after = after._replace(
+                        mixer=hold(active_B, new=after.mixer, old=now.mixer),
+                        carried_BF=hold(active_B, new=after.carried_BF, old=now.carried_BF),
+                    )
+                outputs.append(y_BX)
+                now = after
+        # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
+        return torch.stack(outputs, dim=1), map_state(lambda new, old: new.to(old.dtype), now, state)
+
+    def _move(self, given_BX: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """The part of a step that the next one needs; what comes out is what `_write` makes logits of."""
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
             found_BC = self.attend(state.carried_BF[:, None], state.memory, position_B1)[:, 0]
-            x_BX = torch.cat([e_BE, state.context_BC, found_BC], dim=-1)
-            y_BD, mixer = self.stack.step(self._enter(x_BX), state.mixer)
-            assert self.combine is not None
-            shown_BD = torch.tanh(self.combine(torch.cat([y_BD, found_BC, e_BE], dim=-1)))
-            carried_BF = y_BD
+            y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, found_BC], dim=-1)), state.mixer)
+            y_BX, carried_BF = torch.cat([y_BD, found_BC], dim=-1), y_BD
         else:
-            x_BX = torch.cat([e_BE, state.context_BC, state.carried_BF], dim=-1)
-            y_BD, mixer = self.stack.step(self._enter(x_BX), state.mixer)
-            shown_BD = self._look_after(y_BD[:, None], state.memory, position_B1)[:, 0]
-            carried_BF = shown_BD if self._carried_width() else state.carried_BF
-        after = state._replace(mixer=mixer, carried_BF=carried_BF, position_B=state.position_B + 1)
-        return self.head(shown_BD), after
+            x_BX = torch.cat([given_BX, state.carried_BF], dim=-1)
+            y_BX, mixer = self.stack.step(self._enter(x_BX), state.mixer)
+            carried_BF = state.carried_BF
+            if self._recurs:
+                y_BX = carried_BF = self._found(y_BX[:, None], state.memory, position_B1)[:, 0]
+        return y_BX, state._replace(mixer=mixer, carried_BF=carried_BF, position_B=state.position_B + 1)
+
+    def _write(self, y_BTX: Tensor, e_BTE: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
+        if self.attend is None:
+            return self._logits(y_BTX)
+        assert self.combine is not None
+        if self.style == "bahdanau":
+            y_BTX = torch.tanh(self.combine(torch.cat([y_BTX, e_BTE], dim=-1)))
+        elif not self._recurs:
+            y_BTX = self._found(y_BTX, memory, position_BT)
+        return self._logits(self.dropout(y_BTX))
+
+    def _logits(self, y_BTX: Tensor) -> Tensor:
+        logits_BTV: Tensor = self.head(y_BTX)
+        return logits_BTV
 
     def _enter(self, x: Tensor) -> Tensor:
         if self.enter is None:
@@ -203,14 +201,13 @@ class Seq2Seq(Machine[DecoderState]):
         entered: Tensor = self.enter(x)
         return entered
 
-    def _embed(self, tokens: Tensor) -> Tensor:
-        e: Tensor = self.embedding(tokens)
-        return e if self.output_edges else torch.zeros_like(e)
+    def _embed(self, tokens_BT: Tensor) -> Tensor:
+        e_BTE: Tensor = self.input_dropout(self.embedding(tokens_BT))
+        return e_BTE if self.output_edges else torch.zeros_like(e_BTE)
 
-    def _look_after(self, y_BTD: Tensor, memory: Memory, position_BT: Tensor) -> Tensor:
+    def _found(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
         """Luong: the new output asks, and what is found is put beside it."""
-        if self.attend is None:
-            return y_BTD
+        assert self.attend is not None
         assert self.combine is not None
         found_BTC = self.attend(y_BTD, memory, position_BT)
         return torch.tanh(self.combine(torch.cat([found_BTC, y_BTD], dim=-1)))

@@ -49,13 +49,42 @@ class Stack(Machine[StackState]):
             after.append(layer)
         return self.final_norm(x_BTD), StackState(tuple(after), at)
 
+    def absorb(self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
+        """The last layer's outputs are nobody's input."""
+        layers, at = state or self.init_state(len(x_BTD))
+        if self.position is not None:
+            x_BTD, at = self.position(x_BTD, cast(Tensor, at), lengths_B)
+        *lower, top = self._blocks()
+        after = []
+        for number, (block, layer) in enumerate(zip(lower, layers)):
+            with scope(f"layers.{number}"):
+                x_BTD, layer = block(x_BTD, layer, lengths_B)
+            after.append(layer)
+        with scope(f"layers.{len(lower)}"):
+            after.append(top.absorb(x_BTD, layers[-1], lengths_B))
+        return StackState(tuple(after), at)
+
     def step(self, x_BD: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return self._step(x_BD, state, in_place=False)
+
+    def reserve(self, state: StackState, tokens: int) -> tuple[StackState, int]:
+        at = state.position
+        if self.position is not None:
+            at, tokens = self.position.reserve(cast(Tensor, at), tokens)
+        made = [block.reserve(layer, tokens) for block, layer in zip(self._blocks(), state.layers, strict=True)]
+        return StackState(tuple(layer for layer, _ in made), at), min(room for _, room in made)
+
+    def step_(self, x_BD: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return self._step(x_BD, state, in_place=True)
+
+    def _step(self, x_BD: Tensor, state: StackState, *, in_place: bool) -> tuple[Tensor, StackState]:
         layers, at = state
         if self.position is not None:
-            x_BD, at = self.position.step(x_BD, cast(Tensor, at))
+            step = self.position.step_ if in_place else self.position.step
+            x_BD, at = step(x_BD, cast(Tensor, at))
         after = []
         for number, (block, layer) in enumerate(zip(self._blocks(), layers, strict=True)):
             with scope(f"layers.{number}"):
-                x_BD, layer = block.step(x_BD, layer)
+                x_BD, layer = block.step_(x_BD, layer) if in_place else block.step(x_BD, layer)
             after.append(layer)
         return self.final_norm(x_BD), StackState(tuple(after), at)

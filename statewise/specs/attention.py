@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.stacked import StackedSpec
+from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class BasicAttentionSpec(StackedSpec):
@@ -19,8 +19,19 @@ class BasicAttentionSpec(StackedSpec):
             )
         return self
 
+    @property
+    def keeps_width(self) -> bool:
+        return True
+
     def mixer_parameters(self, input_width: int) -> int:
         return 0
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """Scores with everything read, the new token included, and the mean of it."""
+        return 4 * self.width * (context + 1)
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(context * self.width, 1)
 
 
 class TransformerSpec(StackedSpec):
@@ -37,6 +48,7 @@ class TransformerSpec(StackedSpec):
     position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = Field(
         "rotary", description="how order is told: not at all, added vectors, turned keys, sloping scores"
     )
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on the weights of attention")
     context: int = Field(1024, ge=1, description="positions that position = 'learned' has vectors for")
 
     @model_validator(mode="after")
@@ -58,9 +70,39 @@ class TransformerSpec(StackedSpec):
 
     def mixer_parameters(self, input_width: int) -> int:
         d = self.width
-        rows = d + 2 * (self.kv_heads or self.num_heads) * (d // self.num_heads)
+        rows = d + self.list_width()
         return rows * input_width + d * d + (rows + d if self.bias else 0)
 
-    def num_parameters(self, vocab: int) -> int:
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """The maps; then scores with all slots, and the mean of their values. A window's slots are always all there."""
+        slots = context + 1 if self.window is None else self.window
+        return 2 * (self.width + self.list_width()) * input_width + 2 * self.width**2 + 4 * self.width * slots
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        slots = context if self.window is None else self.window - 1
+        return StateSize(slots * self.list_width(), 1)
+
+    def position_state(self) -> StateSize:
+        return StateSize(0, 1 if self.position in ("learned", "sinusoidal") else 0)
+
+    def list_width(self) -> int:
+        """Numbers that a token leaves in one layer's list: a key and a value for each of their heads."""
+        return 2 * (self.kv_heads or self.num_heads) * (self.width // self.num_heads)
+
+    @property
+    def keeps_width(self) -> bool:
+        return self.residual or self.position in ("learned", "sinusoidal")  # vectors that are added have a width
+
+    def stack_parameters(self, input_width: int) -> int:
         added = self.context * self.embedding_width if self.position == "learned" else 0
-        return super().num_parameters(vocab) + added
+        return super().stack_parameters(input_width) + added
+
+    def reader_input(self, *, bidirectional: bool) -> int | None:
+        return self.width if bidirectional else super().reader_input(bidirectional=False)
+
+    def reader_output(self, *, bidirectional: bool) -> int:
+        return self.width  # attention sees both ways by itself
+
+    def _both_ways(self, input_width: int) -> int:
+        added = self.context * self.width if self.position == "learned" else 0
+        return super().stack_parameters(input_width) + added

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from statewise.specs.stacked import StackedSpec
+from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class WindowSpec(StackedSpec):
@@ -18,6 +18,13 @@ class WindowSpec(StackedSpec):
     def mixer_parameters(self, input_width: int) -> int:
         hidden = self.hidden or self.width
         return hidden * (self.order * input_width + 1) + self.width * (hidden + 1)
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        hidden = self.hidden or self.width
+        return 2 * hidden * (self.order * input_width + self.width)
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize((self.order - 1) * input_width)
 
 
 class LatentSpec(StackedSpec):
@@ -34,3 +41,13 @@ class LatentSpec(StackedSpec):
                 return hidden * (d + input_width + 1) + d * (hidden + 1)
             case "gated":
                 return 3 * d * (input_width + d + 1)
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        d, hidden = self.width, self.hidden or self.width
+        match self.transition:
+            case "elman":
+                return 2 * d * (input_width + d)
+            case "mlp":
+                return 2 * hidden * (input_width + 2 * d)
+            case "gated":
+                return 6 * d * (input_width + d)

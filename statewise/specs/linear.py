@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.stacked import StackedSpec
+from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class LinearRecurrenceSpec(StackedSpec):
@@ -22,6 +22,9 @@ class MinGRUSpec(LinearRecurrenceSpec):
     def mixer_parameters(self, input_width: int) -> int:
         return 2 * self.width * (input_width + 1)
 
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 4 * self.width * input_width
+
 
 class MinLSTMSpec(LinearRecurrenceSpec):
     kind: Literal["minlstm"] = "minlstm"
@@ -31,6 +34,9 @@ class MinLSTMSpec(LinearRecurrenceSpec):
 
     def mixer_parameters(self, input_width: int) -> int:
         return 3 * self.width * (input_width + 1)
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 6 * self.width * input_width
 
 
 class HeadedSpec(LinearRecurrenceSpec):
@@ -47,6 +53,14 @@ class HeadedSpec(LinearRecurrenceSpec):
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; change one of the two")
         return self
 
+    def matrix_size(self) -> int:
+        """Numbers in the matrices of all heads."""
+        return self.width * (self.width // self.heads)
+
+    def window_size(self) -> int:
+        """Numbers that the convolution still needs."""
+        return max(0, self.conv - 1) * 3 * self.width
+
 
 class LinearAttentionSpec(HeadedSpec):
     kind: Literal["linear_attention"] = "linear_attention"
@@ -54,6 +68,13 @@ class LinearAttentionSpec(HeadedSpec):
 
     def mixer_parameters(self, input_width: int) -> int:
         return 3 * self.width * (input_width + self.conv) + self.width * self.width
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """The maps; then the sum of key-value products, and the sum of keys beside it, is written to and read."""
+        return 6 * self.width * input_width + 2 * self.width**2 + 4 * (self.matrix_size() + self.width)
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(self.matrix_size() + self.width + self.window_size())
 
 
 class GatedDeltaSpec(HeadedSpec):
@@ -68,6 +89,15 @@ class GatedDeltaSpec(HeadedSpec):
         count += h * input_width + 2 * h if self.decay else 0
         count += d * input_width if self.gate else 0
         return count + 3 * d * self.conv
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """The maps; then the state is read by the key, written to, and read by the query."""
+        d, h = self.width, self.heads
+        rows = 3 * d + h + (h if self.decay else 0) + (d if self.gate else 0)
+        return 2 * rows * input_width + 2 * d * d + 6 * self.matrix_size()
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(self.matrix_size() + self.window_size())
 
 
 class Mamba2Spec(LinearRecurrenceSpec):
@@ -92,3 +122,13 @@ class Mamba2Spec(LinearRecurrenceSpec):
         count = channels * input_width + self.heads * (input_width + 2) + 2 * inner + self.width * inner
         count += inner * input_width if self.gate else 0
         return count + channels * self.conv
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """The maps; then the state is written to and read."""
+        inner = self.expand * self.width
+        rows = inner + 2 * self.state + self.heads + (inner if self.gate else 0)
+        return 2 * rows * input_width + 2 * self.width * inner + 4 * self.state * inner
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        inner = self.expand * self.width
+        return StateSize(self.state * inner + max(0, self.conv - 1) * (inner + 2 * self.state))

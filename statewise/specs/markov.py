@@ -26,6 +26,14 @@ class MarkovSpec(Spec):
         """None that are trained; how much is counted depends on the text."""
         return 0
 
+    def forward_flops(self, vocab: int, context: int = 0) -> int:
+        """No products: what follows a context is looked up, once for each order."""
+        return 0
+
+    def state_bytes(self, context: int = 0, itemsize: int = 4) -> int:
+        """The last symbols, whole numbers of 8 bytes, however much was read."""
+        return 8 * self.order
+
     def small(self) -> Self:
         """For trying the laws: it is small as it is."""
         return self

@@ -4,8 +4,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from statewise.specs.error import UserError, nearest
 from statewise.specs.model import KINDS
+from statewise.specs.published import PublishedSpec
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -20,16 +23,43 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in recipe_folder().glob("*.toml"))
 
 
+def published_names() -> list[str]:
+    """Recipes of published results; each needs data that a user brings."""
+    return sorted(path.stem for path in (recipe_folder() / "published").glob("*.toml"))
+
+
+def load_published(name: str) -> tuple[dict[str, Any], PublishedSpec]:
+    """A published recipe by name or path: its settings, and what it should give."""
+    if name not in published_names() and Path(name).suffix != ".toml":
+        raise UserError(f"{name!r} is not a published recipe", fix=nearest(name, published_names()))
+    path = Path(name) if Path(name).suffix == ".toml" else recipe_folder() / "published" / f"{name}.toml"
+    table = _read(path)
+    try:
+        published = PublishedSpec.model_validate(table.pop("published", {}))
+    except ValidationError as error:
+        lines = [f"  published.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise UserError(f"recipe {str(path)!r} is not a published one:\n" + "\n".join(lines)) from None
+    return table, published
+
+
 def load_recipe(name: str) -> dict[str, Any]:
-    """The table behind a path, a shipped recipe's name, or a bare model name."""
+    """The table behind a path, a shipped recipe's name, or a bare model name; what it should give is left out."""
+    table = _named(name)
+    table.pop("published", None)
+    return table
+
+
+def _named(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return _read(path)
     if name in recipe_names():
         return _read(recipe_folder() / f"{name}.toml")
+    if name in published_names():
+        return _read(recipe_folder() / "published" / f"{name}.toml")
     if name in KINDS:
         return {"model": {"kind": name}}
-    known = nearest(name, {*KINDS, *recipe_names()})
+    known = nearest(name, {*KINDS, *recipe_names(), *published_names()})
     if path.is_dir():
         raise UserError(
             f"{name!r} is a folder, not a recipe", fix=f"to go on with a run, say --resume --out {name}; {known}"

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.stacked import StackedSpec
+from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class ElmanSpec(StackedSpec):
@@ -16,6 +16,9 @@ class ElmanSpec(StackedSpec):
     def mixer_parameters(self, input_width: int) -> int:
         d = self.width
         return d * input_width + d * d + d
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 2 * self.width * (input_width + self.width)
 
 
 class LSTMSpec(StackedSpec):
@@ -48,6 +51,14 @@ class LSTMSpec(StackedSpec):
         count += 2 * gates * d + 2 * d if self.layer_norm else 0
         return count
 
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        d, out = self.width, self.mixer_output()
+        gates = 3 if self.coupled else 4
+        return 2 * gates * d * (input_width + out) + (2 * out * d if self.projection else 0)
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(self.mixer_output() + self.width)
+
 
 class GRUSpec(StackedSpec):
     kind: Literal["gru"] = "gru"
@@ -60,3 +71,6 @@ class GRUSpec(StackedSpec):
     def mixer_parameters(self, input_width: int) -> int:
         d = self.width
         return 3 * d * (input_width + d + 1) + (d if self.reset == "after" else 0)
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 6 * self.width * (input_width + self.width)

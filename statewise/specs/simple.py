@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.stacked import StackedSpec
+from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class LeakySpec(StackedSpec):
@@ -25,6 +25,9 @@ class LeakySpec(StackedSpec):
         d = self.width
         return d * input_width + d * d + d + (d if self.leak == "learned" else 0)
 
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 2 * self.width * (input_width + self.width)
+
 
 class ReservoirSpec(StackedSpec):
     kind: Literal["reservoir"] = "reservoir"
@@ -40,6 +43,10 @@ class ReservoirSpec(StackedSpec):
         """All of them fixed, and saved like the others."""
         d = self.width
         return d * input_width + d * d + d
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """Zeros of the sparse matrix are multiplied like other numbers."""
+        return 2 * self.width * (input_width + self.width)
 
 
 class DeepRNNSpec(StackedSpec):
@@ -57,6 +64,11 @@ class DeepRNNSpec(StackedSpec):
         skip = d * d if self.skip and self.transition_depth > 1 else 0
         return read + transition + skip + (self.output_depth - 1) * layer
 
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        d, skip = self.width, int(self.skip and self.transition_depth > 1)
+        squares = self.input_depth - 1 + self.transition_depth + skip + self.output_depth - 1
+        return 2 * d * (input_width + squares * d)
+
 
 class JordanSpec(StackedSpec):
     kind: Literal["jordan"] = "jordan"
@@ -69,3 +81,9 @@ class JordanSpec(StackedSpec):
     def mixer_parameters(self, input_width: int) -> int:
         d, out = self.width, self.mixer_output()
         return d * (input_width + out + 1) + out * d + out
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return 2 * self.width * (input_width + 2 * self.mixer_output())
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(self.mixer_output())

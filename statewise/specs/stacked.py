@@ -1,10 +1,18 @@
 """What stands around any mixer, as data: embedding, norm, residual, MLP, dropout, depth, head."""
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from statewise.specs.base import Spec
+
+
+class StateSize(NamedTuple):
+    """Numbers that one row's state holds: real ones, in the model's dtype, and whole ones, of 8 bytes."""
+
+    real: int
+    whole: int = 0
 
 
 class StackedSpec(Spec):
@@ -57,28 +65,102 @@ class StackedSpec(Spec):
     def mixer_parameters(self, input_width: int) -> int:
         raise NotImplementedError
 
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        """FLOPs of one layer's mixer for one more token after `context` of them, in `step`.
+
+        Counted as `torch.utils.flop_counter` does: a product of an m × k with a k × n matrix is 2 m n k, and products
+        are all that counts. Biases, gates, norms, softmax, rotations and convolutions channel by channel do not.
+        """
+        raise NotImplementedError
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        """What one layer's mixer remembers of a row after `context` tokens: a vector, where nothing else is said."""
+        return StateSize(self.width)
+
+    def forward_flops(self, vocab: int, context: int = 0) -> int:
+        """FLOPs of the whole language model for one more token of one row after `context` of them.
+
+        Products alone, as in `mixer_flops`: mixers, MLPs and the head. Looking up the embedding has none. This
+        is `step`; a parallel form that reads many tokens at once may do more work for each, or less.
+        """
+        embedding, out = self.embedding_width, self.mixer_output()
+        mixers = self.mixer_flops(embedding, context) + (self.depth - 1) * self.mixer_flops(out, context)
+        mlps = 0 if self.mlp == "none" else self.depth * self.mlp_flops()
+        narrowed = self.tie and out != embedding
+        head = 2 * out * embedding + 2 * embedding * vocab if narrowed else 2 * out * vocab
+        return mixers + mlps + head
+
+    def state_bytes(self, context: int = 0, itemsize: int = 4) -> int:
+        """What the whole model remembers of one row after `context` tokens; `itemsize` bytes a real number."""
+        first = self.mixer_state(self.embedding_width, context)
+        other = self.mixer_state(self.mixer_output(), context)
+        real = first.real + (self.depth - 1) * other.real
+        whole = first.whole + (self.depth - 1) * other.whole + self.position_state().whole
+        return itemsize * real + 8 * whole
+
+    def position_state(self) -> StateSize:
+        """What is remembered below the first layer."""
+        return StateSize(0)
+
+    @property
+    def keeps_width(self) -> bool:
+        """Whether what enters, and what two directions give together, must have the embedding's width."""
+        return self.residual
+
     def num_parameters(self, vocab: int) -> int:
         """Parameters of the whole language model, by formula."""
+        embedding = self.embedding_width
+        return vocab * embedding + self.stack_parameters(embedding) + self.head_parameters(vocab)
+
+    def stack_parameters(self, input_width: int) -> int:
+        """Position, layers and last norm."""
+        return self._layers(input_width, self.mixer_output(), self.mixer_parameters)
+
+    def head_parameters(self, vocab: int) -> int:
         embedding, out = self.embedding_width, self.mixer_output()
+        if self.tie:
+            return vocab + (out * embedding if out != embedding else 0)
+        return vocab * out + vocab
+
+    def reader_input(self, *, bidirectional: bool) -> int | None:
+        """Width that must enter a reader's layers; None: any will do."""
+        return self.embedding_width if self.keeps_width else None
+
+    def reader_output(self, *, bidirectional: bool) -> int:
+        """Width of what a reader's layers give: two directions stand side by side, or are joined."""
+        return self.mixer_output() * (2 if bidirectional and not self.keeps_width else 1)
+
+    def reader_parameters(self, entry_width: int, *, bidirectional: bool) -> int:
+        """Parameters of a reader, all but its entry's own."""
+        wanted = self.reader_input(bidirectional=bidirectional) or entry_width
+        enter = (entry_width + 1) * wanted if wanted != entry_width else 0
+        return enter + (self._both_ways(wanted) if bidirectional else self.stack_parameters(wanted))
+
+    def _both_ways(self, input_width: int) -> int:
+        out = self.mixer_output()
+        join = 2 * out * out + out if self.keeps_width else 0
+        wide = self.reader_output(bidirectional=True)
+        return self._layers(input_width, wide, lambda width: 2 * self.mixer_parameters(width) + join)
+
+    def _layers(self, input_width: int, out: int, mixer: Callable[[int], int]) -> int:
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm]
 
-        def layer(input_width: int) -> int:
-            normed = out if self.norm_place == "post" else input_width
-            return self.mixer_parameters(input_width) + per_norm * normed
+        def layer(width: int) -> int:
+            return mixer(width) + per_norm * (out if self.norm_place == "post" else width)
 
-        mixers = layer(embedding) + (self.depth - 1) * layer(out)
-        mlps = 0 if self.mlp == "none" else self.depth * (self.mlp_parameters() + per_norm * out)
+        mixers = layer(input_width) + (self.depth - 1) * layer(out)
+        mlps = 0 if self.mlp == "none" else self.depth * (self.mlp_parameters(out) + per_norm * out)
         final_norm = per_norm * out if self.residual and self.norm_place == "pre" else 0
-        if self.tie:
-            head = vocab + (out * embedding if out != embedding else 0)
-        else:
-            head = vocab * out + vocab
-        return vocab * embedding + mixers + mlps + final_norm + head
+        return mixers + mlps + final_norm
 
-    def mlp_width(self) -> int:
-        return max(1, round(self.mlp_ratio * self.mixer_output()))
+    def mlp_width(self, width: int | None = None) -> int:
+        return max(1, round(self.mlp_ratio * (width or self.mixer_output())))
 
-    def mlp_parameters(self) -> int:
-        out, hidden = self.mixer_output(), self.mlp_width()
+    def mlp_flops(self) -> int:
+        """Two products, three with a gate."""
+        return 2 * (3 if self.mlp == "swiglu" else 2) * self.mixer_output() * self.mlp_width()
+
+    def mlp_parameters(self, width: int | None = None) -> int:
+        out, hidden = width or self.mixer_output(), self.mlp_width(width)
         inner = 2 if self.mlp == "swiglu" else 1
         return (inner + 1) * out * hidden + (inner * hidden + out if self.bias else 0)

@@ -1,8 +1,11 @@
 """Writing TOML (the standard library only reads it): tables of scalars and lists, which is all a spec holds."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
 def dumps(table: Mapping[str, Any]) -> str:
@@ -14,13 +17,17 @@ def dumps(table: Mapping[str, Any]) -> str:
 
 def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
     if path:
-        lines.append(f"\n[{'.'.join(path)}]")
+        lines.append(f"\n[{'.'.join(map(_key, path))}]")
     for key, value in sorted(table.items(), key=lambda item: item[0] != "kind"):  # what a table is, first
         if value is not None and not isinstance(value, Mapping):
-            lines.append(f"{key} = {_scalar(value)}")
+            lines.append(f"{_key(key)} = {_scalar(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
             _write(value, (*path, key), lines)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _scalar(name)
 
 
 def _scalar(value: Any) -> str:

@@ -25,6 +25,9 @@ class TrainSpec(Spec):
     betas: tuple[float, float] = Field((0.9, 0.99), description="adamw")
     momentum: float = Field(0.0, ge=0, lt=1, description="sgd")
     trigger: int = Field(5, ge=1, description="asgd: evaluations without improvement before averaging starts")
+    average: float | None = Field(
+        None, gt=0, lt=1, description="decay of a moving average of the weights (0.999): it is what is judged and kept"
+    )
     schedule: Literal["constant", "cosine", "plateau"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps over which the rate rises to `lr`")
     final: float = Field(0.05, ge=0, le=1, description="cosine: the last rate, as a share of `lr`")
@@ -41,6 +44,9 @@ class TrainSpec(Spec):
     evaluate_every: int = Field(250, ge=1)
     evaluate_tokens: int | None = Field(
         250_000, ge=1, description="most validation tokens read at each evaluation; none: all of them"
+    )
+    judge: str | None = Field(
+        None, description="the validation figure that decides which weights are kept; default: the task's own"
     )
     save_every: int = Field(250, ge=1)
     log_every: int = Field(10, ge=1)

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 import statewise
-from statewise.data import Corpus, Tokenizer, open_corpus, token_counts
-from statewise.models import build
-from statewise.specs import RunSpec, UserError, load_recipe, make_spec
+from statewise.models import CountingMachine
+from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
 from statewise.specs.toml import dumps
-from statewise.tasks.language_model import LanguageModelTask
-from statewise.tasks.run import NEEDS, Run, load, read_spec, refuse_other_size
+from statewise.tasks.dispatch import load, open_job
+from statewise.tasks.job import Job, Opening
+from statewise.tasks.language_model import LanguageModelJob
+from statewise.tasks.run import NEEDS, Run, read_spec
 from statewise.training import (
     Display,
     Outcome,
@@ -29,12 +31,12 @@ from statewise.training import (
     Stopped,
     count,
     fit,
+    judge_of,
     make_display,
     parallel,
 )
-from statewise.training.checkpoint import Payload, read_tensors
 from statewise.training.device import allow_amx_if_it_works, pick_device
-from statewise.training.folder import Checkpoint, newest_verified, step_folders, weights_sha256
+from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
@@ -44,22 +46,24 @@ class Trained(NamedTuple):
     outcome: Outcome
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
+    verb: str  # what one does with such a run
 
     def load(self) -> Run:
         return load(self.path)
 
 
 def train(
-    recipe: str | RunSpec = "lstm",
+    recipe: str | AnyRunSpec = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    text: str | Path | Sequence[str] | None = None,
+    data: str | Path | Sequence[str] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`.
+    """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
+    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
 
     With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
     """
@@ -67,15 +71,16 @@ def train(
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides = _overrides(settings, text)
+        overrides, paths = _overrides(settings), _paths(data)
         if resume:
             folder = Path(out) if out is not None else newest_run()
-            spec, checkpoint = _where_it_stopped(folder, overrides, display)
+            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
         else:
             table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
-            spec = make_spec(table, overrides, source="the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}")
+            source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
+            spec = make_spec(table, overrides, data=paths, source=source)
             folder, checkpoint = fresh_folder(spec, out), None
-        spec = _absolute(spec)
+        spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
@@ -84,7 +89,7 @@ def train(
 
 
 def _train(
-    spec: RunSpec,
+    spec: AnyRunSpec,
     path: Path,
     checkpoint: Checkpoint | None,
     par: Parallel,
@@ -92,36 +97,25 @@ def _train(
     signals: Signals,
     on_step: Callable[[int], None] | None,
 ) -> Trained:
-    tokenizer = None
-    if checkpoint is not None:
-        tokenizer = Tokenizer.load(checkpoint.path / "tokenizer.json")
-        refuse_other_size(spec, tokenizer, checkpoint.path)
-    spool = path / "stdin.txt"
-    if "-" in (*spec.data.text, *spec.data.validation) and par.leads:
-        _make_folder(path)  # standard input is kept there
+    kept = None if checkpoint is None else checkpoint.path
     with par.leader_first():  # the others find what the leader piped in or tokenised
-        corpus = open_corpus(spec.data, tokenizer=tokenizer, spool=spool, progress=_reader(display, signals))
-    if "-" in spec.data.text:  # what was piped in is kept, so that resuming and evaluating can read it again
-        texts = tuple(str(spool) if name == "-" else name for name in spec.data.text)
-        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"text": texts})})
-    if checkpoint is not None:
-        _refuse_other_text(checkpoint, corpus)
-    run = RunFolder(path, identity=identity(spec, corpus))
-    task = LanguageModelTask(corpus, spec, par=par)
+        job = open_job(spec, Opening(path, par, kept, _reader(display, signals)))
+    spec = job.spec
+    judge_of(job, spec.train)  # refuses a figure that the task does not have
+    run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
-        _make_folder(path)
-        _write_environment(path, spec, corpus, par)
-    model = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
-    display.say(_headline(spec, corpus, path, checkpoint))
+        make_folder(path)
+        _write_environment(path, job.facts(), par)
+    model = job.build().to(par.device)
+    display.say(f"{job.headline()} -> {path}")
 
-    if spec.model.learns == "counting":
-        outcome = count(model, task, folder=run if par.leads else None, display=display, signals=signals)
+    if isinstance(job, LanguageModelJob) and isinstance(model, CountingMachine):
+        outcome = count(model, job, folder=run if par.leads else None, display=display, signals=signals)
         proof = None
         if spec.train.deterministic and par.world == 1:
-            second = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
-            proof = count(second, task).weights_sha256 == outcome.weights_sha256
+            proof = count(job.build().to(par.device), job).weights_sha256 == outcome.weights_sha256
             display.say(f"deterministic: counting again gives {'the same' if proof else 'OTHER'} counts")
-        return Trained(path, outcome, None, proof)
+        return Trained(path, outcome, None, proof, spec.verb)
 
     rehearsed = min(_REHEARSAL, spec.train.steps)
     at_rehearsed: list[str] = []
@@ -134,7 +128,7 @@ def _train(
 
     outcome = fit(
         model,
-        task,
+        job,
         spec.train,
         seed=spec.seed,
         folder=run,
@@ -146,7 +140,7 @@ def _train(
     )
     proof = None
     if at_rehearsed and par.world == 1:
-        second = build(spec.model, vocab=corpus.tokenizer.vocab, seed=spec.seed).to(par.device)
+        second = job.build().to(par.device)
         again: list[str] = []
 
         def compare(step: int) -> None:
@@ -156,10 +150,11 @@ def _train(
         # Only a plateau lets evaluations act on the weights; otherwise the second pass may leave them out.
         none = {} if spec.train.schedule == "plateau" else {"evaluate_every": spec.train.steps + 1}
         short = spec.train.model_copy(update=none)
-        _first_steps(second, task, short, spec.seed, rehearsed, compare)
+        _first_steps(second, job, short, spec.seed, rehearsed, compare)
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
-    return Trained(path, outcome, None if checkpoint is None else checkpoint.step, proof)
+    resumed_from = None if checkpoint is None else checkpoint.step
+    return Trained(path, outcome, resumed_from, proof, spec.verb)
 
 
 class _Enough(Exception):
@@ -167,7 +162,7 @@ class _Enough(Exception):
 
 
 def _first_steps(
-    model: Any, task: LanguageModelTask, spec: Any, seed: int, steps: int, on_step: Callable[[int], None]
+    model: nn.Module, job: Job, spec: TrainSpec, seed: int, steps: int, on_step: Callable[[int], None]
 ) -> None:
     """Train only the first steps, with the schedule of the whole run."""
 
@@ -177,20 +172,10 @@ def _first_steps(
             raise _Enough
 
     with suppress(_Enough):
-        fit(model, task, spec, seed=seed, on_step=until)
+        fit(model, job, spec, seed=seed, on_step=until)
 
 
-def identity(spec: RunSpec, corpus: Corpus) -> dict[str, Payload]:
-    """What must stand beside weights so that they can be used anywhere."""
-    counts_V = torch.from_numpy(token_counts(corpus.train.tokens, corpus.tokenizer.vocab))
-    return {
-        "run.toml": dumps(spec.model_dump(mode="json")),
-        "tokenizer.json": corpus.tokenizer.to_json(),
-        "unigram.safetensors": {"counts_V": counts_V},
-    }
-
-
-def fresh_folder(spec: RunSpec, out: str | Path | None) -> Path:
+def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
     if out is not None:
         path = Path(out)
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
@@ -202,7 +187,7 @@ def fresh_folder(spec: RunSpec, out: str | Path | None) -> Path:
         if path.exists() and not path.is_dir():
             raise UserError(f"{str(path)!r} is a file", fix="choose another --out")
         return path
-    name = spec.model.kind
+    name = spec.name
     number = 1
     while (path := Path("runs") / (name if number == 1 else f"{name}-{number}")).exists():
         number += 1
@@ -223,10 +208,12 @@ def newest_run() -> Path:
     return max(found)[1]
 
 
-def _where_it_stopped(path: Path, overrides: Sequence[str], display: Display) -> tuple[RunSpec, Checkpoint]:
+def _where_it_stopped(
+    path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
+) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
-    if (path / "run.toml").is_file() and read_spec(path).model.learns == "counting":
+    if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
         raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
@@ -235,13 +222,13 @@ def _where_it_stopped(path: Path, overrides: Sequence[str], display: Display) ->
         raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
     before = read_spec(checkpoint.path)
     table = before.model_dump(mode="json", exclude_none=True)
-    spec = _absolute(make_spec(table, overrides, source=f"{path}/run.toml"))
+    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
     kept = ("batch", "window", "truncation", "optimizer")
-    if (spec.seed, spec.data, spec.model) != (before.seed, before.data, before.model) or any(
+    if spec.model_copy(update={"train": before.train}) != before or any(
         getattr(spec.train, name) != getattr(before.train, name) for name in kept
     ):
         raise UserError(
-            "a resumed run keeps its seed, data, model, batch, window, truncation and optimizer",
+            "a resumed run keeps its task, seed, data, model, batch, window, truncation and optimizer",
             fix="train anew to change them; the rest of train.* may be changed",
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
@@ -250,46 +237,20 @@ def _where_it_stopped(path: Path, overrides: Sequence[str], display: Display) ->
     return spec, checkpoint
 
 
-def _refuse_other_text(checkpoint: Checkpoint, corpus: Corpus) -> None:
-    """A file may have changed since the run began: then its tokens are counted differently."""
-    before = read_tensors(checkpoint.path / "unigram.safetensors").get("counts_V")
-    if before is None or before.tolist() != token_counts(corpus.train.tokens, corpus.tokenizer.vocab).tolist():
-        raise UserError(
-            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train anew"
-        )
+def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    if isinstance(settings, Mapping):
+        return [f"{path}={_toml(value)}" for path, value in settings.items()]
+    return list(settings)
 
 
-def _overrides(settings: Mapping[str, Any] | Sequence[str], text: str | Path | Sequence[str] | None) -> list[str]:
-    listed = (
-        [f"{path}={_toml(value)}" for path, value in settings.items()]
-        if isinstance(settings, Mapping)
-        else list(settings)
-    )
-    if text is not None:
-        names = [str(text)] if isinstance(text, str | Path) else [str(name) for name in text]
-        listed.append(f"data.text={json.dumps(names)}")
-    return listed
+def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:
+    if data is None:
+        return None
+    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
 
 
 def _toml(value: Any) -> str:
     return "none" if value is None else dumps({"v": value}).partition("= ")[2].strip()
-
-
-def _absolute(spec: RunSpec) -> RunSpec:
-    """Paths that mean the same from every folder."""
-
-    def fixed(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name if name == "-" else str(Path(name).absolute()) for name in names)
-
-    data = spec.data.model_copy(update={"text": fixed(spec.data.text), "validation": fixed(spec.data.validation)})
-    return spec.model_copy(update={"data": data})
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror}", fix="choose another --out") from None
 
 
 def _make_deterministic(wanted: bool) -> None:
@@ -298,7 +259,7 @@ def _make_deterministic(wanted: bool) -> None:
     torch.use_deterministic_algorithms(wanted)
 
 
-def _write_environment(path: Path, spec: RunSpec, corpus: Corpus, par: Parallel) -> None:
+def _write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Parallel) -> None:
     facts = {
         "statewise": statewise.__version__,
         "python": platform.python_version(),
@@ -308,7 +269,7 @@ def _write_environment(path: Path, spec: RunSpec, corpus: Corpus, par: Parallel)
         "device": torch.cuda.get_device_name(par.device) if par.device.type == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
         "processes": par.world,
-        "corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": corpus.train.bytes + corpus.validation.bytes},
+        **facts_of_data,
         "command": ["statewise", *sys.argv[1:]],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -329,13 +290,3 @@ def _reader(display: Display, signals: Signals) -> Callable[[str, int, int], Non
             told[0] = 0
 
     return progress
-
-
-def _headline(spec: RunSpec, corpus: Corpus, path: Path, checkpoint: Checkpoint | None) -> str:
-    counted = spec.model.learns == "counting"
-    size = "by counting" if counted else f"{spec.model.num_parameters(corpus.tokenizer.vocab):,} parameters"
-    return (
-        f"{spec.model.kind}, {size}, on {corpus.name} "
-        f"({len(corpus.train.tokens):,} tokens, vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]}) "
-        f"-> {path}"
-    )

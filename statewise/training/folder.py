@@ -112,6 +112,13 @@ class RunFolder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror}", fix="choose another --out") from None
+
+
 def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:
     """Checkpoint folders, the newest first."""
     if not checkpoints.is_dir():

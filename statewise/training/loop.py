@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, concat, detach, leaves, map_state, rows
-from statewise.specs import TrainSpec, UserError
+from statewise.core import State, concat, detach, leaves, map_state, rows
+from statewise.specs import TrainSpec, UserError, nearest
 from statewise.training.device import autocast
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
 from statewise.training.journal import Journal
@@ -28,29 +28,10 @@ from statewise.training.problem import NonFinite, Stopped
 from statewise.training.progress import Display, Silent
 from statewise.training.schedule import Plateau, learning_rate
 from statewise.training.signals import Signals
+from statewise.training.task import Better, Task, Window
 from statewise.training.truncation import Segment, pass_gradient, segments
 
 S = TypeVar("S", bound=State)
-
-
-class Window(NamedTuple):
-    """What one step reads on this rank. `content` is the task's own business."""
-
-    rows: int
-    time: int
-    fresh: bool  # all rows start from the initial state
-    content: Any
-
-
-class Task(Protocol):
-    def window(self, step: int) -> Window:
-        """The window of step `step` (from 0): a pure function."""
-
-    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        """The summed loss over some rows and times, and the state after them."""
-
-    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        """Validation figures; `nats` decides what is best. `poll` raises when the run should end."""
 
 
 class Outcome(NamedTuple):
@@ -95,7 +76,7 @@ class _Interrupted(Exception):
 
 
 def fit(
-    model: Machine[Any],
+    model: nn.Module,
     task: Task,
     spec: TrainSpec,
     *,
@@ -108,16 +89,12 @@ def fit(
     on_step: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Train `model` on `task`, from the start or from a checkpoint, until the spec's end or a signal."""
-    par = par or Parallel(device=model.like.device)
+    par = par or Parallel(device=next(model.parameters()).device)
     trainer = Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
     if resume is not None:
         trainer.restore(resume)
-    try:
-        with nullcontext(signals) if signals is not None else Signals() as watched:
-            return trainer.run(watched, on_step or (lambda step: None))
-    finally:
-        # An exception keeps the trainer alive; what wraps the model must not outlive the process group.
-        trainer.wrapped = model
+    with nullcontext(signals) if signals is not None else Signals() as watched:
+        return trainer.run(watched, on_step or (lambda step: None))
 
 
 class Trainer:
@@ -125,7 +102,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Machine[Any],
+        model: nn.Module,
         task: Task,
         spec: TrainSpec,
         seed: int,
@@ -135,9 +112,11 @@ class Trainer:
     ) -> None:
         self.model, self.task, self.spec, self.seed = model, task, spec, seed
         self.folder, self.par, self.display = folder, par, display
-        self.wrapped: nn.Module = par.wrap(model)
+        self.judge, self.better = judge_of(task, spec)
         self.optimizer = make_optimizer(model, spec)
-        self.average = Average(model)
+        self.average = Average(model, decay=spec.average)
+        if spec.average is not None:
+            self.average.start()
         self.progress = Progress()
         self.state: State | None = None
 
@@ -150,9 +129,10 @@ class Trainer:
             self.model.train()
         window = self.task.window(number - 1)
         if window.fresh or self.state is None:
-            self.state = self.model.init_state(window.rows)
+            self.state = self.task.begin(self.model, window.rows)
         cuts = segments(self.spec.truncation, window.time, key=(self.seed, number))
         loss = self.backward(window, cuts)
+        self.par.average_gradients(self.model)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         total_norm = float(norm)
         bad = not (math.isfinite(loss) and math.isfinite(total_norm))
@@ -166,29 +146,27 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.add()
-        return self.par.mean(loss), total_norm, window.rows * window.time * self.par.world
+        return self.par.mean(loss), total_norm, window.tokens
 
     def backward(self, window: Window, cuts: list[Segment]) -> float:
         """The gradient of the window's mean loss, accumulated over parts of the rows and segments of time."""
         assert self.state is not None
         parts = _parts(window.rows, self.spec.accumulate)
-        scale = 1 / (window.rows * window.time)
+        scale = 1 / window.weight
         losses, states = [], []
         for some in parts:
             state = rows(self.state, some)
             for run in _runs(cuts):
-                last = some is parts[-1] and run[-1] is cuts[-1]
-                with self.par.without_sync(self.wrapped, last=last):
-                    total: Tensor | None = None
-                    for segment in run:
-                        state = pass_gradient(state, segment.flow)
-                        with autocast(self.spec, self.par.device):
-                            loss, state = self.task.loss(
-                                self.wrapped, window, some, slice(segment.start, segment.stop), state
-                            )
-                        total = loss if total is None else total + loss
-                    assert total is not None
-                    (total * scale).backward()  # type: ignore[no-untyped-call]
+                total: Tensor | None = None
+                for segment in run:
+                    state = pass_gradient(state, segment.flow)
+                    with autocast(self.spec, self.par.device):
+                        loss, state = self.task.loss(
+                            self.model, window, some, slice(segment.start, segment.stop), state
+                        )
+                    total = loss if total is None else total + loss
+                assert total is not None
+                (total * scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 losses.append(total.detach())
                 state = detach(state)
             states.append(state)
@@ -291,14 +269,15 @@ class Trainer:
             except _Interrupted:
                 figures = {}
         names, values = list(figures), list(figures.values())
-        nats, interrupted = self.par.from_leader([figures.get("nats", math.inf), float(not figures)])
+        figure, interrupted = self.par.from_leader([figures.get(self.judge, math.nan), float(not figures)])
         if interrupted:
             return False
         number = self.progress.step
-        if not math.isfinite(nats):
-            raise NonFinite(number, "the validation loss", kept_from="nothing was saved")
-        improved = nats < self.progress.plateau.best
-        plateau = self.progress.plateau.after(nats, self.spec)
+        if not math.isfinite(figure):
+            raise NonFinite(number, f"the validation {self.judge}", kept_from="nothing was saved")
+        cost = figure if self.better == "lower" else -figure
+        improved = cost < self.progress.plateau.best
+        plateau = self.progress.plateau.after(cost, self.spec)
         if self.spec.optimizer == "asgd" and self.average.count == 0 and plateau.stale >= self.spec.trigger:
             self.average.start()
             self.display.say(f"step {number}: validation has not improved {plateau.stale} times, averaging starts")
@@ -311,7 +290,7 @@ class Trainer:
         )
         if journal is not None:
             journal.metrics(number, **{f"validation_{name}": value for name, value in figures.items()})
-        self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in figures.items() if n in _SHOWN))
+        self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in figures.items()))
         if self.progress.gave_up(self.spec):
             self.display.say(f"step {number}: no improvement in {plateau.stale} evaluations, stopping early")
         if improved:
@@ -352,7 +331,7 @@ class Trainer:
         restore_optimizer(self.optimizer, checkpoint.optimizer())
         self.progress = Progress.from_record(checkpoint.progress)
         self.average.restore(checkpoint.average(), self.progress.averaged)
-        carried = checkpoint.carried(like=self.model.init_state(1))
+        carried = checkpoint.carried(like=self.task.begin(self.model, 1))
         if any(len(leaf) != self.spec.batch for _, leaf in leaves(carried)):
             raise UserError(f"the state carried in {checkpoint.path.name} is not that of {self.spec.batch} rows")
         self.state = _laid_out(rows(carried, self.par.my_rows(self.spec.batch)))
@@ -360,7 +339,13 @@ class Trainer:
             self.publish()  # a kill may have come between saving the best and publishing it
 
 
-_SHOWN = ("nats", "perplexity", "bits_per_byte")
+def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
+    """The figure that decides which weights are best."""
+    judges = task.judges
+    name = spec.judge or next(iter(judges))
+    if name not in judges:
+        raise UserError(f"train.judge = {name!r} is not a figure of this task", fix=nearest(name, judges))
+    return name, judges[name]
 
 
 def _laid_out(state: S) -> S:

@@ -1,4 +1,4 @@
-"""The optimiser by name, its state as named tensors, and the average that NT-ASGD keeps."""
+"""The optimiser by name, its state as named tensors, and the average of the weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,10 +53,11 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
 
 
 class Average:
-    """The running mean of the weights, once it has been started."""
+    """The mean of the weights since it was started; with a `decay`, of the last 1 / (1 - decay) steps or so."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, decay: float | None = None) -> None:
         self.model = model
+        self.decay = 1.0 if decay is None else decay
         self.count = 0
         self.mean: dict[str, Tensor] = {}
 
@@ -69,8 +70,8 @@ class Average:
         if self.count == 0:
             return
         self.count += 1
-        for name, p in self.model.named_parameters():
-            self.mean[name].lerp_(p, 1 / self.count)
+        own = [p.detach() for p in self.model.parameters()]
+        torch._foreach_lerp_(list(self.mean.values()), own, max(1 / self.count, 1 - self.decay))
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

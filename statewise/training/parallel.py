@@ -1,19 +1,18 @@
 """Several processes, one run: `torchrun --nproc-per-node 2 -m statewise train ...`.
 
-Every rank reads its own rows of the batch; gradients are averaged by DistributedDataParallel; rank 0
+Every rank starts from the same weights and reads its own rows of the batch; gradients are averaged; rank 0
 writes. Whatever decides the course of a run (a signal, a non-finite value, an evaluation) is agreed on.
 """
 
 import os
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from statewise.core import State, map_state
 
@@ -34,17 +33,17 @@ class Parallel(NamedTuple):
     def leads(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, model: nn.Module) -> nn.Module:
+    def average_gradients(self, model: nn.Module) -> None:
+        """The mean over all ranks, in one exchange; a rank whose rows did not reach a parameter adds zero there."""
         if self.world == 1:
-            return model
-        devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(model, device_ids=devices)
-
-    def without_sync(self, model: nn.Module, *, last: bool) -> AbstractContextManager[Any]:
-        """Gradients of all parts but the last stay local; the last one brings the sum around."""
-        if isinstance(model, DistributedDataParallel) and not last:
-            return model.no_sync()
-        return nullcontext()
+            return
+        trained = [p for p in model.parameters() if p.requires_grad]
+        flat = torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in trained])
+        _in_flight.append(flat)
+        dist.all_reduce(flat)
+        flat /= self.world
+        for p, gradient in zip(trained, torch.split(flat, [p.numel() for p in trained])):
+            p.grad = gradient.view_as(p).clone()
 
     def largest(self, *values: float) -> list[float]:
         """Element by element, the largest over all ranks."""

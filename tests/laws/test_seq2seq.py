@@ -1,12 +1,13 @@
 """An encoder-decoder keeps the laws too: from the state that `condition` gives, it is a machine like any other."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
 
 from statewise.core import detach, laws, rows
-from statewise.models import Seq2Seq, build_seq2seq
+from statewise.models import ConditionalMachine, build_seq2seq
 from statewise.specs import AttentionSpec, ElmanSpec, GRUSpec, LSTMSpec, Seq2SeqSpec, UserError
 
 ENCODERS = {"gru": GRUSpec(width=6), "lstm": LSTMSpec(width=5), "both ways": GRUSpec(width=3)}
@@ -46,11 +47,11 @@ LOOKS = {
 SPECS = STATIC | LOOKS
 
 
-def made(spec: Seq2SeqSpec) -> Seq2Seq:
+def made(spec: Seq2SeqSpec) -> ConditionalMachine[Any]:
     return build_seq2seq(spec, source_vocab=7, target_vocab=9).double().eval()
 
 
-def conditioned(model: Seq2Seq) -> laws.Case:
+def conditioned(model: ConditionalMachine[Any]) -> laws.Case:
     generator = torch.Generator().manual_seed(0)
     source_BS = torch.randint(7, (3, 5), generator=generator)
     state = model.condition(source_BS, torch.tensor([5, 3, 1]))

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.models import Transformer, build
+from statewise.models import build, build_seq2seq
+from statewise.specs import Seq2SeqSpec, TransformerSpec
 
 KEYS, VALUES = 5, 4
 NOISE, QUERY = KEYS * VALUES, KEYS * VALUES + 4  # pairs come first, then four kinds of noise, then a question a key
@@ -112,8 +113,8 @@ def test_an_encoder_and_a_decoder_reverse_a_text() -> None:
     """Written greedily, symbol by symbol, from ragged sources it has never seen."""
     begin, end = 8, 9
     generator = torch.Generator().manual_seed(0)
-    weights = torch.Generator().manual_seed(0)
-    model = Transformer(source_vocab=10, target_vocab=10, width=32, depth=1, heads=4, generator=weights)
+    side = TransformerSpec(width=32, depth=1, heads=4, position="sinusoidal")
+    model = build_seq2seq(Seq2SeqSpec(encoder=side, decoder=side, bidirectional=True), source_vocab=10, target_vocab=10)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 
     def batch(size: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,7 +124,9 @@ def test_an_encoder_and_a_decoder_reverse_a_text() -> None:
         target_BT = source_BS.gather(1, back_BS).masked_fill(torch.arange(6) >= lengths_B[:, None], end)
         return source_BS, lengths_B, target_BT
 
-    for _ in range(300):
+    steps = 400
+    rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
+    for _ in range(steps):
         source_BS, lengths_B, target_BT = batch(32)
         inputs_BT = F.pad(target_BT, (1, 0), value=begin)[:, :-1]
         logits_BTV, _ = model(inputs_BT, model.condition(source_BS, lengths_B))
@@ -132,6 +135,7 @@ def test_an_encoder_and_a_decoder_reverse_a_text() -> None:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        rate.step()
 
     source_BS, lengths_B, target_BT = batch(200)
     with torch.no_grad():

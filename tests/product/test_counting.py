@@ -76,6 +76,19 @@ def test_any_tokens_in_either_direction(counted: Path, setting: str) -> None:
     assert "order 7" in repr(run)
 
 
+@pytest.mark.parametrize("text", ["abcab", "the cat sat on the mat"])
+def test_a_text_shorter_than_a_batch_is_counted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is how gradients are taken; there are none."""
+    monkeypatch.chdir(tmp_path)
+    Path("short.txt").write_text(text)
+    said = call("train", "markov", "--text", "short.txt", "--set", "train.batch=1000", "--out", "short", "--json")
+    assert said.code == 0, said.err
+    assert statewise.load("short").generate("", tokens=5)
+    assert call("evaluate", "short").code == 0
+    refused = call("train", "gru", "--text", "short.txt", "--set", "train.batch=1000", "--out", "gradient")
+    assert "batch 1000 is larger than the training text" in refused.err
+
+
 def forge(folder: Path, **changed: torch.Tensor) -> None:
     """Change what was counted, and the manifest so that it vouches for the change."""
     path = folder / "model.safetensors"

@@ -12,7 +12,7 @@ import torch
 from tiny_run import FAMILIES, call, environment, evidence, options, start, write_text
 
 from statewise.models import LanguageModel
-from statewise.tasks import launch
+from statewise.tasks import LanguageModelJob
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +72,10 @@ def test_without_being_asked_nothing_is_claimed(text: Path, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("restored")
 def test_chance_from_outside_is_found_out(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest, outside = launch.build, torch.Generator()
+    honest, outside = LanguageModelJob.build, torch.Generator()
 
-    def build(*arguments: Any, **more: Any) -> LanguageModel:
-        model = honest(*arguments, **more)
+    def build(job: LanguageModelJob) -> LanguageModel:
+        model = honest(job)
         model.stack.register_forward_hook(
             lambda module, inputs, result: (
                 result[0] + 1e-3 * torch.randn(result[0].shape, generator=outside),
@@ -84,7 +84,7 @@ def test_chance_from_outside_is_found_out(text: Path, tmp_path: Path, monkeypatc
         )
         return model
 
-    monkeypatch.setattr(launch, "build", build)
+    monkeypatch.setattr(LanguageModelJob, "build", build)
     argv = ["train", "gru", "--text", str(text), "--out", str(tmp_path / "run"), *options()]
     said = call(*argv, "--deterministic", "--json")
     assert said.code == 1

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from tiny_run import BASE, ROOT, call, environment, evidence, options, resume, start, write_text
 
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelTask, load
+from statewise.tasks import LanguageModelJob, load
 from statewise.training import NonFinite, Stopped
 from statewise.training import checkpoint as checkpoint_module
 from statewise.training.checkpoint import MANIFEST
@@ -127,14 +127,14 @@ def test_a_signal_while_saving(number: signal.Signals, text: Path, uncut: dict[s
 def test_a_signal_before_the_first_step(
     text: Path, uncut: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = LanguageModelTask.__init__
+    honest = LanguageModelJob.__init__
 
-    def init(self: LanguageModelTask, *arguments: Any, **more: Any) -> None:
+    def init(self: LanguageModelJob, *arguments: Any, **more: Any) -> None:
         signal.raise_signal(signal.SIGTERM)
         honest(self, *arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LanguageModelTask, "__init__", init)
+        patch.setattr(LanguageModelJob, "__init__", init)
         said = call("train", "gru", "--text", str(text), "--out", str(tmp_path / "run"), *options())
     assert said.code == 143
     assert "after step 1;" in said.err
@@ -174,9 +174,9 @@ def test_who_insists_gets_out_at_once() -> None:
 def test_a_non_finite_value_ends_the_run_with_its_name(
     what: str, named: str, text: Path, uncut: dict[str, Any], tmp_path: Path
 ) -> None:
-    out, honest, calls = tmp_path / "run", LanguageModelTask.loss, iter(range(1, 99))
+    out, honest, calls = tmp_path / "run", LanguageModelJob.loss, iter(range(1, 99))
 
-    def loss(self: LanguageModelTask, model: Any, *arguments: Any) -> Any:
+    def loss(self: LanguageModelJob, model: Any, *arguments: Any) -> Any:
         value, state = honest(self, model, *arguments)
         if next(calls) == 10:
             if what == "weight":
@@ -190,7 +190,7 @@ def test_a_non_finite_value_ends_the_run_with_its_name(
         return value, state
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LanguageModelTask, "loss", loss)
+        patch.setattr(LanguageModelJob, "loss", loss)
         said = call("train", "gru", "--text", str(text), "--out", str(out), *options())
     assert said.code == 3
     assert named in said.err
@@ -202,8 +202,8 @@ def test_a_non_finite_value_ends_the_run_with_its_name(
 
 
 def test_a_non_finite_evaluation_is_not_published(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LanguageModelTask, "evaluate", lambda *_: {"nats": float("nan")})
-    with pytest.raises(NonFinite, match="the validation loss is not finite at step 6; nothing was saved"):
+    monkeypatch.setattr(LanguageModelJob, "evaluate", lambda *_: {"nats": float("nan")})
+    with pytest.raises(NonFinite, match="the validation nats is not finite at step 6; nothing was saved"):
         start("gru", text, tmp_path / "run")
     assert not (tmp_path / "run/model.safetensors").exists()
 

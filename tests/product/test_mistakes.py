@@ -14,7 +14,7 @@ MISTAKES = [
     ("trian lstm", "'trian'", "did you mean 'train'?", "verify"),
     ("Train lstm", "'Train'", "did you mean 'train'?"),
     ("modles", "'modles'", "did you mean 'models'?"),
-    ("runs/lstm", "'runs/lstm'", "generate, models, train, verify"),
+    ("runs/lstm", "'runs/lstm'", "generate, models, predict, reproduce, train, verify"),
     ("--verson", "--verson", "--version"),
     ("--bogus", "--bogus", "try: statewise --help"),
     ("models extra", "extra", "try: statewise models --help"),
@@ -104,7 +104,7 @@ MISTAKES = [
     ("train --resume --out folder", "'folder'", "no checkpoint", "train anew"),
     ("train --resume --out runs/damaged", "'runs/damaged'", "was changed after", "train anew"),
     ("train lstm --resume", "'lstm'", "--resume", "leave it out"),
-    ("train --resume --out runs/lstm --set model.width=8", "keeps its seed, data, model", "train anew"),
+    ("train --resume --out runs/lstm --set model.width=8", "keeps its task, seed, data, model", "train anew"),
     # generate
     ("generate", "'RUN'", "try: statewise generate --help"),
     ("generate lstm", "'lstm'", "did you mean 'runs/lstm'?"),

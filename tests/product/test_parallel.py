@@ -19,10 +19,10 @@ SETTINGS: dict[str, Any] = {"train.steps": 12, "train.log_every": 1, "train.accu
 FAULTY = """
 import os, signal, sys
 import torch
-from statewise.tasks import LanguageModelTask
+from statewise.tasks import LanguageModelJob
 from statewise.__main__ import main
 
-fault, honest = os.environ.get("FAULT"), LanguageModelTask.window
+fault, honest = os.environ.get("FAULT"), LanguageModelJob.window
 
 def window(self, step):
     found = honest(self, step)
@@ -30,11 +30,11 @@ def window(self, step):
         if fault == "signal":
             signal.raise_signal(signal.SIGTERM)
         if fault == "nan":
-            LanguageModelTask.loss = lambda self, *rest: (loss(self, *rest)[0] * torch.nan, rest[-1])
+            LanguageModelJob.loss = lambda self, *rest: (loss(self, *rest)[0] * torch.nan, rest[-1])
     return found
 
-loss = LanguageModelTask.loss
-LanguageModelTask.window = window
+loss = LanguageModelJob.loss
+LanguageModelJob.window = window
 main()
 """
 

@@ -10,7 +10,7 @@ from tiny_run import BASE, FAMILIES, Cut, Heard, at, call, crash, evidence, resu
 
 from statewise.models import LINEAGE
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelTask, Trained
+from statewise.tasks import LanguageModelJob, Trained
 from statewise.training import Stopped
 from statewise.training.folder import RunFolder, newest_verified
 
@@ -87,14 +87,14 @@ def test_many_cuts_in_one_run_change_nothing(text: Path, uncut: dict[str, dict[s
 
 def interrupt_evaluation(patch: pytest.MonkeyPatch, number: int) -> None:
     """A signal comes while the `number`-th evaluation from now is running."""
-    honest, count = LanguageModelTask.evaluate, iter(range(1, 99))
+    honest, count = LanguageModelJob.evaluate, iter(range(1, 99))
 
-    def evaluate(self: LanguageModelTask, model: Any, poll: Any) -> dict[str, float]:
+    def evaluate(self: LanguageModelJob, model: Any, poll: Any) -> dict[str, float]:
         if next(count) == number:
             term()
         return honest(self, model, poll)
 
-    patch.setattr(LanguageModelTask, "evaluate", evaluate)
+    patch.setattr(LanguageModelJob, "evaluate", evaluate)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -162,7 +162,7 @@ def test_more_steps_than_were_asked_for_at_first(text: Path, tmp_path: Path) -> 
     ids=str,
 )
 def test_what_makes_a_run_cannot_be_changed(change: dict[str, Any], finished: Trained) -> None:
-    with pytest.raises(UserError, match="a resumed run keeps its seed, data, model, batch"):
+    with pytest.raises(UserError, match="a resumed run keeps its task, seed, data, model, batch"):
         resume(finished.path, change)
 
 
@@ -201,7 +201,7 @@ def test_naming_the_same_text_from_its_own_folder_is_no_change(
     with pytest.raises(Cut):
         start("gru", text, tmp_path / "run", on_step=at(9, crash))
     monkeypatch.chdir(text.parent)
-    assert resume(tmp_path / "run", text="text.txt").outcome.step == 24
+    assert resume(tmp_path / "run", data="text.txt").outcome.step == 24
 
 
 def test_another_text_under_the_same_name_is_refused(text: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from command import TEXT, TINY, call, environment, run
 
 import statewise
-from statewise.models import ENCODERS
+from statewise.models import ENCODER_DECODERS, ENCODERS
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -25,10 +25,8 @@ def test_models_for_people(here: Path) -> None:
 def test_models_for_machines(here: Path) -> None:
     said = call("models", "--json")
     rows = json.loads(said.out)
-    machines = [row for row in rows if row["family"] != "encoder"]
-    assert rows[: len(machines)] == machines
-    assert [row["name"] for row in machines] == [row.name for row in statewise.LINEAGE]
-    assert [row["name"] for row in rows[len(machines) :]] == [encoding.name for encoding in ENCODERS]
+    listed = [row.name for table in (statewise.LINEAGE, ENCODERS, ENCODER_DECODERS) for row in table]
+    assert [row["name"] for row in rows] == listed
     for row in rows:
         assert row.keys() >= {"name", "id", "family", "year", "state", "parameters", "state_bytes"}
         assert (row["state_bytes"] > 0) == (row["family"] != "encoder")

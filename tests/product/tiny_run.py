@@ -70,7 +70,7 @@ def write_text(folder: Path) -> Path:
 
 def start(kind: str, text: Path, out: Path, settings: Mapping[str, Any] | None = None, **more: Any) -> Trained:
     merged = {**BASE, **(settings or {})}
-    return train(kind, settings=merged, text=text, out=out, **{"display": Silent(), **more})
+    return train(kind, settings=merged, data=text, out=out, **{"display": Silent(), **more})
 
 
 def resume(out: Path, settings: Mapping[str, Any] | None = None, **more: Any) -> Trained:

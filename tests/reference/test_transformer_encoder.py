@@ -22,7 +22,7 @@ def test_encoder_against_torch_nn_on_ragged_rows(norm_place: str, mlp: str) -> N
         mlp=mlp,  # type: ignore[arg-type]
     ).double()
     for layer, block in zip(theirs.layers, ours.layers, strict=True):
-        copy_torch_layer(layer, block.attention.heads, block.norm, block.mlp, block.mlp_norm)  # type: ignore[arg-type,union-attr]
+        copy_torch_layer(layer, block.mixer.heads, block.norm, block.mlp, block.mlp_norm)  # type: ignore[arg-type,union-attr]
     if theirs.norm is not None:
         ours.final_norm.load_state_dict(theirs.norm.state_dict())
     x = torch.randn(4, 7, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

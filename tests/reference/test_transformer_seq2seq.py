@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from torch_layers import DEPTH, HEADS, WIDTH, copy_torch_layer, torch_encoder
 
 from statewise.core import concat, detach, laws, lens, rows, unroll
-from statewise.models import Transformer
+from statewise.models import Transformer, build_seq2seq
+from statewise.specs import Seq2SeqSpec, TransformerSpec
 
 SOURCE, TARGET = 7, 9
 SOURCE_LENGTHS = torch.tensor([5, 2, 4])
@@ -21,8 +22,10 @@ def tokens(vocab: int, time: int, *, seed: int) -> Tensor:
 
 
 def made(**options: Any) -> Transformer:
-    options = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, **options}
-    ours = Transformer(source_vocab=SOURCE, target_vocab=TARGET, **options).double().eval()
+    side = TransformerSpec(**{"width": WIDTH, "depth": DEPTH, "heads": HEADS, "position": "sinusoidal", **options})
+    spec = Seq2SeqSpec(encoder=side, decoder=side, bidirectional=True)
+    ours = build_seq2seq(spec, source_vocab=SOURCE, target_vocab=TARGET).double().eval()
+    assert isinstance(ours, Transformer)
     fill(ours)
     return ours
 
@@ -54,8 +57,9 @@ def test_against_torch_nn(norm_place: str, mlp: str) -> None:
         custom_decoder=torch_decoder(norm_place, mlp),
     ).eval()
     ours = made(position="none", norm_place=norm_place, mlp=mlp)
-    for layer, mine in zip(theirs.encoder.layers, ours.encoder.layers, strict=True):
-        copy_torch_layer(layer, mine.attention.heads, mine.norm, mine.mlp, mine.mlp_norm)  # type: ignore[arg-type,union-attr]
+    encoder: Any = ours.reader.layers.encoder
+    for layer, mine in zip(theirs.encoder.layers, encoder.layers, strict=True):
+        copy_torch_layer(layer, mine.mixer.heads, mine.norm, mine.mlp, mine.mlp_norm)  # type: ignore[arg-type,union-attr]
     for layer, block in zip(theirs.decoder.layers, ours.blocks, strict=True):
         # A decoder's layer has a second attention, and its norm is the second of three.
         mine: Any = block
@@ -69,14 +73,14 @@ def test_against_torch_nn(norm_place: str, mlp: str) -> None:
         copy_torch_layer(like_encoder, mine.mixer.heads, mine.norm, mine.mlp, mine.cross_norm)
         mine.mlp_norm.load_state_dict(like_encoder.norm3.state_dict())
     if norm_place == "pre":
-        ours.encoder.final_norm.load_state_dict(theirs.encoder.norm.state_dict())
+        encoder.final_norm.load_state_dict(theirs.encoder.norm.state_dict())
         ours.final_norm.load_state_dict(theirs.decoder.norm.state_dict())
 
     source_BS, target_BT = tokens(SOURCE, 5, seed=1), tokens(TARGET, 6, seed=2)
     padding_BS = torch.arange(5) >= SOURCE_LENGTHS[:, None]
     expected = ours.head(
         theirs(
-            ours.source_embedding(source_BS),
+            ours.reader.entry(source_BS),
             ours.embedding(target_BT),
             tgt_mask=torch.ones(6, 6, dtype=torch.bool).triu(1),
             src_key_padding_mask=padding_BS,
@@ -136,4 +140,4 @@ def test_a_lens_tells_the_two_kinds_of_attention_apart() -> None:
         model(tokens(TARGET, 4, seed=2), state)
     assert seen["layers.0.source.attention.weights"].shape == (3, 4, HEADS, 5)
     assert seen["layers.0.attention.weights"].shape == (3, 4, HEADS, 4)
-    assert seen["encoder.1.attention.weights"].shape == (3, 5, HEADS, 5)
+    assert seen["reader.encoder.1.attention.weights"].shape == (3, 5, HEADS, 5)

@@ -83,9 +83,10 @@ def test_steps_in_place_equal_pure_steps(lengths: list[int], steps: int, positio
     x = noise(batch, steps, 8, seed=1)
     with torch.no_grad():
         expected, after = unroll(mixer.step, x, start)
-    state = mixer.reserve(start, max(lengths) + steps + room)
     kept = fork(start)
-    got = torch.stack([mixer.step_(x_t, state)[0] for x_t in x.unbind(1)], dim=1)
+    state, ready = mixer.reserve(start, steps + room)
+    assert ready == steps + room
+    got, state = unroll(mixer.step_, x, state)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
     assert state.length_B.tolist() == after.length_B.tolist()
     for row, length in enumerate(state.length_B.tolist()):
@@ -96,8 +97,8 @@ def test_steps_in_place_equal_pure_steps(lengths: list[int], steps: int, positio
 
 def test_a_full_list_says_so() -> None:
     mixer = Attention(8, heads=2).double()
-    state = mixer.reserve(mixer.init_state(1), 1)
-    mixer.step_(noise(1, 8), state)
+    state, _ = mixer.reserve(mixer.init_state(1), 1)
+    _, state = mixer.step_(noise(1, 8), state)
     with pytest.raises(UserError, match=r"the list is full: it has 1 slots[^$]*reserve"):
         mixer.step_(noise(1, 8), state)
 

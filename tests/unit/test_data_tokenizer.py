@@ -117,7 +117,7 @@ def test_special_tokens_are_not_found_in_text(tokenizer: Tokenizer) -> None:
     for text in ("<end>", "a <end> b", "x<end><end>", "the\n<end>\nfox"):
         ids = tokenizer.encode(text)
         assert tokenizer.end_id not in ids
-        assert "end>" in tokenizer.decode(ids).replace("<unk> ", "<")
+        assert "end>" in tokenizer.decode(ids).replace("<unk> ", "<").replace("end >", "end>")
     assert tokenizer.decode([tokenizer.end_id, *tokenizer.encode("the fox"), tokenizer.end_id]) == "the fox"
 
 

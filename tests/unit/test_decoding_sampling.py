@@ -8,6 +8,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from statewise.decoding import Sampling, choose
 from statewise.decoding.sampling import filtered, keep_min_p, keep_top_k, keep_top_p, penalise
@@ -88,6 +89,36 @@ def test_temperature_zero_is_argmax(logits: np.ndarray, seed: int) -> None:
         sampling=Sampling(temperature=0, seed=seed),
     )
     assert token_B.tolist() == logits.argmax(-1).tolist()
+
+
+@given(logits=LOGITS, k=st.integers(1, 5), p=st.floats(0.01, 1), share=st.floats(0, 1))
+def test_no_filter_changes_what_is_greedy(logits: np.ndarray, k: int, p: float, share: float) -> None:
+    for row in logits:
+        assume(np.count_nonzero(row == row.max()) == 1)
+    sampling = Sampling(temperature=0, top_k=k, top_p=p, min_p=share)
+    arguments = {"seen_BV": torch.zeros(logits.shape, dtype=torch.bool), "position_B": torch.arange(len(logits))}
+    token_B = choose(torch.from_numpy(logits), **arguments, sampling=sampling)
+    assert token_B.tolist() == filtered(torch.from_numpy(logits), arguments["seen_BV"], sampling).argmax(-1).tolist()
+
+
+class Ops(TorchDispatchMode):
+    """Writes down what PyTorch is asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # as torch has it
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_greedy_does_not_pay_for_a_distribution() -> None:
+    arguments = {"seen_BV": torch.zeros(2, 9, dtype=torch.bool), "position_B": torch.arange(2)}
+    with Ops() as ops:
+        choose(torch.randn(2, 9), **arguments, sampling=Sampling(temperature=0, top_k=3, top_p=0.9, min_p=0.1))
+    assert ops.names[-1:] == ["argmax"]
+    assert not {"softmax", "_softmax", "cumsum", "sort", "topk"} & set(ops.names)
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-40, 5e-324])

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from statewise.data import Split
 from statewise.models import build
-from statewise.specs import RunSpec
+from statewise.specs import parse_spec
 from statewise.tasks.language_model import fresh_window, measure
 
 TOKENS = np.random.default_rng(0).integers(1, 9, size=301).astype(np.uint16)
@@ -44,5 +44,5 @@ def by_hand(model: torch.nn.Module, window: int) -> float:
 
 
 def test_the_order_of_training_decides() -> None:
-    assert fresh_window(RunSpec.parse({"data": {"order": "random"}, "train": {"truncation": 32}})) == 32
-    assert fresh_window(RunSpec.parse({"data": {"order": "sequential"}})) is None
+    assert fresh_window(parse_spec({"data": {"order": "random"}, "train": {"truncation": 32}})) == 32
+    assert fresh_window(parse_spec({"data": {"order": "sequential"}})) is None

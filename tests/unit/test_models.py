@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build
-from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, RunSpec, UserError
+from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, UserError, parse_spec
 
 
 def count(module: torch.nn.Module) -> int:
@@ -189,7 +189,7 @@ def test_a_name_and_a_spec_build_the_same() -> None:
     by_name = build("gru", vocab=9, width=5, reset="before").state_dict()
     by_spec = build(GRUSpec(width=5, reset="before"), vocab=9).state_dict()
     assert all(torch.equal(by_name[key], by_spec[key]) for key in by_spec)
-    by_recipe = build(RunSpec.parse({"model": {"kind": "gru", "width": 5, "reset": "before"}}).model, vocab=9)
+    by_recipe = build(parse_spec({"model": {"kind": "gru", "width": 5, "reset": "before"}}).model, vocab=9)
     assert all(torch.equal(by_name[key], value) for key, value in by_recipe.state_dict().items())
 
 

@@ -1,6 +1,7 @@
 """A task for the training loop alone: random tokens, a loss in the model's own precision, scripted validation."""
 
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,8 +28,20 @@ class TokenTask:
         generator = torch.Generator().manual_seed(1000 + step)
         return torch.randint(VOCAB, (self.rows, self.time + 1), generator=generator)
 
+    judges = MappingProxyType({"nats": "lower"})
+
+    def begin(self, model: Any, rows: int) -> Any:
+        return model.init_state(rows)
+
     def window(self, step: int) -> Window:
-        return Window(self.rows, self.time, step == 0, self.tokens(step))
+        return Window(
+            self.rows,
+            self.time,
+            step == 0,
+            self.tokens(step),
+            weight=self.rows * self.time,
+            tokens=self.rows * self.time,
+        )
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         logits_BTV, state = model(window.content[some, :-1][:, times], state)

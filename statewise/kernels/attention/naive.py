@@ -8,12 +8,15 @@ grouped-query attention, Ainslie et al. 2023), K width of a head.
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from statewise.core import is_observed, observe
 from statewise.kernels.attention.sight import Sight, distance_bias, visible
 
 
-def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scale: float) -> Tensor:
+def attention(
+    q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scale: float, dropout: float = 0.0
+) -> Tensor:
     group = q_BTHK.shape[2] // k_BSGK.shape[2]
     q_BHTK = q_BTHK.transpose(1, 2)
     k_BHSK = k_BSGK.repeat_interleave(group, dim=2).transpose(1, 2)
@@ -31,4 +34,6 @@ def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scal
     if is_observed():
         moments = [observe("attention.weights", weights_BHS) for weights_BHS in weights_BHTS.unbind(2)]
         weights_BHTS = torch.stack(moments, dim=2)
+    if dropout > 0:  # of weights, those left are scaled up: in the mean, nothing changes
+        weights_BHTS = F.dropout(weights_BHTS, dropout)
     return (weights_BHTS @ v_BHSK).transpose(1, 2)

@@ -74,7 +74,7 @@ def elman(x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor 
         u_DD = weights.u_DD
         a_TBD = F.linear(x_BTI.transpose(0, 1), weights.w_DI, weights.b_D).to(u_DD.dtype)
         with torch.autocast("cpu", enabled=False):  # the loop stays in the weights' own precision
-            states_TBD: Tensor = _Recurrence.apply(a_TBD, state[0], u_DD, weights.activation)  # type: ignore[no-untyped-call]
+            states_TBD: Tensor = _Recurrence.apply(a_TBD, state[0], u_DD, weights.activation)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return states_TBD.transpose(0, 1), (states_TBD[-1],)
 
     y_BTD, (h_BD,) = full(x_BTI, (h_BD,)) if lengths_B is None else in_pieces(full, x_BTI, (h_BD,), lengths_B)

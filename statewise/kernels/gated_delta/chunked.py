@@ -34,7 +34,7 @@ def gated_delta(
     time = q_BTHK.shape[1]
     inputs = (q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH)
     if lengths_B is not None:
-        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]
+        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]  # as many as before
     q_BHNCK, k_BHNCK, v_BHNCV, beta_BHNC, g_BHNC = (by_head(value, min(chunk, time)) for value in inputs)
     total_BHNC, between_BHNCS = decay_between(g_BHNC)
     end_BHN = total_BHNC[..., -1]

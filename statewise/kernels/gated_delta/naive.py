@@ -15,6 +15,7 @@ from torch import Tensor
 
 from statewise.core import observe
 from statewise.kernels.along_time import unroll_many
+from statewise.kernels.memory_matrix import outer, read
 
 
 def gated_delta_step(
@@ -26,10 +27,10 @@ def gated_delta_step(
     decay_BH = observe("gated_delta.decay", torch.exp(g_BH))
     beta_BH = observe("gated_delta.beta", beta_BH)
     s_BHKV = decay_BH[..., None, None] * s_BHKV
-    error_BHV = observe("gated_delta.error", v_BHV - (s_BHKV * k_BHK[..., None]).sum(-2))
-    s_BHKV = s_BHKV + (beta_BH[..., None] * k_BHK)[..., None] * error_BHV[..., None, :]
+    error_BHV = observe("gated_delta.error", v_BHV - read(k_BHK, s_BHKV))
+    s_BHKV = s_BHKV + outer(beta_BH[..., None] * k_BHK, error_BHV)
     s_BHKV = observe("gated_delta.state", s_BHKV)
-    return (s_BHKV * q_BHK[..., None]).sum(-2), s_BHKV
+    return read(q_BHK, s_BHKV), s_BHKV
 
 
 def gated_delta(

@@ -83,7 +83,7 @@ def gru(x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | No
         u_GD = weights.u_GD
         a_TBG = F.linear(x_BTI.transpose(0, 1), weights.w_GI, weights.b_G).to(u_GD.dtype)
         with torch.autocast("cpu", enabled=False):  # the loop stays in the weights' own precision
-            states_TBD: Tensor = _Recurrence.apply(a_TBG, state[0], u_GD, weights.b_u_D)  # type: ignore[no-untyped-call]
+            states_TBD: Tensor = _Recurrence.apply(a_TBG, state[0], u_GD, weights.b_u_D)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return states_TBD.transpose(0, 1), (states_TBD[-1],)
 
     y_BTD, (h_BD,) = full(x_BTI, (h_BD,)) if lengths_B is None else in_pieces(full, x_BTI, (h_BD,), lengths_B)

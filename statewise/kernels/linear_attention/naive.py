@@ -12,6 +12,7 @@ from torch import Tensor
 
 from statewise.core import observe
 from statewise.kernels.along_time import unroll_many
+from statewise.kernels.memory_matrix import outer, read
 
 
 def linear_attention_step(
@@ -22,9 +23,9 @@ def linear_attention_step(
     k_BHK = observe("linear_attention.key", k_BHK)
     v_BHV = observe("linear_attention.value", v_BHV)
     decay_BH = observe("linear_attention.decay", torch.exp(g_BH))
-    s_BHKV = decay_BH[:, :, None, None] * s_BHKV + k_BHK[..., None] * v_BHV[..., None, :]
+    s_BHKV = decay_BH[:, :, None, None] * s_BHKV + outer(k_BHK, v_BHV)
     s_BHKV = observe("linear_attention.state", s_BHKV)
-    return (s_BHKV * q_BHK[..., None]).sum(-2), s_BHKV
+    return read(q_BHK, s_BHKV), s_BHKV
 
 
 def linear_attention(

@@ -24,7 +24,7 @@ LARGE_STEP = 1024  # numbers in one step, above which a CPU is busy with it; ben
 def scan(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
     if lengths_B is not None:
         a_BTD, b_BTD = past_end(a_BTD, lengths_B, 1.0), past_end(b_BTD, lengths_B)
-    y_BTD: Tensor = _Scan.apply(a_BTD, b_BTD, h_BD, False)  # type: ignore[no-untyped-call]
+    y_BTD: Tensor = _Scan.apply(a_BTD, b_BTD, h_BD, False)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     after_BD = y_BTD[:, -1]
     return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), after_BD
 
@@ -56,7 +56,7 @@ class _Scan(torch.autograd.Function):
         nothing_BD = torch.zeros_like(h_BD)
         later_BTD = _before(a_BTD, nothing_BD, not ctx.backwards)
         # Its own `apply`, so that the gradient can be differentiated again.
-        g_BTD = _Scan.apply(later_BTD, dy_BTD, nothing_BD, not ctx.backwards)  # type: ignore[no-untyped-call]
+        g_BTD = _Scan.apply(later_BTD, dy_BTD, nothing_BD, not ctx.backwards)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return g_BTD * _before(y_BTD, h_BD, ctx.backwards), g_BTD, a_BTD[:, first] * g_BTD[:, first], None
 
 

@@ -20,7 +20,8 @@ class Level(NamedTuple):
     """The nodes of one depth. Their children are all at the next depth, which was computed just before."""
 
     node_M: Tensor
-    child_MK: Tensor  # place of a child among the nodes of the next depth, counted from 1; 0: there is none
+    # Place of a child among the nodes of the next depth, counted from 1; 0: there is none. K is that of this depth.
+    child_MK: Tensor
 
 
 class Forest(NamedTuple):
@@ -35,8 +36,13 @@ class Forest(NamedTuple):
         return self.children_NK.shape[1]
 
     def to(self, device: torch.device) -> "Forest":
-        levels = tuple(Level(level.node_M.to(device), level.child_MK.to(device)) for level in self.levels)
-        return Forest(self.children_NK.to(device), self.root_B.to(device), levels)
+        parts = [self.children_NK, self.root_B, *(part for level in self.levels for part in level)]
+        if all(part.device == device for part in parts):
+            return self
+        # One journey for all: a deep forest has many small parts, and each would take a journey of its own.
+        flat = torch.cat([part.flatten() for part in parts]).to(device, non_blocking=True)
+        moved = [one.view(part.shape) for one, part in zip(torch.split(flat, [part.numel() for part in parts]), parts)]
+        return Forest(moved[0], moved[1], tuple(map(Level, moved[2::2], moved[3::2])))
 
 
 def forest(children: Sequence[Sequence[int]] | Index, roots: Sequence[int] | Index) -> Forest:
@@ -46,11 +52,13 @@ def forest(children: Sequence[Sequence[int]] | Index, roots: Sequence[int] | Ind
         raise UserError(f"a node is named that is not among the {len(children_NK)}")
     levels, reached = [], 0
     nodes = root_B[root_B >= 0]
+    # One node with thousands of children would make thousands of places for every other, so each depth has its own K.
+    places_N = _places(children_NK)
     while len(nodes):
         reached += len(nodes)
         if reached > len(children_NK):
             break  # a node was met twice, perhaps for ever
-        below_MK = children_NK[nodes]
+        below_MK = children_NK[nodes, : max(1, places_N[nodes].max())]
         there_MK = below_MK >= 0
         place_MK = np.where(there_MK, there_MK.cumsum().reshape(there_MK.shape), 0)
         levels.append(Level(torch.from_numpy(nodes), torch.from_numpy(place_MK)))
@@ -58,6 +66,12 @@ def forest(children: Sequence[Sequence[int]] | Index, roots: Sequence[int] | Ind
     if reached != len(children_NK):
         raise UserError("these are not trees: every node must have one parent, or be a root")
     return Forest(torch.from_numpy(children_NK), torch.from_numpy(root_B), tuple(levels[::-1]))
+
+
+def _places(children_NK: Index) -> Index:
+    """How many places each node's children take up, gaps before the last one and all."""
+    there_NK = children_NK >= 0
+    return np.where(there_NK.any(1), there_NK.shape[1] - there_NK[:, ::-1].argmax(1), 0)
 
 
 def _rectangle(children: Sequence[Sequence[int]] | Index) -> Index:

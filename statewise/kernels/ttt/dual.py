@@ -36,7 +36,7 @@ def ttt(
     lengths = torch.full_like(state.left_B, time)
     if lengths_B is not None:
         lengths = lengths_B.clamp(max=time)
-        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]
+        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]  # as many as before
     place_B = mini_batch - state.left_B
     end_B = place_B + lengths
     count = -(-int((place_B + time).max()) // mini_batch)

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from statewise.core import observe
 from statewise.kernels.along_time import unroll_many
+from statewise.kernels.memory_matrix import outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 
 
@@ -53,11 +54,12 @@ def ttt(
         found = inner_gradient(k_BHK, v_BHK, begin, norm, rows=False)
         observe("ttt.inner_loss", found.loss)
         pending = tuple(
-            sum_so_far + rate_BH[..., None, None] * inputs[..., :, None] * errors[..., None, :]
+            sum_so_far + outer(rate_BH[..., None] * inputs, errors)
             for sum_so_far, inputs, errors in zip(state.pending, found.inputs, found.errors, strict=True)
         )
         now = tuple(w - p for w, p in zip(begin, pending, strict=True))
-        observe("ttt.change_norm", sum((w - w_0).square().sum((-2, -1)) for w, w_0 in zip(now, start)).sqrt())  # type: ignore[union-attr]
+        squares = [(w - w_0).square().sum((-2, -1)) for w, w_0 in zip(now, start, strict=True)]
+        observe("ttt.change_norm", torch.stack(squares).sum(0).sqrt())
         y_BHK = observe("ttt.y", read(q_BHK, now, norm))
         full_B = state.left_B == 1
         full_B111 = full_B.view(-1, 1, 1, 1)

@@ -4,8 +4,9 @@ B rows, T time, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -14,10 +15,25 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine, forward_with_resets
-from statewise.data import Batch, Batches, Corpus, Split, evaluation_lanes, unigram_nats
-from statewise.models import CountingMachine
-from statewise.specs import RunSpec
-from statewise.training import Parallel, Window
+from statewise.data import (
+    Batch,
+    Batches,
+    Corpus,
+    Split,
+    Tokenizer,
+    evaluation_lanes,
+    open_corpus,
+    token_counts,
+    unigram_nats,
+)
+from statewise.models import CountingMachine, TokenMachine, build
+from statewise.specs import LanguageModelSpec, UserError
+from statewise.tasks.job import Job, Opening
+from statewise.tasks.report import Report
+from statewise.tasks.run import refuse_other_size
+from statewise.training import Better, Parallel, Window
+from statewise.training.checkpoint import Payload, read_tensors
+from statewise.training.folder import make_folder
 
 _LANES, _WINDOW, _WARM = 16, 256, 256
 
@@ -34,25 +50,86 @@ class Evaluation(NamedTuple):
     uniform_perplexity: float
     unknown: int  # tokens of the text that the tokenizer does not know; they make the text look easier
 
+    def report(self, name: str) -> Report:
+        rows = (
+            ("perfect", "1.000"),
+            (name, f"{self.perplexity:.3f}"),
+            ("unigram (frequencies alone)", f"{self.unigram_perplexity:.3f}"),
+            ("uniform (knows nothing)", f"{self.uniform_perplexity:.3f}"),
+        )
+        note = (
+            f"{self.nats_per_token:.4f} nats per token · {self.bits_per_byte:.4f} bits per byte · "
+            f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.unknown:,} unknown"
+        )
+        return Report(("perplexity",), rows, own=1, note=note)
 
-class LanguageModelTask:
+
+@final
+class LanguageModelJob(Job):
     """Binds a corpus to the training loop."""
 
-    def __init__(self, corpus: Corpus, spec: RunSpec, *, par: Parallel) -> None:
-        self._spec, self._par = spec, par
+    spec: LanguageModelSpec
+
+    def __init__(self, corpus: Corpus, spec: LanguageModelSpec, *, par: Parallel) -> None:
+        self.spec, self.corpus, self._par = spec, corpus, par
         self._end_id = corpus.tokenizer.end_id
         self._train, self._validation = corpus.train, corpus.validation
-        self._initial: Any = None
         self.batches = Batches(
             corpus.train.tokens,
             end_id=self._end_id,
-            batch=spec.train.batch,
+            # Whoever counts reads the text in one go: it may be shorter than a batch is wide.
+            batch=spec.train.batch if spec.learns == "gradient" else par.world,
             window=spec.train.window_tokens(),
             order=spec.data.order,
             seed=spec.seed,
             rank=par.rank,
             world=par.world,
         )
+
+    @classmethod
+    def open(cls, spec: LanguageModelSpec, opening: Opening) -> "LanguageModelJob":
+        data, spool = spec.data, opening.folder / "stdin.txt"
+        tokenizer = None if opening.kept is None else Tokenizer.load(opening.kept / "tokenizer.json")
+        if tokenizer is not None and spec.learns == "gradient":
+            assert opening.kept is not None
+            refuse_other_size(lambda: build(spec.model, vocab=tokenizer.vocab), opening.kept)
+        if "-" in (*data.text, *data.validation) and opening.par.leads:
+            make_folder(opening.folder)  # standard input is kept there
+        corpus = open_corpus(data, tokenizer=tokenizer, spool=spool, progress=opening.progress)
+        if "-" in data.text:  # what was piped in is kept, so that resuming and evaluating can read it again
+            texts = tuple(str(spool) if name == "-" else name for name in data.text)
+            spec = spec.model_copy(update={"data": data.model_copy(update={"text": texts})})
+        if opening.kept is not None:
+            _refuse_other_text(opening.kept, corpus)
+        return cls(corpus, spec, par=opening.par)
+
+    @property
+    def judges(self) -> Mapping[str, Better]:
+        return {"nats": "lower"}
+
+    def build(self) -> TokenMachine[Any]:
+        return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
+
+    def identity(self) -> dict[str, Payload]:
+        counts_V = torch.from_numpy(token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab))
+        return {"tokenizer.json": self.corpus.tokenizer.to_json(), "unigram.safetensors": {"counts_V": counts_V}}
+
+    def headline(self) -> str:
+        model, corpus = self.spec.model, self.corpus
+        counted = model.learns == "counting"
+        size = "by counting" if counted else f"{model.num_parameters(corpus.tokenizer.vocab):,} parameters"
+        return (
+            f"{model.kind}, {size}, on {corpus.name} ({len(corpus.train.tokens):,} tokens, "
+            f"vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]})"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        corpus = self.corpus
+        size = corpus.train.bytes + corpus.validation.bytes
+        return {"corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": size}}
+
+    def begin(self, model: Any, rows: int) -> Any:
+        return model.init_state(rows)
 
     def window(self, step: int) -> Window:
         batch = self.batches.at(step)
@@ -64,7 +141,8 @@ class LanguageModelTask:
             batch.fresh,
         )
         count, time = batch.inputs_BT.shape
-        return Window(count, time, batch.fresh, moved)
+        read = count * time
+        return Window(count, time, batch.fresh, moved, weight=read, tokens=read * self._par.world)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch: Batch = window.content
@@ -78,26 +156,27 @@ class LanguageModelTask:
         return len(self._train.tokens) - 1
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        limit = self._spec.train.evaluate_tokens
-        fresh = fresh_window(self._spec)
+        limit = self.spec.train.evaluate_tokens
+        fresh = fresh_window(self.spec)
         nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, fresh=fresh, poll=poll)
         share = count / (len(self._validation.tokens) - 1)
         bits_per_byte = nats / math.log(2) / (self._validation.bytes * share)
         return {"nats": nats / count, "perplexity": _perplexity(nats / count), "bits_per_byte": bits_per_byte}
 
 
-def fresh_window(spec: RunSpec) -> int | None:
+def fresh_window(spec: LanguageModelSpec) -> int | None:
     """Whoever learned from windows in random order never carried a memory from one to the next: judge it so."""
     return spec.train.window_tokens() if spec.data.order == "random" else None
 
 
-def read_with_resets(model: Any, inputs_BT: Tensor, state: Any, resets_BT: Tensor | None) -> tuple[Tensor, Any]:
+def read_with_resets(
+    model: Machine[Any], inputs_BT: Tensor, state: Any, resets_BT: Tensor | None
+) -> tuple[Tensor, Any]:
     """Read a window in which documents may begin: there the state starts afresh."""
     if resets_BT is None or not resets_BT.any():
         logits_BTV, state = model(inputs_BT, state)
         return logits_BTV, state
-    machine: Machine[Any] = getattr(model, "module", model)  # inside DistributedDataParallel
-    return forward_with_resets(model, inputs_BT, state, resets_BT, initial=machine.init_state(1))
+    return forward_with_resets(model, inputs_BT, state, resets_BT, initial=model.init_state(1))
 
 
 @torch.no_grad()
@@ -164,3 +243,12 @@ def evaluate(
 
 def _perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
+
+
+def _refuse_other_text(kept: Path, corpus: Corpus) -> None:
+    """A file may have changed since the run began: then its tokens are counted differently."""
+    before = read_tensors(kept / "unigram.safetensors").get("counts_V")
+    if before is None or before.tolist() != token_counts(corpus.train.tokens, corpus.tokenizer.vocab).tolist():
+        raise UserError(
+            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train anew"
+        )

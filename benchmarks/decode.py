@@ -1,0 +1,142 @@
+"""Tokens a second of greedy decoding: our GPT-2-shaped Transformer against `transformers`, with the same weights.
+
+    python benchmarks/decode.py                          three sizes, batches of 1 and 64, on the CPU
+    python benchmarks/decode.py --size gpt2 --batch 1
+    python benchmarks/decode.py --device cuda
+
+The weights are random and copied; the tokens that both write are compared. Runs of the two are interleaved, so that
+whatever else the machine does meets both; medians are printed. Reading the prompt is part of the time on both sides.
+"""
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from statewise.decoding import Sampling, begin, extend
+from statewise.models import LanguageModel, build
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its imports are its own business
+    import transformers
+
+
+class Size(NamedTuple):
+    vocab: int
+    width: int
+    depth: int
+    heads: int
+
+
+SIZES = {"char": Size(65, 128, 4, 4), "small": Size(5_000, 256, 6, 8), "gpt2": Size(50_257, 768, 12, 12)}
+CONTEXT, PROMPT = 1024, 16
+
+
+def make_theirs(size: Size) -> Any:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=size.vocab,
+        n_positions=CONTEXT,
+        n_embd=size.width,
+        n_layer=size.depth,
+        n_head=size.heads,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+        initializer_range=0.1,  # as they come, the logits are so close that rounding would choose the tokens
+    )
+    return transformers.GPT2LMHeadModel(config).eval()
+
+
+@torch.no_grad()
+def make_ours(size: Size, theirs: Any) -> LanguageModel:
+    options = {"width": size.width, "depth": size.depth, "heads": size.heads}
+    ours: Any = build("transformer", vocab=size.vocab, position="learned", context=CONTEXT, tie=True, **options).eval()
+    ours.embedding.weight.copy_(theirs.transformer.wte.weight)
+    ours.stack.position.weight_PD.copy_(theirs.transformer.wpe.weight)
+    for block, layer in zip(ours.stack.blocks, theirs.transformer.h, strict=True):
+        heads, mlp = block.mixer.heads, block.mlp
+        for ours_to, theirs_from in (
+            ((heads.w_PI, heads.b_P), layer.attn.c_attn),
+            ((heads.o_DD, heads.b_D), layer.attn.c_proj),
+            ((mlp.up.weight, mlp.up.bias), layer.mlp.c_fc),
+            ((mlp.down.weight, mlp.down.bias), layer.mlp.c_proj),
+        ):
+            ours_to[0].copy_(theirs_from.weight.T)  # GPT-2 keeps its matrices transposed
+            ours_to[1].copy_(theirs_from.bias)
+        block.norm.load_state_dict(layer.ln_1.state_dict())
+        block.mlp_norm.load_state_dict(layer.ln_2.state_dict())
+    ours.stack.final_norm.load_state_dict(theirs.transformer.ln_f.state_dict())
+    return ours
+
+
+def timed(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, float]:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    result = run()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return result, time.perf_counter() - began
+
+
+@torch.no_grad()
+def measure(size: Size, *, batch: int, tokens: int, repeats: int, device: torch.device) -> tuple[float, float, float]:
+    """Tokens a second, ours and theirs, and the share of tokens on which the two agree."""
+    theirs = make_theirs(size).to(device)
+    ours = make_ours(size, theirs).to(device)
+    generator = torch.Generator().manual_seed(1)
+    prompt_BT = torch.randint(size.vocab, (batch, PROMPT), generator=generator).to(device)
+    mask_BT = torch.ones_like(prompt_BT)
+    length = {"max_new_tokens": tokens, "min_new_tokens": tokens}
+
+    def run_ours() -> Tensor:
+        return extend(ours, begin(ours, prompt_BT, vocab=size.vocab), Sampling(temperature=0), tokens=tokens)[0]
+
+    def run_theirs() -> Tensor:
+        found: Tensor = theirs.generate(prompt_BT, attention_mask=mask_BT, do_sample=False, use_cache=True, **length)
+        return found[:, PROMPT:]
+
+    same = float((run_ours() == run_theirs()).double().mean())  # the first of each is for warming up
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for run, kept in zip((run_ours, run_theirs), times, strict=True):
+            kept.append(timed(run, device)[1])
+    mine, yours = (batch * tokens / statistics.median(kept) for kept in times)
+    return mine, yours, same
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Greedy decoding against transformers, tokens a second.")
+    parser.add_argument("--size", choices=[*SIZES, "all"], default="all")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    device = torch.device(asked.device)
+    where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    table = Table(
+        title=f"Greedy decoding, {PROMPT} tokens read and {asked.tokens} written, float32, {where}",
+        title_justify="left",
+    )
+    for heading in ("size", "batch", "statewise", "transformers", "ratio", "same tokens"):
+        table.add_column(heading, justify="left" if heading == "size" else "right")
+    for name in SIZES if asked.size == "all" else [asked.size]:
+        for batch in asked.batch:
+            mine, yours, same = measure(
+                SIZES[name], batch=batch, tokens=asked.tokens, repeats=asked.repeats, device=device
+            )
+            table.add_row(name, str(batch), f"{mine:,.0f}/s", f"{yours:,.0f}/s", f"{mine / yours:.2f}", f"{same:.1%}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Three ways to end, on one table: does a model learn when to stop, is it right about its doubt, and does it
+still stop where sequences are longer than any it learned from?
+
+python examples/termination.py [--steps N] [--model lstm]
+"""
+
+import argparse
+import time
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from statewise.data.embedded.lengths import Terminated, least_nats, terminated
+from statewise.decoding.termination import LengthCalibration, calibrate_lengths, write
+from statewise.models import LINEAGE
+from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
+from statewise.models.termination import Terminating
+
+BATCH, CASES, DRAWS, LONGEST = 32, 300, 50, 100
+LEARNED, BEYOND = (1, 12), (13, 24)
+COLUMNS = ("lengths", "scheme", "nats", "mean true", "mean drawn", "error", "exact", "50/80/95 %", "PIT", "cut off")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--steps", type=int, default=400, help="optimiser steps for each model")
+    options.add_argument("--width", type=int, default=24)
+    options.add_argument("--model", default="lstm", choices=[r.name for r in LINEAGE if r.spec.learns == "gradient"])
+    options.add_argument("--seed", type=int, default=0)
+    chosen = options.parse_args()
+    began = time.monotonic()
+
+    table = Table(title=f"{chosen.model}: nats and lengths by scheme ({CASES} prompts, {DRAWS} draws each)")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in ("lengths", "scheme") else "right")
+    reliability = Table(title="by predicted length: predicted → true, for the prompts that give a distribution")
+    for scheme in SCHEMES:
+        reliability.add_column(scheme)
+    curves = []
+    for kind in ("determined", "distributed"):
+        for scheme in SCHEMES:
+            model = trained(chosen, scheme, kind)
+            for low, high in (LEARNED, BEYOND) if kind == "determined" else (LEARNED,):
+                data = terminated(kind, CASES, seed=1, shortest=low, longest=high)
+                nats, found, cut = measured(model, data)
+                if kind == "distributed":
+                    curves.append(found.reliability)
+                table.add_row(
+                    f"{kind} {low}-{high}" if kind == "determined" else kind,
+                    scheme,
+                    f"{nats:.3f}",
+                    f"{found.true_mean:.2f}",
+                    f"{found.drawn_mean:.2f}",
+                    f"{found.absolute_error:.2f}",
+                    f"{found.exact:.0%}",
+                    "/".join(f"{share:.0%}" for share in found.covered.values()),
+                    f"{found.pit_distance:.2f}",
+                    f"{cut:.1%}",
+                )
+        table.add_section()
+    for row in zip(*curves, strict=True):
+        reliability.add_row(*(f"{drawn:.1f} → {true:.1f}" for drawn, true, _ in row))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"Least possible nats: determined 0, distributed {least_nats(data).mean():.3f} (of the same rows, under their "
+        "own equations). error: of the median, in symbols. "
+        "PIT: distance from uniform, where 0 is calibrated. cut off: still going after "
+        f"{LONGEST} symbols.\nLengths of {BEYOND[0]} and more were never learned from.",
+        highlight=False,
+    )
+    console.print(reliability)
+    console.print(f"Done in {time.monotonic() - began:.0f} s.", highlight=False)
+
+
+def trained(chosen: argparse.Namespace, scheme: Scheme, kind: str) -> Terminating:
+    spec = next(row.spec for row in LINEAGE if row.name == chosen.model).model_copy(update={"width": chosen.width})
+    vocab = terminated(kind, 1).vocab
+    model = build_terminating(spec, scheme=scheme, vocab=vocab, seed=chosen.seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(chosen.steps):
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / chosen.steps) + 1e-4
+        # Seeds that the measured cases do not use.
+        data = terminated(kind, BATCH, seed=10_000 * (chosen.seed + 1) + step, shortest=LEARNED[0], longest=LEARNED[1])
+        nats = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum() / BATCH
+        optimizer.zero_grad()
+        nats.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.eval()
+
+
+def measured(model: Terminating, data: Terminated) -> tuple[float, LengthCalibration, float]:
+    with torch.no_grad():
+        nats = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum(1).mean().item()
+    prompts, lengths = (part.repeat_interleave(DRAWS, 0) for part in (data.prompt_NP, data.prompt_length_N))
+    written = write(model, prompts, lengths, longest=LONGEST, seed=0)
+    drawn_NM = written.lengths_B.view(CASES, DRAWS).numpy()
+    return nats, calibrate_lengths(data.length_N.numpy(), drawn_NM), (~written.ended_B).double().mean().item()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""`statewise predict`: what a trained model says of every row of a file."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from statewise.cli.run_argument import open_run
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    file: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write. Default: standard output.")] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a row, with probabilities and line numbers.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
+    ] = None,
+) -> None:
+    """Classes, tags, translations, tree labels or forecasts, in the order of the input; no row is lost.
+
+    Example: statewise predict runs/classification reviews.tsv --json
+    """
+    import json
+
+    from statewise.specs import UserError
+
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
+    opened = open_run(run).with_settings(set_ or ())
+    lines: Iterator[str]
+    if json_:
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
+    else:
+        lines = opened.predict_lines(file)
+    if out is None:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        return
+    partial = out.with_name(f"{out.name}.partial")  # a file under its own name is a whole one
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            for line in lines:
+                stream.write(f"{line}\n")
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,70 @@
+"""What every embedded data set is: examples to learn from, others held out, and a fingerprint."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from statewise.data.lines import Examples
+
+E = TypeVar("E", bound=tuple[object, ...])
+
+
+class Parts(NamedTuple, Generic[E]):
+    """`sha256` is that of all examples, since what Python carries differs from version to version."""
+
+    name: str
+    train: Examples[E]
+    held: Examples[E]
+    sha256: str
+
+
+def parts(
+    name: str, train: Examples[E], held: Examples[E], *, text: Callable[[E], str] = lambda example: repr(tuple(example))
+) -> Parts[E]:
+    """`text` writes an example for the fingerprint."""
+    digest = hashlib.sha256()
+    for part in (train, held):
+        for example in part:
+            digest.update(text(example).encode() + b"\n")
+        digest.update(b"\0")
+    return Parts(name, train, held, digest.hexdigest())
+
+
+def by_file(examples: Mapping[str, Examples[E]], *, share: float) -> tuple[Examples[E], Examples[E]]:
+    """Whole files held out, about `share` of the examples and at least one: which, the hash of their names decides."""
+    assert len(examples) > 1
+    wanted = share * sum(map(len, examples.values()))
+    chosen: list[str] = []
+    size = 0
+    for name in sorted(examples, key=_hash):
+        if size + len(examples[name]) / 2 <= wanted:
+            chosen.append(name)
+            size += len(examples[name])
+    if not size or len(chosen) == len(examples):
+        chosen = [min((name for name in examples if examples[name]), key=lambda name: (len(examples[name]), name))]
+    return _joined(v for k, v in examples.items() if k not in chosen), _joined(examples[name] for name in chosen)
+
+
+def _joined(several: Iterable[Examples[E]]) -> Examples[E]:
+    joined: Examples[E] = Examples()
+    for examples in several:
+        joined += examples
+        joined.counts += examples.counts
+    return joined
+
+
+def distinct(made: Callable[[], E], key: Callable[[E], object], count: int) -> Iterable[E]:
+    """`count` examples of different keys, from a generator that has more than enough of them."""
+    seen: set[object] = set()
+    tries = 0
+    while len(seen) < count:
+        example = made()
+        tries += 1
+        assert tries < 100 * count + 1000, "the generator has too few different examples"
+        if key(example) not in seen:
+            seen.add(key(example))
+            yield example
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()

@@ -1,0 +1,130 @@
+"""Pairs from translated programs: the gettext catalogs (`.mo`) of a folder, or of the installed packages."""
+
+import gettext
+import re
+import struct
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from statewise.data.lines import Examples, Where, read_bytes, refuse_nothing
+from statewise.data.pairs import Pair
+from statewise.specs import UserError, nearest
+
+_MAGIC = 0x950412DE
+_CONTEXT = "\x04"
+_PLURAL = "\0"
+_MANY = 1000  # numbers tried to find one that takes the plural form
+# %s, %d, %(name)s, %1$s, %%, {}, {0}, {name}
+_PLACEHOLDER = re.compile(r"%(?:\([^)]*\)|\d+\$)?[-#0 +]*[\d.*]*[a-zA-Z%]|\{[^{}\s]*\}")
+
+
+class Catalog(NamedTuple):
+    path: Path
+    language: str
+
+
+def find_catalogs(folder: str | Path | None = None) -> list[Catalog]:
+    """All `.mo` files below a folder (default: the installed packages), each with the language its path names.
+
+    That is the folder above `LC_MESSAGES`, else the name of the file.
+    """
+    root = Path(folder) if folder is not None else Path(sysconfig.get_path("purelib"))
+    if not root.is_dir():
+        raise UserError(f"{str(root)!r} is not a folder", fix="name one that holds .mo files")
+    found = []
+    for path in sorted(root.rglob("*.mo")):
+        above = path.parent.parent.name if path.parent.name == "LC_MESSAGES" else path.stem
+        found.append(Catalog(path, above))
+    return found
+
+
+def read_catalogs(
+    language: str,
+    folder: str | Path | None = None,
+    *,
+    formats: Literal["keep", "leave-out"] = "keep",
+) -> Examples[Pair]:
+    """The messages of all catalogs of a language and their translations, each source once.
+
+    The plural of a message is a pair of its own. Messages that are untranslated, whose translation has other
+    placeholders (`%s`, `{name}`) than they have, or that were met before, are counted; with
+    `formats="leave-out"` so are all that have placeholders. White space is written as single spaces.
+    """
+    catalogs = find_catalogs(folder)
+    if not catalogs:
+        raise UserError(f"there are no .mo files below {str(folder or 'the installed packages')!r}")
+    chosen = [catalog.path for catalog in catalogs if catalog.language == language]
+    if not chosen:
+        raise UserError(
+            f"no catalog is in language {language!r}", fix=nearest(language, {catalog.language for catalog in catalogs})
+        )
+    found: Examples[Pair] = Examples()
+    seen: set[str] = set()
+    for path in chosen:
+        for source, target, where in _messages(path):
+            pair = Pair(" ".join(source.split()), " ".join(target.split()), where)
+            reason = _reason(pair, seen, formats)
+            if reason:
+                found.counts[reason] += 1
+            else:
+                seen.add(pair.source)
+                found.append(pair)
+    refuse_nothing(found, chosen, "translated message")
+    return found
+
+
+def _reason(pair: Pair, seen: set[str], formats: Literal["keep", "leave-out"]) -> str:
+    """Why a pair is left out, or nothing."""
+    if not pair.target or pair.target == pair.source:
+        return "untranslated"
+    if pair.source in seen:
+        return "met before"
+    holders = Counter(_PLACEHOLDER.findall(pair.source))
+    if holders != Counter(_PLACEHOLDER.findall(pair.target)):
+        return "placeholders differ"
+    return "with placeholders" if holders and formats == "leave-out" else ""
+
+
+def _messages(path: Path) -> Iterator[Pair]:
+    """What the catalog translates, asked for as a program would ask; the empty message is its header."""
+    data = read_bytes(path)
+    try:
+        catalog = gettext.GNUTranslations(BytesIO(data))
+        keys = list(_keys(data, catalog.charset() or "utf-8"))
+    except (OSError, ValueError, LookupError, struct.error, RecursionError) as error:
+        raise UserError(f"{str(path)!r} is not a gettext catalog: {error}", fix="remove it or make it again") from None
+    for number, key in enumerate(keys):
+        where = Where(str(path), number, "message")
+        context, _, message = key.rpartition(_CONTEXT)
+        one, _, many = message.partition(_PLURAL)
+        if not one:
+            continue
+        if not many:
+            yield Pair(one, catalog.pgettext(context, one) if context else catalog.gettext(one), where)
+            continue
+        for source, n in ((one, 1), (many, _plural_number(catalog, one, many))):
+            yield Pair(source, _plural(catalog, context, one, many, n), where)
+
+
+def _plural(catalog: gettext.GNUTranslations, context: str, one: str, many: str, n: int) -> str:
+    return catalog.npgettext(context, one, many, n) if context else catalog.ngettext(one, many, n)
+
+
+def _plural_number(catalog: gettext.GNUTranslations, one: str, many: str) -> int:
+    """A number that is spoken of in the most general form: the most frequent one among many numbers."""
+    forms = Counter(catalog.ngettext(one, many, n) for n in range(2, _MANY))
+    general = forms.most_common(1)[0][0]
+    return next(n for n in range(2, _MANY) if catalog.ngettext(one, many, n) == general)
+
+
+def _keys(data: bytes, charset: str) -> Iterator[str]:
+    """The messages themselves: gettext finds translations by them, but has no way to list them."""
+    order = "<" if struct.unpack_from("<I", data)[0] == _MAGIC else ">"
+    _, count, table = struct.unpack_from(f"{order}3I", data, 4)
+    for number in range(count):
+        length, offset = struct.unpack_from(f"{order}2I", data, table + 8 * number)
+        yield data[offset : offset + length].decode(charset)

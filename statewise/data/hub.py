@@ -1,0 +1,79 @@
+"""Hugging Face `datasets` as another kind of table (the extra `hub`)."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from statewise.data.lines import Examples, Where
+from statewise.data.table import Row
+from statewise.specs import UserError, nearest
+
+
+def read_hub(
+    name_or_path: str | Path,
+    columns: Sequence[str],
+    *,
+    split: str = "train",
+    config: str | None = None,
+    data_files: Mapping[str, str] | Sequence[str] | str | None = None,
+) -> Examples[Row]:
+    """Rows of a dataset: one saved by `save_to_disk`, a folder, `csv`/`json`/`text` with `data_files`, or a name.
+
+    A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
+    """
+    datasets = _library()
+    try:
+        saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
+        if saved and data_files is None:
+            found = datasets.load_from_disk(str(name_or_path))
+        else:
+            found = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
+    except Exception as error:  # The library raises what its many backends raise.
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"the dataset {str(name_or_path)!r} cannot be loaded: {reason[0]}",
+            fix="name a folder, a dataset of the hub, or csv, json or text with data_files",
+        ) from None
+    if isinstance(found, dict):
+        if split not in found:
+            raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, found))
+        found = found[split]
+    for column in columns:
+        if column.partition(".")[0] not in found.column_names:
+            raise UserError(
+                f"the dataset {str(name_or_path)!r} has no column {column!r}", fix=nearest(column, found.column_names)
+            )
+    outer = list(dict.fromkeys(column.partition(".")[0] for column in columns))
+    features = {name: found.features[name] for name in outer}
+    names = tuple(columns)
+    rows: Examples[Row] = Examples()
+    for number, row in enumerate(found.select_columns(outer)):
+        where = Where(f"{name_or_path} {split}", number, "row")
+        rows.append(Row(tuple(_cell(row, column, features, where) for column in columns), names, where))
+    return rows
+
+
+def _cell(row: Mapping[str, Any], column: str, features: Mapping[str, Any], where: Where) -> Any:
+    outer, _, inner = column.partition(".")
+    cell = row[outer]
+    if inner:
+        if not isinstance(cell, Mapping) or inner not in cell:
+            raise UserError(f"{where}: column {outer!r} holds no {inner!r}")
+        return cell[inner]
+    names = getattr(features[outer], "names", None)
+    if names is not None and isinstance(cell, int):
+        if not 0 <= cell < len(names):
+            raise UserError(f"{where}: column {outer!r} is {cell}, which stands for none of its classes")
+        return names[cell]
+    return cell
+
+
+def _library() -> Any:
+    try:
+        return import_module("datasets")
+    except ModuleNotFoundError:
+        raise UserError(
+            "Hugging Face datasets are read by the library `datasets`, which is not installed",
+            fix="pip install 'statewise[hub]'",
+        ) from None

@@ -1,0 +1,154 @@
+"""Labelled texts: from tables, from lines that begin with their label, from a folder of labels."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
+from statewise.data.table import FORMATS, Column, Header, Row, TableFormat, read_table
+from statewise.specs import UserError
+
+LabelledFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"]
+TextFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "lines"]
+Empty = Literal["refuse", "skip", "keep"]
+
+
+class Labelled(NamedTuple):
+    text: str
+    label: str
+    where: Where
+
+
+class Text(NamedTuple):
+    text: str
+    where: Where
+
+
+def read_labelled(
+    paths: Paths,
+    *,
+    text: Column = "text",
+    label: Column = "label",
+    format: LabelledFormat = "auto",
+    header: Header = "auto",
+    delimiter: str | None = None,
+    empty: Empty = "refuse",
+    encoding: str = UTF8,
+) -> Examples[Labelled]:
+    """Examples of a label each. Columns are named, or numbered from 0 (see `read_table`).
+
+    `label-first` is a label, white space, and the text. A folder is read where it holds `<label>.txt`
+    files with one example on each line, or one folder per label with one example in each file.
+    `empty` decides what becomes of a labelled example without text; whoever is skipped is counted.
+    """
+    found: Examples[Labelled] = Examples()
+    for path in one_or_many(paths):
+        kind = _format_of(path) if format == "auto" else format
+        match kind:
+            case "folder":
+                some = Examples(_folder(path, found, encoding))
+            case "label-first":
+                some = Examples(_label_first(path, found, encoding))
+            case _:
+                rows = read_table(
+                    path, format=kind, header=header, columns=(text, label), delimiter=delimiter, encoding=encoding
+                )
+                some = labelled_columns(rows, text=text, label=label)
+        found.counts += some.counts
+        found += _with_text(some, found, empty)
+    refuse_nothing(found, paths, "labelled example")
+    return found
+
+
+def labelled_columns(rows: Examples[Row], *, text: Column, label: Column) -> Examples[Labelled]:
+    """Two columns of a table, whatever it was read from."""
+    examples = (Labelled(row.text(text), _label(row, label), row.where) for row in rows)
+    return Examples(examples, rows.counts)
+
+
+def read_texts(
+    paths: Paths,
+    *,
+    text: Column = "text",
+    format: TextFormat = "auto",
+    header: Header = "auto",
+    delimiter: str | None = None,
+    encoding: str = UTF8,
+) -> Examples[Text]:
+    """Texts without labels, to predict on. Of plain files (`lines`) each line is one, an empty one too."""
+    found: Examples[Text] = Examples()
+    for path in one_or_many(paths):
+        kind: TextFormat = FORMATS.get(suffix(path)) or "lines" if format == "auto" else format
+        if kind == "lines":
+            found += [Text(line.text, line.where) for line in read_lines(path, encoding=encoding)]
+            continue
+        rows = read_table(path, format=kind, header=header, columns=(text,), delimiter=delimiter, encoding=encoding)
+        found.counts += rows.counts
+        found += [Text(row.text(text), row.where) for row in rows]
+    return found
+
+
+def _format_of(path: Path) -> TableFormat | Literal["folder"]:
+    if path.is_dir():
+        return "folder"
+    if suffix(path) not in FORMATS and path.exists():
+        raise UserError(
+            f"{str(path)!r}: its ending does not tell how text and label stand in it",
+            fix="say which it is: format = csv, tsv, quoted-tsv, jsonl or label-first",
+        )
+    return FORMATS.get(suffix(path), "tsv")
+
+
+def _label(row: Row, column: Column) -> str:
+    label = row.text(column).strip()
+    if not label:
+        raise UserError(f"{row.where}: the label in column {column!r} is empty", fix="every example needs one")
+    return label
+
+
+def _label_first(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+    for line in read_lines(path, encoding=encoding):
+        label, *text = line.text.split(maxsplit=1)[:2] if line.text.strip() else [""]
+        if label:
+            yield Labelled(text[0].rstrip() if text else "", label, line.where)
+        else:
+            found.counts["empty lines"] += 1
+
+
+def _folder(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+    if not path.is_dir():
+        raise UserError(f"{str(path)!r} is not a folder", fix="name the folder that holds the <label>.txt files")
+    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    if not entries:
+        raise UserError(f"the folder {str(path)!r} is empty", fix="it should hold <label>.txt files")
+    if all(entry.is_dir() for entry in entries):
+        for folder in entries:
+            for file in sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")):
+                text = "\n".join(line.text for line in read_lines(file, encoding=encoding))
+                yield Labelled(text, folder.name, Where(str(file), 1))
+        return
+    for entry in entries:
+        if entry.is_dir() or suffix(entry) != ".txt":
+            raise UserError(
+                f"{str(entry)!r} is not a <label>.txt file, as others in its folder are",
+                fix="the folder holds <label>.txt files and nothing else, or one folder per label",
+            )
+        label = entry.name.removesuffix(".gz")[: -len(".txt")]
+        for line in read_lines(entry, encoding=encoding):
+            if line.text.strip():
+                yield Labelled(line.text.strip(), label, line.where)
+            else:
+                found.counts["empty lines"] += 1
+
+
+def _with_text(examples: Examples[Labelled], found: Examples[Labelled], empty: Empty) -> Iterator[Labelled]:
+    for example in examples:
+        if empty != "keep" and not example.text.strip():
+            if empty == "refuse":
+                raise UserError(
+                    f"{example.where}: the text is empty (label {example.label!r})",
+                    fix="mend or remove it, or set empty = skip or empty = keep",
+                )
+            found.counts["empty texts"] += 1
+        else:
+            yield example

@@ -1,0 +1,139 @@
+"""Files of examples, line by line: every line keeps its number, and every error names it."""
+
+import codecs
+import gzip
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from statewise.data.source import STDIN, found_at
+from statewise.specs import UserError
+
+E = TypeVar("E")
+Paths = str | Path | Sequence[str | Path]
+
+UTF8 = "utf-8"
+_GZIP = b"\x1f\x8b"
+
+
+class Where(NamedTuple):
+    """Where an example was read: `reviews.tsv line 17`. What has no lines (an array, a dataset) has rows."""
+
+    path: str
+    line: int
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        name = "standard input" if self.path == STDIN else self.path
+        return f"{name} {self.unit} {self.line}"
+
+
+class Line(NamedTuple):
+    """The text of a line without its end."""
+
+    text: str
+    where: Where
+
+
+class Examples(list[E], Generic[E]):
+    """What was read, in order, and how many of what was left out: `counts["empty lines"]`."""
+
+    def __init__(self, examples: Iterable[E] = (), counts: Counter[str] | None = None) -> None:
+        super().__init__(examples)
+        self.counts: Counter[str] = Counter() if counts is None else counts
+
+
+def one_or_many(paths: Paths) -> list[Path]:
+    """The paths, of which there must be one at least."""
+    named = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    if not named:
+        raise UserError("no data file is named", fix="name at least one")
+    return named
+
+
+def refuse_nothing(found: Sequence[object], paths: Paths, what: str) -> None:
+    if not found:
+        names = ", ".join(map(str, one_or_many(paths)))
+        raise UserError(f"{names!r} holds no {what}", fix="check that it is the right file")
+
+
+def read_lines(path: Path, *, encoding: str = UTF8, takes: str = "name the files in it one by one") -> Iterator[Line]:
+    """The lines of a UTF-8 file, or of another `encoding`, gzipped or not; no byte-order mark.
+
+    A line ends at `\\n` or `\\r\\n`, or at `\\r` in a file that has no `\\n` at all. Nothing else ends
+    one: a lone `\\r`, a form feed or U+2028 in the midst of a line would put aligned files out of step.
+    A folder is refused, and `takes` says what to do instead.
+    """
+    data = read_bytes(path, takes=takes)
+    if encoding != UTF8:
+        data = _transcoded(data, encoding, path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(
+            f"{str(path)!r} is not UTF-8 text: it begins with the UTF-16 byte-order mark",
+            fix="name it: encoding = utf-16",
+        )
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last line's end is not a line
+    for number, line in enumerate(lines, start=1):
+        yield Line(_decoded(line.removesuffix(b"\r"), Where(str(path), number)), Where(str(path), number))
+
+
+def _decoded(line: bytes, where: Where) -> str:
+    if b"\0" in line:
+        raise UserError(
+            f"{where}: byte {line.index(0) + 1} is zero, so this is a binary file, not text",
+            fix="name UTF-8 text files (or gzipped ones)",
+        )
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where}: byte {error.start + 1} is 0x{line[error.start]:02x}, which is not UTF-8 ({error.reason})",
+            fix="name the encoding the file was written in, for example: encoding = latin-1",
+        ) from None
+
+
+def _transcoded(data: bytes, encoding: str, path: Path) -> bytes:
+    try:
+        return data.decode(encoding).encode()
+    except LookupError:
+        raise UserError(
+            f"encoding {encoding!r} is not known", fix="for example utf-8, latin-1, cp1251, utf-16"
+        ) from None
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        where = Where(str(path), data[:start].count(b"\n") + 1)
+        raise UserError(f"{where}: not {encoding}: {error}", fix="name the encoding the file was written in") from None
+
+
+def read_bytes(path: Path, *, takes: str = "name the files in it one by one") -> bytes:
+    """All of a file, unpacked where it is gzipped."""
+    if str(path) == STDIN:
+        data = sys.stdin.buffer.read()
+    else:
+        found = found_at(path)
+        if path.is_dir():
+            raise UserError(f"{str(path)!r} is a folder of {len(found)} files, not a file", fix=takes)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{str(path)!r} is damaged gzip: {error}", fix="copy or download it again") from None
+
+
+def suffix(path: Path) -> str:
+    """`.tsv` of `reviews.TSV.gz`."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix

@@ -1,0 +1,107 @@
+"""Pairs of texts, source and target: two aligned files, two columns of a table, or SCAN's lines."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from statewise.data.labelled import Empty
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
+from statewise.data.table import Column, Header, Row, read_table
+from statewise.specs import UserError
+
+PairFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "scan"]
+
+_SCAN = re.compile(r"IN:(.*?)\bOUT:(.*)")
+
+
+class Pair(NamedTuple):
+    source: str
+    target: str
+    where: Where
+
+
+def read_pairs(
+    source: Paths,
+    target: Paths | None = None,
+    *,
+    format: PairFormat = "auto",
+    columns: tuple[Column, Column] = (0, 1),
+    header: Header = "auto",
+    delimiter: str | None = None,
+    empty: Empty = "refuse",
+    encoding: str = UTF8,
+) -> Examples[Pair]:
+    """With `target`, line n of the source files belongs to line n of the target files.
+
+    Without, each row of a table holds both in two `columns`, or each line reads `IN: … OUT: …` (`scan`).
+    A line empty on both sides is counted; `empty` decides about those empty on one.
+    """
+    found: Examples[Pair] = Examples()
+    if target is not None:
+        pairs = _aligned(source, target, encoding)
+    elif format == "scan":
+        pairs = _scan(source, found, encoding)
+    else:
+        rows = read_table(source, format=format, header=header, columns=columns, delimiter=delimiter, encoding=encoding)
+        found.counts += rows.counts
+        pairs = iter(pair_columns(rows, columns=columns))
+    found += _two_sided(pairs, found, empty)
+    refuse_nothing(found, source, "pair")
+    return found
+
+
+def pair_columns(rows: Examples[Row], *, columns: tuple[Column, Column]) -> Examples[Pair]:
+    """Two columns of a table, whatever it was read from."""
+    pairs = (Pair(row.text(columns[0]), row.text(columns[1]), row.where) for row in rows)
+    return Examples(pairs, rows.counts)
+
+
+def _aligned(source: Paths, target: Paths, encoding: str) -> Iterator[Pair]:
+    sources, targets = _all_lines(source, encoding), _all_lines(target, encoding)
+    if len(sources) != len(targets):
+        longer = sources if len(sources) > len(targets) else targets
+        raise UserError(
+            f"{longer[min(len(sources), len(targets))].where} has no counterpart: "
+            f"{_names(source)} has {len(sources)} lines, {_names(target)} has {len(targets)}",
+            fix="line n of one belongs to line n of the other; an empty line must stay where it is",
+        )
+    return (Pair(one.text, other.text, one.where) for one, other in zip(sources, targets))
+
+
+def _all_lines(paths: Paths, encoding: str) -> list[Line]:
+    return [line for path in one_or_many(paths) for line in read_lines(path, encoding=encoding)]
+
+
+def _names(paths: Paths) -> str:
+    return repr(", ".join(map(str, one_or_many(paths))))
+
+
+def _scan(paths: Paths, found: Examples[Pair], encoding: str) -> Iterator[Pair]:
+    for line in _all_lines(paths, encoding):
+        if not line.text.strip():
+            found.counts["empty lines"] += 1
+            continue
+        yield _scanned(line)
+
+
+def _scanned(line: Line) -> Pair:
+    sides = _SCAN.fullmatch(line.text.strip())
+    if not sides:
+        raise UserError(f"{line.where}: expected 'IN: … OUT: …', found {line.text[:60]!r}")
+    return Pair(sides[1].strip(), sides[2].strip(), line.where)
+
+
+def _two_sided(pairs: Iterable[Pair], found: Examples[Pair], empty: Empty) -> Iterator[Pair]:
+    for pair in pairs:
+        gone = [side for side, text in (("source", pair.source), ("target", pair.target)) if not text.strip()]
+        if len(gone) == 2:
+            found.counts["empty lines"] += 1
+        elif not gone or empty == "keep":
+            yield pair
+        elif empty == "skip":
+            found.counts["empty on one side"] += 1
+        else:
+            raise UserError(
+                f"{pair.where}: the {gone[0]} is empty, but not the other side",
+                fix="mend or remove it, or set empty = skip or empty = keep",
+            )

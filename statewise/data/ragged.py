@@ -1,0 +1,96 @@
+"""Examples of unequal length as batches: alike in length within a batch, a pure function of (seed, step).
+
+N examples, B of them in a batch, T the longest of those.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from statewise.data.batch import draws
+from statewise.specs import UserError
+
+Index = NDArray[np.int64]
+
+_EXAMPLES, _BATCHES = 0, 1  # what the draws of an epoch decide: one block of the generator's counter each
+
+
+@final
+class RaggedBatches:
+    """Which examples each step reads, for ever; any step can be asked for at once.
+
+    An epoch is a fresh permutation of all examples, sorted by length inside every `bucket` batches and
+    cut; the batches are then shuffled, but for one that is short, which comes last. Each example is read
+    once in an epoch. Where the short batch cannot be shared evenly by `world` processes, the epoch's
+    first examples are read again to fill it up, so that no process ever stands idle.
+    """
+
+    def __init__(
+        self,
+        lengths_N: ArrayLike,
+        *,
+        batch: int,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        bucket: int = 50,
+    ) -> None:
+        assert 0 <= rank < world
+        assert bucket >= 1
+        self._lengths_N = np.asarray(lengths_N, dtype=np.int64)
+        if not len(self._lengths_N):
+            raise UserError("there are no examples to make batches of", fix="check what the data files hold")
+        if batch < 1 or batch % world:
+            raise UserError(
+                f"batch {batch} cannot be shared by {world} processes",
+                fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
+            )
+        self.steps_per_epoch = -(-len(self._lengths_N) // batch)
+        self._batch, self._seed, self._rank, self._world, self._bucket = batch, seed, rank, world, bucket
+        self._cached: tuple[int, Index, Index] | None = None
+
+    def at(self, step: int) -> Index:
+        """This process's share of `all_at`."""
+        return np.split(self.all_at(step), self._world)[self._rank]
+
+    def all_at(self, step: int) -> Index:
+        """The examples that all processes together read at `step`."""
+        epoch, number = divmod(step, self.steps_per_epoch)
+        example_N, order_S = self._epoch(epoch)
+        begin = int(order_S[number]) * self._batch
+        example_B = example_N[begin : begin + self._batch]
+        missing = -len(example_B) % self._world
+        return np.concatenate([example_B, np.resize(example_N, missing)]) if missing else example_B
+
+    def _epoch(self, epoch: int) -> tuple[Index, Index]:
+        """The examples in the order of the cuts, and the order in which the cuts are read."""
+        if self._cached is None or self._cached[0] != epoch:
+            count = len(self._lengths_N)
+            shuffled_N = np.argsort(draws(self._seed, epoch, block=_EXAMPLES, count=count), kind="stable")
+            group_N = np.arange(count) // (self._bucket * self._batch)
+            example_N = shuffled_N[np.lexsort((self._lengths_N[shuffled_N], group_N))]
+            full = count // self._batch
+            order_S = np.argsort(draws(self._seed, epoch, block=_BATCHES, count=full), kind="stable")
+            self._cached = epoch, example_N, np.append(order_S, np.arange(full, self.steps_per_epoch))
+        return self._cached[1:]
+
+
+def evaluation_batches(lengths_N: ArrayLike, *, batch: int) -> Iterator[Index]:
+    """Every example once, the shortest first: little padding, and nothing left to chance."""
+    assert batch >= 1
+    order_N = np.argsort(np.asarray(lengths_N, dtype=np.int64), kind="stable")
+    for begin in range(0, len(order_N), batch):
+        yield order_N[begin : begin + batch]
+
+
+def pad(sequences: Sequence[ArrayLike], *, value: int = 0) -> tuple[Tensor, Tensor]:
+    """Rows side by side, filled up with `value`, and how much of each is real: tokens_BT, lengths_B."""
+    rows = [np.asarray(row, dtype=np.int64) for row in sequences]
+    lengths_B = np.array([len(row) for row in rows], dtype=np.int64)
+    tokens_BT = np.full((len(rows), lengths_B.max(initial=0)), value, dtype=np.int64)
+    tokens_BT[np.arange(tokens_BT.shape[1]) < lengths_B[:, None]] = np.concatenate([np.zeros(0, np.int64), *rows])
+    return torch.from_numpy(tokens_BT), torch.from_numpy(lengths_B)

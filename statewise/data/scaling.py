@@ -1,0 +1,106 @@
+"""Channels of any size brought to one, by what the training part shows and nothing else.
+
+C channels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data.series import Series
+from statewise.data.series_split import Span
+from statewise.specs import UserError
+
+A = TypeVar("A", Tensor, NDArray[np.float64])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """`(x - mean) / std` for each channel; a channel that never changes is only shifted.
+
+    The last axis is the channel. Where rows are single channels, `channel_B` says which they are.
+    A distribution is scaled back by its parameters: `location` as a value is, `spread` without the mean.
+    """
+
+    mean_C: tuple[float, ...]
+    std_C: tuple[float, ...]
+
+    @staticmethod
+    def none(channels: int) -> "Scaling":
+        return Scaling((0.0,) * channels, (1.0,) * channels)
+
+    @staticmethod
+    def fit(
+        spans: Sequence[Span], *, kind: Literal["standard", "none"] | Sequence[Literal["standard", "none"]]
+    ) -> "Scaling":
+        """Over the rows of the spans alone; missing values do not count. `kind` for all channels or for each."""
+        channels = spans[0].series.channels
+        kinds = [kind] * len(channels) if isinstance(kind, str) else list(kind)
+        if len(kinds) != len(channels):
+            raise UserError(f"{len(kinds)} kinds of scaling for {len(channels)} channels: {', '.join(channels)}")
+        means, stds = [], []
+        values_NC = np.concatenate([span.series.values_TC[span.begin : span.end] for span in spans])
+        for name, how, values_N in zip(channels, kinds, values_NC.T, strict=True):
+            if how == "none":
+                means.append(0.0)
+                stds.append(1.0)
+                continue
+            seen_N = values_N[~np.isnan(values_N)]
+            if not len(seen_N):
+                raise UserError(f"channel {name!r} has no value at all in the training part", fix="leave it out")
+            mean, std = float(seen_N.mean()), float(seen_N.std())
+            # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
+            still = std <= 1e-12 * max(1.0, abs(mean)) or bool((seen_N == seen_N[0]).all())
+            means.append(float(seen_N[0]) if still else mean)
+            stds.append(1.0 if still else std)
+        return Scaling(tuple(means), tuple(stds))
+
+    def apply(self, series: Series) -> Series:
+        return replace(series, values_TC=self.scaled(series.values_TC))
+
+    def scaled(self, values: A, *, channel_B: Tensor | None = None) -> A:
+        mean, std = self._like(values, channel_B)
+        scaled: A = (values - mean) / std
+        return scaled
+
+    def location(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
+        """Back to the data's own units: a value, a mean, a quantile."""
+        mean, std = self._like(scaled, channel_B)
+        value: A = scaled * std + mean
+        return value
+
+    def spread(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
+        """Back to the data's own units: a standard deviation, a scale, the width of an interval."""
+        _, std = self._like(scaled, channel_B)
+        value: A = scaled * std
+        return value
+
+    def _like(self, values: A, channel_B: Tensor | None) -> tuple[Any, Any]:
+        if isinstance(values, np.ndarray):
+            assert channel_B is None
+            return np.array(self.mean_C), np.array(self.std_C)
+        mean_C = torch.tensor(self.mean_C, dtype=torch.float64, device=values.device)
+        std_C = torch.tensor(self.std_C, dtype=torch.float64, device=values.device)
+        if channel_B is not None:
+            ones = [1] * (values.dim() - 1)
+            mean_C, std_C = mean_C[channel_B].view(-1, *ones), std_C[channel_B].view(-1, *ones)
+        return mean_C.to(values), std_C.to(values)
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {"mean": list(self.mean_C), "std": list(self.std_C)}
+
+    @staticmethod
+    def from_json(record: Any) -> "Scaling":
+        """What `to_json` gave; floats survive JSON exactly."""
+        try:
+            mean_C, std_C = (tuple(float(number) for number in record[name]) for name in ("mean", "std"))
+        except (KeyError, TypeError, ValueError):
+            mean_C, std_C = (), ()
+        if not mean_C or len(mean_C) != len(std_C) or not np.isfinite([*mean_C, *std_C]).all() or min(std_C) <= 0:
+            raise UserError("a scaling is a mean and a positive std for each channel; this record is not one")
+        return Scaling(mean_C, std_C)

@@ -1,0 +1,253 @@
+"""Real values along time: what one series is, and every file it can come from.
+
+T time, C channels to forecast, X covariates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.data.series_array import read_mat, read_npy, read_npz
+from statewise.data.series_table import SeriesTable, read_series_table
+from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
+from statewise.specs import UserError, nearest
+
+Missing = Literal["keep", "forward", "refuse"]
+NO_TIME = "none"
+_TABLES = (".csv", ".tsv", ".txt")
+_ARRAYS = (".npy", ".npz", ".mat")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series. A missing value is NaN; time is datetime64, float64, or the row's number."""
+
+    id: str
+    time_T: NDArray[Any]
+    values_TC: NDArray[np.float64]
+    covariates_TX: NDArray[np.float64]
+    channels: tuple[str, ...]
+    covariates: tuple[str, ...] = ()
+    where: str = ""  # the file, for messages
+    part: Literal["", "train", "validation", "test"] = ""  # where the file itself says so
+
+    def __post_init__(self) -> None:
+        assert self.values_TC.shape == (len(self.time_T), len(self.channels)), (self.values_TC.shape, self.channels)
+        assert self.covariates_TX.shape == (len(self.time_T), len(self.covariates))
+
+    def __len__(self) -> int:
+        return len(self.time_T)
+
+    @property
+    def missing(self) -> int:
+        """How many values to forecast are absent."""
+        return int(np.isnan(self.values_TC).sum())
+
+    def filled_forward(self) -> "Series":
+        """Each absent value is the last one seen; what is absent before the first stays so."""
+        return replace(self, values_TC=fill_forward(self.values_TC), covariates_TX=fill_forward(self.covariates_TX))
+
+
+def make_series(
+    values: NDArray[Any],
+    *,
+    id: str = "series",
+    time: NDArray[Any] | None = None,
+    covariates: NDArray[Any] | None = None,
+    channels: Sequence[str] = (),
+    covariate_names: Sequence[str] = (),
+    where: str = "",
+    part: Literal["", "train", "validation", "test"] = "",
+) -> Series:
+    """A series from arrays in memory: `[T]` or `[T, C]`."""
+    values_TC = _columns(values, what="values", where=where or id)
+    covariates_TX = values_TC[:, :0] if covariates is None else _columns(covariates, what="covariates", where=where)
+    time_T = index_time(len(values_TC)) if time is None else np.asarray(time)
+    if len(time_T) != len(values_TC) or len(covariates_TX) != len(values_TC):
+        raise UserError(
+            f"{where or id!r}: {len(values_TC)} values, {len(time_T)} times and {len(covariates_TX)} covariates",
+            fix="give as many of each",
+        )
+    names = tuple(channels) or tuple(f"channel {c}" for c in range(values_TC.shape[1]))
+    also = tuple(covariate_names) or tuple(f"covariate {x}" for x in range(covariates_TX.shape[1]))
+    return Series(id, time_T, values_TC, covariates_TX, names, also, where, part)
+
+
+def fill_forward(values_TC: NDArray[np.float64]) -> NDArray[np.float64]:
+    seen_TC = ~np.isnan(values_TC)
+    last_TC = np.maximum.accumulate(np.where(seen_TC, np.arange(len(values_TC))[:, None], 0), axis=0)
+    return np.take_along_axis(values_TC, last_TC, axis=0)
+
+
+def read_series(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    time: str | None = None,
+    targets: Sequence[str] = (),
+    covariates: Sequence[str] = (),
+    id: str | None = None,
+    missing: Missing = "keep",
+    unsorted: Literal["refuse", "sort"] = "refuse",
+    irregular: Literal["refuse", "keep", "fill"] = "refuse",
+) -> list[Series]:
+    """Every series in the files: CSV and TSV tables (also `.gz`), NumPy arrays, MATLAB piano rolls.
+
+    In a table `time` names the time column (`"none"`: rows are the time; None: a column with a usual
+    name), `targets` what to forecast (default: every other column), `id` the column that tells several
+    series apart. `irregular="fill"` puts rows of missing values where the grid has a hole.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    found: list[Series] = []
+    for path in map(Path, paths):
+        kind = _kind(path)
+        if kind in _TABLES:
+            table = read_series_table(path)
+            some = _of_table(
+                table, time=time, targets=targets, covariates=covariates, id=id, unsorted=unsorted, irregular=irregular
+            )
+        else:
+            some = _of_arrays(path, kind=kind)
+        alone = len(some) == 1 and not id
+        if len(paths) > 1:
+            some = [replace(s, id=_stem(path) if alone else f"{_stem(path)}/{s.id}") for s in some]
+        found += some
+    _check_alike(found)
+    return [_without_missing(s, missing) for s in found]
+
+
+def _kind(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
+    if kind in _TABLES or (kind in _ARRAYS and suffixes[-1] != ".gz"):
+        return kind
+    raise UserError(
+        f"{str(path)!r} is no kind of series file that is known here",
+        fix=f"name it {', '.join(_TABLES)} (or those with .gz) or {', '.join(_ARRAYS)}",
+    )
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").rsplit(".", 1)[0]
+
+
+def _of_arrays(path: Path, *, kind: str) -> list[Series]:
+    if not path.is_file():
+        raise UserError(f"{str(path)!r} does not exist or is no file")
+    read = {".npy": read_npy, ".npz": read_npz, ".mat": read_mat}[kind]
+    return [
+        make_series(
+            a.values, id=a.name or _stem(path), time=a.time, covariates=a.covariates, where=str(path), part=a.part
+        )
+        for a in read(path)
+    ]
+
+
+def _of_table(
+    table: SeriesTable,
+    *,
+    time: str | None,
+    targets: Sequence[str],
+    covariates: Sequence[str],
+    id: str | None,
+    unsorted: Literal["refuse", "sort"],
+    irregular: Literal["refuse", "keep", "fill"],
+) -> list[Series]:
+    if time is None:
+        time = next((name for name in table.columns if name.lower() in TIME_NAMES and name != id), NO_TIME)
+    special = [name for name in (None if time == NO_TIME else time, id) if name]
+    wanted = [*special, *targets, *covariates]
+    for name in wanted:
+        if name not in table.columns:
+            raise UserError(f"{table.where}: there is no column {name!r}", fix=nearest(name, table.columns))
+    if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
+        raise UserError(f"{table.where}: column {twice[0]!r} is named for two purposes", fix="name it once")
+    if not targets:
+        targets = [name for name in table.columns if name not in wanted]
+        if unnamed := [name for name in targets if name in table.unnamed]:
+            raise UserError(f"{table.where}: {unnamed[0]} has no name", fix="say which columns are the targets")
+    if not targets:
+        raise UserError(f"{table.where} has no column left to forecast", fix="name the targets")
+    values_TC = table.numbers(targets)
+    covariates_TX = table.numbers(covariates)
+    time_T = (
+        index_time(len(table.lines)) if time == NO_TIME else parse_times(table.cells(time), table.lines, table.where)
+    )
+
+    made = []
+    for name, rows_T in _by_id(table, id).items():
+        where = f"{table.where}, series {name!r}" if id else table.where
+        own_T = index_time(len(rows_T))
+        if time != NO_TIME:
+            rows_T = rows_T[in_order(time_T[rows_T], table.lines[rows_T], where, unsorted=unsorted)]
+            own_T = time_T[rows_T]
+        own_T, place_T = on_grid(own_T, table.lines[rows_T], where, irregular=irregular)
+        values, also = (np.full((len(own_T), a.shape[1]), np.nan) for a in (values_TC, covariates_TX))
+        values[place_T], also[place_T] = values_TC[rows_T], covariates_TX[rows_T]
+        made.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
+    return made
+
+
+def _by_id(table: SeriesTable, id: str | None) -> dict[str, NDArray[np.int64]]:
+    """Rows of each series, in the file's order."""
+    if id is None:
+        return {_stem(Path(table.where)): np.arange(len(table.lines))}
+    grouped: dict[str, list[int]] = {}
+    for row, name in enumerate(table.cells(id)):
+        if not name:
+            raise UserError(f"{table.where}:{table.lines[row]}: column {id!r} is empty", fix="name the row's series")
+        grouped.setdefault(name, []).append(row)
+    return {name: np.array(rows) for name, rows in grouped.items()}
+
+
+def _columns(values: NDArray[Any], *, what: str, where: str) -> NDArray[np.float64]:
+    """Numbers as float64 `[T, C]`, or a refusal."""
+    array = np.asarray(values)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
+        raise UserError(
+            f"{where!r}: {what} of type {array.dtype} and shape {list(array.shape)}, expected numbers [T] or [T, C]"
+        )
+    array = (array[:, None] if array.ndim == 1 else array).astype(np.float64)
+    if not len(array) or not (array.shape[1] or what == "covariates"):
+        raise UserError(f"{where!r}: {what} of shape {list(np.shape(values))} hold nothing")
+    if np.isinf(array).any():
+        row, column = np.argwhere(np.isinf(array))[0]
+        raise UserError(f"{where!r}: {what} hold an infinite number in row {row}, column {column}")
+    return array
+
+
+def _check_alike(found: Sequence[Series]) -> None:
+    """One model reads them all, so they have the same columns, and a name of their own."""
+    for other in found[1:]:
+        if (other.channels, other.covariates) != (found[0].channels, found[0].covariates):
+            raise UserError(
+                f"series {other.id!r} of {other.where!r} has the columns {[*other.channels, *other.covariates]}, but "
+                f"{found[0].id!r} of {found[0].where!r} has {[*found[0].channels, *found[0].covariates]}",
+                fix="give series with the same columns",
+            )
+    seen: dict[str, str] = {}
+    for series in found:
+        if series.id in seen:
+            raise UserError(f"two series are called {series.id!r}: in {seen[series.id]!r} and in {series.where!r}")
+        seen[series.id] = series.where
+
+
+def _without_missing(series: Series, missing: Missing) -> Series:
+    match missing:
+        case "keep":
+            return series
+        case "forward":
+            return series.filled_forward()
+        case "refuse":
+            absent = np.argwhere(np.isnan(np.concatenate([series.values_TC, series.covariates_TX], axis=1)))
+            if len(absent):
+                row, column = absent[0]
+                raise UserError(
+                    f"{series.where!r}, series {series.id!r}: {len(absent)} values are missing, the first at "
+                    f"{series.time_T[row]} in {[*series.channels, *series.covariates][column]!r}",
+                    fix="fill them in, or choose missing = keep (they are masked) or forward (the last value stays)",
+                )
+            return series

@@ -1,0 +1,115 @@
+"""What is learned from and what is held out: by rows along time, by whole series, or as the file says."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from statewise.data.series import Series
+from statewise.specs import UserError
+
+
+class Span(NamedTuple):
+    """Rows `begin` to `end` of a series. What is forecast lies in them; what is read may begin at `reach`."""
+
+    series: Series
+    begin: int
+    end: int
+    reach: int
+
+
+class SeriesParts(NamedTuple):
+    train: tuple[Span, ...]
+    validation: tuple[Span, ...]
+    test: tuple[Span, ...]
+    unused: int = 0  # rows after the last part, in all series together
+
+    def mapped(self, change: Callable[[Series], Series]) -> "SeriesParts":
+        """The same parts of changed series: `parts.mapped(scaling.apply)`. Each series is changed once."""
+        known: dict[int, Series] = {}
+
+        def changed(span: Span) -> Span:
+            if id(span.series) not in known:
+                known[id(span.series)] = change(span.series)
+                assert len(known[id(span.series)]) == len(span.series)
+            return span._replace(series=known[id(span.series)])
+
+        train, validation, test = (tuple(map(changed, part)) for part in self[:3])
+        return SeriesParts(train, validation, test, self.unused)
+
+
+_NAMES = ("train", "validation", "test")
+
+
+def whole(series: Series) -> Span:
+    return Span(series, 0, len(series), 0)
+
+
+def split_rows(series: Sequence[Series], split: str) -> SeriesParts:
+    """Every series is cut along time: `8640/2880/2880` rows, or `0.6/0.2/0.2` of them.
+
+    A context of the validation or test part may reach back into the part before: that is the past, and known.
+    """
+    spans: dict[str, list[Span]] = {name: [] for name in _NAMES}
+    unused = 0
+    for one in series:
+        sizes = _sizes(split, total=len(one), what=f"series {one.id!r} has {len(one)} rows")
+        begin = 0
+        for name, size in zip(_NAMES, sizes):
+            if size:
+                spans[name].append(Span(one, begin, begin + size, 0))
+            begin += size
+        unused += len(one) - begin
+    train, validation, test = (tuple(spans[name]) for name in _NAMES)
+    return SeriesParts(train, validation, test, unused)
+
+
+def split_whole(series: Sequence[Series], split: str, *, seed: int = 0) -> SeriesParts:
+    """Whole series, drawn by the seed: `200/20/20` of them, or `0.8/0.1/0.1`."""
+    sizes = _sizes(split, total=len(series), what=f"there are {len(series)} series")
+    draws = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)).random_raw(len(series))
+    shuffled = [series[n] for n in np.argsort(draws, kind="stable")]
+    borders = np.cumsum([0, *sizes])
+    train, validation, test = (tuple(map(whole, shuffled[a:b])) for a, b in pairwise(borders))
+    return SeriesParts(train, validation, test, unused=sum(map(len, shuffled[borders[-1] :])))
+
+
+def split_as_filed(series: Sequence[Series]) -> SeriesParts:
+    """As the files say: every series belongs to a part already."""
+    if stray := [one for one in series if not one.part]:
+        raise UserError(f"series {stray[0].id!r} of {stray[0].where!r} is of no part", fix="say how to split")
+    train, validation, test = (tuple(whole(one) for one in series if one.part == name) for name in _NAMES)
+    return SeriesParts(train, validation, test)
+
+
+def split_by_files(
+    train: Sequence[Series], validation: Sequence[Series] = (), test: Sequence[Series] = ()
+) -> SeriesParts:
+    return SeriesParts(tuple(map(whole, train)), tuple(map(whole, validation)), tuple(map(whole, test)))
+
+
+def _sizes(split: str, *, total: int, what: str) -> list[int]:
+    words = [word.strip() for word in split.split("/")]
+    wrong = UserError(
+        f"split {split!r} is not valid",
+        fix="give two or three counts, 8640/2880/2880, or shares of at most 1 together, 0.6/0.2/0.2",
+    )
+    if not 2 <= len(words) <= 3:
+        raise wrong
+    if all(word.isascii() and word.isdigit() for word in words) and any(int(word) > 1 for word in words):
+        sizes = [int(word) for word in words]
+        if sum(sizes) > total:
+            raise UserError(f"split {split!r} asks for {sum(sizes)}, but {what}", fix="ask for less, or for shares")
+    else:
+        try:
+            shares = [float(word) for word in words]
+        except ValueError:
+            raise wrong from None
+        if not all(0 <= share <= 1 for share in shares) or sum(shares) > 1 + 1e-9:
+            raise wrong
+        borders = [round(share * total) for share in np.cumsum([0.0, *shares])]
+        sizes = [b - a for a, b in pairwise(borders)]
+    if sizes[0] < 1:
+        raise UserError(f"split {split!r} leaves nothing to learn from: {what}", fix="give the first part more")
+    return sizes + [0] * (3 - len(sizes))

@@ -1,0 +1,140 @@
+"""A table of numbers as text: CSV, TSV, semicolons; every complaint names the file and the line."""
+
+import csv
+import gzip
+import io
+import math
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.specs import UserError
+
+# What spreadsheets, R, pandas and databases write for a value that is not there.
+MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "nil", "missing"})
+_DELIMITERS = (",", ";", "\t", "|")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([, ]\d{3})+(\.\d*)?", re.ASCII)
+
+
+class SeriesTable:
+    """Columns of cells by name, and the line each row began on."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: list[list[str]],
+        lines: Sequence[int],
+        *,
+        where: str,
+        unnamed: Sequence[str],
+        delimiter: str = ",",
+    ) -> None:
+        self.columns = tuple(columns)
+        self.unnamed = frozenset(unnamed)  # names of ours, for columns that had none
+        self.lines = np.array(lines, dtype=np.int64)
+        self.where = where
+        self.delimiter = delimiter
+        self._rows = rows
+
+    def cells(self, column: str) -> list[str]:
+        at = self.columns.index(column)
+        return [row[at].strip() for row in self._rows]
+
+    def numbers(self, columns: Sequence[str]) -> NDArray[np.float64]:
+        """`[rows, columns]`; what is missing is NaN, what is no number is refused by its place."""
+        made = np.empty((len(self._rows), len(columns)))
+        for index, column in enumerate(columns):
+            cells = self.cells(column)
+            for row, cell in enumerate(cells):
+                made[row, index] = _number(cell, column=column, where=f"{self.where}:{self.lines[row]}")
+        return made
+
+
+def read_series_table(path: Path) -> SeriesTable:
+    """The first line names the columns; the delimiter is the one that line holds most of."""
+    text = _decoded(path)
+    delimiter = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    begin = 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row) or len(row) > 1:  # a line of nothing is no row
+                rows.append(row)
+                lines.append(begin)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}:{begin} is not CSV: {error}", fix="check the quotes on that line") from None
+    if len(rows) < 2:
+        raise UserError(f"{str(path)!r} holds no rows below its line of column names")
+    header, unnamed = _header([cell.strip() for cell in rows[0]], where=f"{path}:{lines[0]}")
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            raise UserError(
+                f"{path}:{line} has {len(row)} cells, but there are {len(header)} columns: {', '.join(header)}",
+                fix="give every row a cell for each column; an empty one is a missing value",
+            )
+    return SeriesTable(header, rows[1:], lines[1:], where=str(path), unnamed=unnamed, delimiter=delimiter)
+
+
+def _decoded(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UserError(f"{str(path)!r} cannot be read: {reason}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{line} is not UTF-8 text: it holds 0x{data[error.start]:02x}",
+            fix="convert it first, for example with iconv -f LATIN1 -t UTF-8",
+        ) from None
+    if "\0" in text:
+        raise UserError(f"{str(path)!r} is a binary file, not text", fix="save the table as CSV")
+    return text
+
+
+def _delimiter(text: str) -> str:
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    outside = re.sub(r'"[^"]*"', "", first)
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _header(names: list[str], *, where: str) -> tuple[list[str], list[str]]:
+    if all(_NUMBER.fullmatch(name) for name in names):
+        raise UserError(
+            f"{where} holds numbers, where the names of the columns should be: {', '.join(names[:4])}",
+            fix="put a line of names first",
+        )
+    unnamed = [f"column {number}" for number, name in enumerate(names, 1) if not name]
+    named = [name or f"column {number}" for number, name in enumerate(names, 1)]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise UserError(f"{where}: two columns are called {twice[0]!r}", fix="give each a name of its own")
+    return named, unnamed
+
+
+def _number(cell: str, *, column: str, where: str) -> float:
+    if _NUMBER.fullmatch(cell):
+        if math.isfinite(value := float(cell)):
+            return value
+        raise UserError(f"{where}: column {column!r} holds {cell!r}, too large for a number of 64 bits")
+    if cell.lower() in MISSING:
+        return math.nan
+    if _DECIMAL_COMMA.fullmatch(cell):
+        fix = "write decimals with a point: in a table with ; between cells, sed 's/,/./g' does it"
+    elif _THOUSANDS.fullmatch(cell):
+        fix = "write it without a mark between thousands"
+    else:
+        fix = "mend it, leave it empty if it is missing, or do not name the column (text can be a time or an id)"
+    raise UserError(f"{where}: column {column!r} holds {cell!r}, which is not a number", fix=fix)

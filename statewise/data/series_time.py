@@ -1,0 +1,205 @@
+"""Time columns: read, put in order, checked for one step size, and turned into features.
+
+T time.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.specs import UserError
+
+TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum"})
+_CALENDAR = re.compile(
+    r"(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?)?", re.ASCII
+)
+
+
+def index_time(length: int) -> NDArray[np.int64]:
+    """The number of the row: time where none is given."""
+    return np.arange(length, dtype=np.int64)
+
+
+def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], where: str) -> NDArray[Any]:
+    """Numbers as float64; dates, with the year first, as datetime64 (in UTC where a zone is given)."""
+    eight = all(len(cell) == 8 and cell.isascii() and cell.isdigit() for cell in cells)  # 20160701
+    if not eight:
+        try:
+            numbers = np.array([float(cell) for cell in cells])
+        except ValueError:
+            pass
+        else:
+            if np.isfinite(numbers).all() and not any("_" in cell for cell in cells):
+                return numbers
+    moments = []
+    aware: bool | None = None
+    for cell, line in zip(cells, lines, strict=True):
+        moment = _moment(cell)
+        if moment is None:
+            if eight:
+                return np.array([float(cell) for cell in cells])
+            raise UserError(
+                f"{where}:{line}: time {cell!r} is neither a number nor a date"
+                + (" (it is empty)" if not cell else ""),
+                fix="write dates year first, 2016-07-31 or 2016-07-31 13:00:00, or choose another time column, or none",
+            )
+        if aware is not None and aware != (moment.tzinfo is not None):
+            raise UserError(f"{where}:{line}: some times have a zone and some, as {cell!r}, do not", fix="use one form")
+        aware = moment.tzinfo is not None
+        moments.append(moment.astimezone(UTC).replace(tzinfo=None) if aware else moment)
+    return np.array(moments, dtype="datetime64[us]")
+
+
+def _moment(cell: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(cell)
+    except ValueError:
+        pass
+    found = _CALENDAR.fullmatch(cell)
+    if not found:
+        return None
+    year, month, day, hour, minute, second, fraction = found.groups()
+    try:
+        day_of = datetime(int(year), int(month), int(day or 1))
+        return day_of.replace(
+            hour=int(hour or 0),
+            minute=int(minute or 0),
+            second=int(second or 0),
+            microsecond=int((fraction or "").ljust(6, "0")),
+        )
+    except ValueError:
+        return None
+
+
+def in_order(
+    time_T: NDArray[Any], lines_T: NDArray[np.int64], where: str, *, unsorted: Literal["refuse", "sort"]
+) -> NDArray[np.int64]:
+    """The rows' order along time. A time that comes twice is refused: which value holds is not ours to say."""
+    order_T = np.argsort(time_T, kind="stable")
+    sorted_T = time_T[order_T]
+    same = np.flatnonzero(sorted_T[1:] == sorted_T[:-1])
+    if len(same):
+        first, second = (lines_T[order_T[same[0] + i]] for i in (0, 1))
+        raise UserError(
+            f"{where}: lines {first} and {second} have the same time {_shown(sorted_T[same[0]])}",
+            fix="keep one of them; if the file holds several series, name the column that tells them apart (id)",
+        )
+    back = np.flatnonzero(time_T[1:] < time_T[:-1])
+    if len(back) and unsorted == "refuse":
+        at = back[0] + 1
+        raise UserError(
+            f"{where}:{lines_T[at]}: time {_shown(time_T[at])} comes after {_shown(time_T[at - 1])} of the line above",
+            fix="sort the file, or choose unsorted = sort",
+        )
+    return order_T
+
+
+def on_grid(
+    time_T: NDArray[Any], lines_T: NDArray[np.int64], where: str, *, irregular: Literal["refuse", "keep", "fill"]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Times of one step size, and the place of each row among them; see `read_series` for `irregular`."""
+    place_T = np.arange(len(time_T))
+    if irregular == "keep" or len(time_T) < 3:
+        return time_T, place_T
+    scale = _scale(time_T)
+    gap_T = np.diff(scale)
+    step = _usual(gap_T)
+    odd_T = ~np.isclose(gap_T, step, rtol=1e-6, atol=0)
+    if not odd_T.any():
+        return time_T, place_T
+    at = int(np.flatnonzero(odd_T)[0])
+    seen = f"from {_shown(time_T[at])} to {_shown(time_T[at + 1])} the step is not the usual one"
+    if irregular == "refuse":
+        raise UserError(
+            f"{where}:{lines_T[at + 1]}: {seen} ({int(odd_T.sum())} of {len(gap_T)} steps are not)",
+            fix="choose irregular = fill (rows of missing values in the holes) or keep (every row is one step)",
+        )
+    steps_T = gap_T / step
+    whole_T = np.rint(steps_T)
+    off = np.flatnonzero((np.abs(steps_T - whole_T) > 1e-6) | (whole_T < 1))
+    if len(off):
+        raise UserError(
+            f"{where}:{lines_T[off[0] + 1]}: the step to {_shown(time_T[off[0] + 1])} is {steps_T[off[0]]:g} of the "
+            "usual one, so there is no grid to fill",
+            fix="choose irregular = keep (every row is one step), or resample the file",
+        )
+    place_T = np.concatenate([[0], np.cumsum(whole_T)]).astype(np.int64)
+    return _grid(time_T, place_T, step), place_T
+
+
+def continued(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
+    """The next `count` times, by the usual step; months stay months."""
+    if len(time_T) < 2:
+        if time_T.dtype.kind == "M":
+            raise UserError(f"{where}: a single row has no step in time, so what comes next has no date")
+        return time_T[-1:] + np.arange(1, count + 1)
+    step = _usual(np.diff(_scale(time_T)))
+    ahead = np.arange(1, count + 1)
+    if time_T.dtype.kind != "M":
+        even: NDArray[Any] = (time_T[-1] + ahead * step).astype(time_T.dtype)
+        return even
+    if not (len(time_T) > 2 and _is_monthly(time_T)):
+        if len(time_T) == 2:
+            step = float((time_T[1] - time_T[0]).astype(np.int64))
+        passed: NDArray[Any] = time_T[-1] + (ahead * int(step)).astype("timedelta64[us]")
+        return passed
+    last_month = time_T[-1].astype("datetime64[M]")
+    month = last_month + (ahead * int(step)).astype("timedelta64[M]")
+    within_T = time_T - time_T.astype("datetime64[M]").astype(time_T.dtype)
+    if (within_T == within_T[0]).all():
+        on_day: NDArray[Any] = month.astype(time_T.dtype) + within_T[0]
+        return on_day
+    from_end = (last_month + 1).astype(time_T.dtype) - time_T[-1]
+    at_end: NDArray[Any] = (month + 1).astype(time_T.dtype) - from_end
+    return at_end
+
+
+def _scale(time_T: NDArray[Any]) -> NDArray[np.float64]:
+    """Time as numbers. Months of unequal days are equal steps where every row is the same day of its month."""
+    if time_T.dtype.kind != "M":
+        return time_T.astype(np.float64)
+    return _months(time_T).astype(np.float64) if _is_monthly(time_T) else (time_T - time_T[0]).astype(np.float64)
+
+
+def _is_monthly(time_T: NDArray[Any]) -> bool:
+    month_T = time_T.astype("datetime64[M]")
+    within_T = time_T - month_T.astype(time_T.dtype)
+    to_end_T = (month_T + 1).astype(time_T.dtype) - time_T
+    alike = bool((within_T == within_T[0]).all() or (to_end_T == to_end_T[0]).all())
+    return alike and bool((np.diff(_months(time_T)) >= 1).all())
+
+
+def _months(time_T: NDArray[Any]) -> NDArray[np.int64]:
+    return time_T.astype("datetime64[M]").astype(np.int64)
+
+
+def _usual(gap_T: NDArray[np.float64]) -> float:
+    gaps, counts = np.unique(gap_T, return_counts=True)
+    return float(gaps[counts == counts.max()][0])
+
+
+def _grid(time_T: NDArray[Any], place_T: NDArray[np.int64], step: float) -> NDArray[Any]:
+    number = np.arange(place_T[-1] + 1)
+    if time_T.dtype.kind != "M":
+        full = time_T[0] + number * step
+    elif _is_monthly(time_T):
+        month = time_T[0].astype("datetime64[M]") + (number * int(step)).astype("timedelta64[M]")
+        from_end = (time_T[0].astype("datetime64[M]") + 1).astype(time_T.dtype) - time_T[0]
+        within = time_T - time_T.astype("datetime64[M]").astype(time_T.dtype)
+        if (within == within[0]).all():
+            full = month.astype(time_T.dtype) + within[0]
+        else:
+            full = (month + 1).astype(time_T.dtype) - from_end
+    else:
+        full = time_T[0] + (number * int(step)).astype("timedelta64[us]")
+    made: NDArray[Any] = full.astype(time_T.dtype)
+    made[place_T] = time_T
+    return made
+
+
+def _shown(moment: Any) -> str:
+    return str(moment).removesuffix(".000000") if isinstance(moment, np.datetime64) else f"{moment:.10g}"

@@ -1,0 +1,225 @@
+"""Windows of series: a context that is read, a horizon that is forecast.
+
+Training windows are a pure function of (seed, step, rank, world); evaluation rolls the origin on, and
+counts every window once.
+
+B rows, T context and horizon together, C channels, X covariates, N rows of all series, W windows.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data.series import Series
+from statewise.data.series_split import Span
+from statewise.specs import UserError
+
+Channels = Literal["joint", "shared"]
+
+
+class SeriesBatch(NamedTuple):
+    """Values are 0 where none was observed. The first `context` steps are read, the others forecast."""
+
+    values_BTC: Tensor
+    observed_BTC: Tensor
+    covariates_BTX: Tensor
+    context: int
+    span_B: Tensor  # which of the spans the row is from
+    origin_B: Tensor  # the row of its series that is forecast first
+    channel_B: Tensor | None  # shared: the channel that this row is; joint: all are in it
+
+
+class _Catalogue:
+    """All windows of some spans, by number: series after series, and in each the origins in order."""
+
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        *,
+        context: int,
+        horizon: int,
+        stride: int,
+        channels: Channels,
+        dtype: torch.dtype,
+    ) -> None:
+        if context < 1 or horizon < 1 or stride < 1:
+            raise UserError(f"context {context}, horizon {horizon}, stride {stride}: expected at least 1 of each")
+        if not spans:
+            raise UserError("there is no series to take windows from")
+        self._context, self._time, self._stride = context, context + horizon, stride
+        self._channels, self._dtype = channels, dtype
+        _refuse_missing_covariates(spans)
+        self._first_S = np.array([max(span.begin, span.reach + context) for span in spans])
+        last_S = np.array([span.end - horizon for span in spans])
+        count_S = np.maximum(0, (last_S - self._first_S) // stride + 1)
+        self.too_short = tuple(span.series.id for span, count in zip(spans, count_S) if not count)
+        if not count_S.any():
+            longest = max(spans, key=lambda span: span.end - span.reach)
+            raise UserError(
+                f"no series is long enough for a context of {context} and a horizon of {horizon}: the longest, "
+                f"{longest.series.id!r}, has {longest.end - longest.begin} rows here",
+                fix="shorten the context or the horizon, or give this part more rows",
+            )
+        self._borders = np.concatenate([[0], np.cumsum(count_S)])
+        # One copy of each series however many spans it has.
+        unique = {id(span.series): span.series for span in spans}
+        offsets = dict(zip(unique, np.cumsum([0, *map(len, unique.values())])))
+        self._offset_S = np.array([offsets[id(span.series)] for span in spans])
+        self._values_NC = np.concatenate([series.values_TC for series in unique.values()])
+        self._covariates_NX = np.concatenate([series.covariates_TX for series in unique.values()])
+        self._width = self._values_NC.shape[1]
+
+    @property
+    def windows(self) -> int:
+        return int(self._borders[-1]) * (self._width if self._channels == "shared" else 1)
+
+    def read(self, number_B: NDArray[np.int64]) -> SeriesBatch:
+        shared = self._channels == "shared"
+        number_B, channel_B = np.divmod(number_B, self._width) if shared else (number_B, np.zeros_like(number_B))
+        span_B = np.searchsorted(self._borders, number_B, side="right") - 1
+        origin_B = self._first_S[span_B] + (number_B - self._borders[span_B]) * self._stride
+        at_BT = (self._offset_S[span_B] + origin_B - self._context)[:, None] + np.arange(self._time)
+        values_BTC = self._values_NC[at_BT]
+        if shared:
+            values_BTC = values_BTC[np.arange(len(number_B)), :, channel_B][:, :, None]
+        observed_BTC = ~np.isnan(values_BTC)
+        return SeriesBatch(
+            torch.from_numpy(np.where(observed_BTC, values_BTC, 0.0)).to(self._dtype),
+            torch.from_numpy(observed_BTC),
+            torch.from_numpy(self._covariates_NX[at_BT]).to(self._dtype),
+            self._context,
+            torch.from_numpy(span_B),
+            torch.from_numpy(origin_B),
+            torch.from_numpy(channel_B) if shared else None,
+        )
+
+
+class SeriesWindows:
+    """Windows drawn anywhere in the spans, each as likely as any other; any step's can be asked for at once.
+
+    `channels="joint"`: a row holds all channels. `"shared"`: each channel is a row of its own, and one
+    model is shared by them. `too_short` are the series that give no window.
+    """
+
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        *,
+        context: int,
+        horizon: int,
+        batch: int,
+        channels: Channels = "joint",
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        assert 0 <= rank < world
+        if batch < 1 or batch % world:
+            raise UserError(
+                f"batch {batch} cannot be shared by {world} processes",
+                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
+            )
+        self._catalogue = _Catalogue(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
+        self.rows = batch // world
+        self._batch, self._seed = batch, seed
+        self._mine_B = slice(rank * self.rows, (rank + 1) * self.rows)
+
+    @property
+    def windows(self) -> int:
+        return self._catalogue.windows
+
+    @property
+    def too_short(self) -> tuple[str, ...]:
+        return self._catalogue.too_short
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.windows // self._batch)
+
+    def at(self, step: int) -> SeriesBatch:
+        # Raw words of a counter-based generator: NumPy promises them to be the same in every version.
+        counter = np.array([0, step, 0, 0], dtype=np.uint64)
+        key = np.array([self._seed, 0], dtype=np.uint64)
+        draws_B = np.random.Philox(key=key, counter=counter).random_raw(self._batch)[self._mine_B]
+        return self._catalogue.read((draws_B % np.uint64(self.windows)).astype(np.int64))
+
+
+class RollingOrigin:
+    """The backtest: every origin of the spans, `stride` rows apart, once."""
+
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        *,
+        context: int,
+        horizon: int,
+        stride: int = 1,
+        batch: int = 64,
+        channels: Channels = "joint",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        assert batch >= 1
+        self._catalogue = _Catalogue(
+            spans, context=context, horizon=horizon, stride=stride, channels=channels, dtype=dtype
+        )
+        self._batch = batch
+
+    @property
+    def windows(self) -> int:
+        return self._catalogue.windows
+
+    @property
+    def too_short(self) -> tuple[str, ...]:
+        return self._catalogue.too_short
+
+    def __len__(self) -> int:
+        return -(-self.windows // self._batch)
+
+    def __iter__(self) -> Iterator[SeriesBatch]:
+        for first in range(0, self.windows, self._batch):
+            yield self._catalogue.read(np.arange(first, min(first + self._batch, self.windows)))
+
+
+class SeriesRows(NamedTuple):
+    """Whole series side by side, each padded with zeros to the longest."""
+
+    values_BTC: Tensor
+    observed_BTC: Tensor  # also False where a row is over
+    covariates_BTX: Tensor
+    lengths_B: Tensor
+
+
+def series_rows(series: Sequence[Series], *, dtype: torch.dtype = torch.float32) -> SeriesRows:
+    """A ragged batch of the given series, in their order: for many short ones, each read from its beginning."""
+    _refuse_missing_covariates([Span(one, 0, len(one), 0) for one in series])
+    time = max(map(len, series))
+    values_BTC = np.full((len(series), time, series[0].values_TC.shape[1]), np.nan)
+    covariates_BTX = np.zeros((len(series), time, series[0].covariates_TX.shape[1]))
+    for row, one in enumerate(series):
+        values_BTC[row, : len(one)] = one.values_TC
+        covariates_BTX[row, : len(one)] = one.covariates_TX
+    observed_BTC = ~np.isnan(values_BTC)
+    return SeriesRows(
+        torch.from_numpy(np.where(observed_BTC, values_BTC, 0.0)).to(dtype),
+        torch.from_numpy(observed_BTC),
+        torch.from_numpy(covariates_BTX).to(dtype),
+        torch.tensor([len(one) for one in series]),
+    )
+
+
+def _refuse_missing_covariates(spans: Sequence[Span]) -> None:
+    """A value to forecast can be masked out of the loss; an input that is not there has no such way out."""
+    for span in spans:
+        absent = np.argwhere(np.isnan(span.series.covariates_TX))
+        if len(absent):
+            row, column = absent[0]
+            raise UserError(
+                f"{span.series.where!r}, series {span.series.id!r}: covariate {span.series.covariates[column]!r} is "
+                f"missing at {span.series.time_T[row]} ({len(absent)} in all)",
+                fix="fill it in, choose missing = forward, or leave the covariate out",
+            )

@@ -1,0 +1,209 @@
+"""Tables of text: CSV, TSV and JSON lines, as rows that know their columns and where they stood."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, assert_never
+
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, suffix
+from statewise.specs import UserError, nearest
+
+TableFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl"]
+Header = Literal["auto", "yes", "no"]
+Column = str | int
+
+FORMATS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+# The csv module's own limit on a field is shorter than a long document.
+_LARGEST_FIELD = 2**31 - 1
+
+
+class Row(NamedTuple):
+    """The cells of a row. `names` are those of its columns, or nothing in a file without a header."""
+
+    cells: tuple[Any, ...]
+    names: tuple[str, ...]
+    where: Where
+
+    def cell(self, column: Column) -> Any:
+        """The cell of a column, by its name or by its number from 0."""
+        return self.cells[_place(column, self)]
+
+    def text(self, column: Column) -> str:
+        """The cell as text; JSON's numbers and truth values are written as JSON writes them."""
+        cell = self.cell(column)
+        if isinstance(cell, str):
+            return cell
+        if isinstance(cell, bool | int | float):
+            return json.dumps(cell)
+        kind = "missing (null)" if cell is None else f"a {type(cell).__name__}"
+        raise UserError(f"{self.where}: column {column!r} is {kind}, expected text", fix="give it a string or a number")
+
+
+def read_table(
+    paths: Paths,
+    *,
+    format: TableFormat = "auto",
+    header: Header = "auto",
+    columns: Sequence[Column] = (),
+    delimiter: str | None = None,
+    encoding: str = UTF8,
+) -> Examples[Row]:
+    """The rows of all files. Empty lines are counted; a row of another width than the first is refused.
+
+    `format="auto"` goes by the file's ending. CSV is quoted as RFC 4180 has it; TSV is raw text in which
+    a quote means nothing, unless the format is `quoted-tsv`. `header="auto"` expects one where a column of
+    `columns` (those the caller will ask for) is a name, and none where all are numbers; `delimiter`
+    replaces the comma or the tab.
+    """
+    rows: Examples[Row] = Examples()
+    for path in one_or_many(paths):
+        kind = format_of(path) if format == "auto" else format
+        lines = read_lines(path, encoding=encoding, takes=f"name the {kind} files in it one by one")
+        match kind:
+            case "jsonl":
+                found = _objects(lines, rows)
+            case "csv" | "tsv" | "quoted-tsv":
+                separator = delimiter or ("," if kind == "csv" else "\t")
+                cells = _split(lines, separator) if kind == "tsv" else _quoted(lines, separator)
+                found = _rows(cells, rows, headed=_is_headed(header, columns))
+            case "auto":
+                raise AssertionError
+            case _:
+                assert_never(kind)
+        before = len(rows)
+        for row in found:
+            if len(rows) == before:
+                for column in columns:
+                    _place(column, row)
+            rows.append(row)
+    return rows
+
+
+def format_of(path: Path) -> Literal["csv", "tsv", "quoted-tsv", "jsonl"]:
+    found = FORMATS.get(suffix(path))
+    if found is None or found == "auto":
+        raise UserError(
+            f"{str(path)!r}: its ending does not tell the format",
+            fix=f"say which it is: format = {', '.join(sorted(set(FORMATS.values())))}",
+        )
+    return found
+
+
+def _is_headed(header: Header, columns: Sequence[Column]) -> bool:
+    if header == "auto":
+        return any(isinstance(column, str) and not column.isdecimal() for column in columns)
+    return header == "yes"
+
+
+def _split(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], Where]]:
+    for line in lines:
+        yield (line.text.split(separator) if line.text.strip() else []), line.where
+
+
+def _quoted(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], Where]]:
+    """A quoted cell may hold line ends, so a row begins one line after the last one ended."""
+    csv.field_size_limit(_LARGEST_FIELD)
+    begin: list[Where] = []
+
+    def fed() -> Iterator[str]:
+        for line in lines:
+            begin.append(line.where)
+            yield line.text + "\n"
+
+    try:
+        reader = csv.reader(fed(), delimiter=separator, strict=True)
+    except TypeError:
+        raise UserError(f"delimiter {separator!r} is not one character") from None
+    try:
+        for cells in reader:
+            yield ([] if all(not cell.strip() for cell in cells) and len(cells) <= 1 else cells), begin[0]
+            begin.clear()
+    except csv.Error as error:
+        reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
+        raise UserError(
+            f"{begin[0]}: {reason}",
+            fix='inside a quoted cell write "" for a quote; raw text with tabs is format = tsv',
+        ) from None
+
+
+def _rows(cells: Iterator[tuple[list[str], Where]], into: Examples[Row], *, headed: bool) -> Iterator[Row]:
+    names: tuple[str, ...] | None = None
+    first: tuple[int, str] | None = None
+    for row, where in cells:
+        if not row:
+            into.counts["empty lines"] += 1
+            continue
+        if first is None:
+            first = len(row), f"line {where.line}"
+            if headed:
+                names = _names(row, where)
+                continue
+        if len(row) != first[0]:
+            raise UserError(
+                f"{where}: {len(row)} columns, expected {first[0]} as in {first[1]}",
+                fix="mend the row; a cell that holds the separator must be quoted (csv, quoted-tsv) or replaced (tsv)",
+            )
+        yield Row(tuple(row), names or (), where)
+
+
+def _names(row: list[str], where: Where) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in row)
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise UserError(f"{where}: the header names {twice!r} twice", fix="rename one, or use header = no and numbers")
+    return names
+
+
+def _objects(lines: Iterator[Line], into: Examples[Row]) -> Iterator[Row]:
+    for line in lines:
+        if not line.text.strip():
+            into.counts["empty lines"] += 1
+            continue
+        try:
+            row = json.loads(line.text)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"{line.where}: not JSON at character {error.pos + 1}: {error.msg}",
+                fix="JSON lines hold one whole object on every line",
+            ) from None
+        except (RecursionError, ValueError) as error:
+            raise UserError(f"{line.where}: not JSON that can be read: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(
+                f"{line.where}: a JSON {type(row).__name__}, expected an object with named values",
+                fix='write each line as {"text": "…", "label": "…"}',
+            )
+        if "\\u" in line.text:
+            _refuse_half_characters(row, line.where)
+        yield Row(tuple(row.values()), tuple(row), line.where)
+
+
+def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
+    """Escapes can write the half of a surrogate pair, which is no text and cannot be written out again."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise UserError(f"{where}: {half} is half a character", fix="mend or remove it") from None
+
+
+def _place(column: Column, row: Row) -> int:
+    if isinstance(column, str) and column in row.names:
+        return row.names.index(column)
+    if isinstance(column, int) or column.isdecimal():
+        if 0 <= int(column) < len(row.cells):
+            return int(column)
+        raise UserError(
+            f"{row.where}: there is no column {column}: the row has {len(row.cells)}",
+            fix=f"columns are numbered from 0 to {len(row.cells) - 1}",
+        )
+    if not row.names:
+        raise UserError(
+            f"{row.where}: column {column!r} has a name, but the file is read without a header",
+            fix=f"set header = yes, or name it by number, 0 to {len(row.cells) - 1}",
+        )
+    raise UserError(
+        f"{row.where}: there is no column {column!r}",
+        fix=f"{nearest(column, row.names)}; a file without a header takes numbers from 0",
+    )

@@ -1,0 +1,258 @@
+"""Sentences with a tag on every word: CoNLL-U, and columns with an empty line between sentences.
+
+Reading and writing walk through a file in the same way, so that predicted tags go back to the very
+lines their words came from.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, assert_never
+
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
+from statewise.specs import UserError, nearest
+
+TaggedFormat = Literal["auto", "conllu", "columns"]
+Scheme = Literal["as-is", "iob2"]
+
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_UNSPECIFIED = "_"
+_DOCUMENT = "-DOCSTART-"
+_WORD_ID = re.compile(r"[1-9][0-9]*")
+_RANGE_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*")
+_EMPTY_ID = re.compile(r"[0-9]+\.[1-9][0-9]*")
+_IOB = re.compile(r"O|[BI]-.+")
+
+
+class Tagged(NamedTuple):
+    """`where` is the line of the first word. Without tags (a file to predict on), `tags` is empty."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    where: Where
+
+
+class Layout(NamedTuple):
+    """Which columns hold the words and the tags: names of CoNLL-U's, else numbers, from the end if negative."""
+
+    format: TaggedFormat = "auto"
+    word: str | int | None = None
+    tag: str | int | None = None
+    comment: str | None = None
+    encoding: str = UTF8
+
+
+DEFAULT = Layout()
+
+
+class _Step(NamedTuple):
+    """A line of the file. It is a word's if it has `cells`, and ends a sentence if it has none and no `skip`."""
+
+    line: Line
+    cells: list[str]
+    skip: str = ""
+
+
+def read_tagged(
+    paths: Paths, *, layout: Layout = DEFAULT, scheme: Scheme = "as-is", tags: bool = True
+) -> Examples[Tagged]:
+    """The sentences of all files. Default columns: `form` and `upos`, or the first and the last.
+
+    CoNLL-U's comments, multiword ranges and empty nodes, and `-DOCSTART-` lines, are counted. `scheme="iob2"`
+    makes spans begin with `B-` wherever they begin; `tags=False` reads words alone.
+    """
+    found: Examples[Tagged] = Examples()
+    for path in one_or_many(paths):
+        steps = _walk(path, layout)
+        format, word, tag = _columns(path, layout)
+        for sentence in _sentences(steps, found):
+            words = tuple(_cell(step, word, "word") for step in sentence)
+            given = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
+            if tags and scheme == "iob2":
+                given = tuple(_iob2(sentence, given))
+            found.append(Tagged(words, given, sentence[0].line.where))
+    if tags:
+        refuse_nothing(found, paths, "tagged sentence")
+    return found
+
+
+def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
+    """The lines of a file with these tags in place of its own; all else stays as it is, line by line.
+
+    A file of words alone, or without the column of tags, gets a column more.
+    """
+    format, word, tag = _columns(Path(path), layout)
+    rows = iter(tags)
+    left: list[str] = []
+    inside = False
+    for step in _walk(Path(path), layout):
+        if not step.cells:
+            inside = inside and bool(step.skip)
+            yield step.line.text
+            continue
+        if not inside:
+            assert not left, f"{step.line.where}: more tags than words in the sentence before"
+            left, inside = list(next(rows))[::-1], True
+        tab = "\t" if format == "conllu" or "\t" in step.line.text else " "
+        cells = list(step.cells)
+        new = left.pop()
+        if not -len(cells) <= tag < len(cells) or tag % len(cells) == word % len(cells):
+            cells.append(new)
+        else:
+            cells[tag] = new
+        yield tab.join(cells)
+    assert not left
+    assert next(rows, None) is None, f"more tags than sentences in {str(path)!r}"
+
+
+def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], int, int]:
+    match format_of(path, layout):
+        case "conllu":
+            return "conllu", _named(layout.word, "form"), _named(layout.tag, "upos")
+        case "columns":
+            word = 0 if layout.word is None else layout.word
+            tag = -1 if layout.tag is None else layout.tag
+            for column in (word, tag):
+                if not isinstance(column, int):
+                    raise UserError(
+                        f"column {column!r} has a name, but columns of {str(path)!r} have none",
+                        fix="number them from 0 (or -1 for the last), or set format = conllu",
+                    )
+            return "columns", int(word), int(tag)
+        case other:
+            assert_never(other)
+
+
+def format_of(path: Path, layout: Layout) -> Literal["conllu", "columns"]:
+    """What the layout says, or the file's ending."""
+    if layout.format == "auto":
+        return "conllu" if suffix(path) in (".conllu", ".conllup") else "columns"
+    return layout.format
+
+
+def _named(column: str | int | None, default: str) -> int:
+    column = default if column is None else column
+    if isinstance(column, str):
+        if column.lower() not in CONLLU:
+            raise UserError(f"CoNLL-U has no column {column!r}", fix=nearest(column, CONLLU))
+        return CONLLU.index(column.lower())
+    if not 0 <= column < len(CONLLU):
+        raise UserError(f"CoNLL-U has no column {column}", fix=f"0 to {len(CONLLU) - 1}, or {', '.join(CONLLU)}")
+    return column
+
+
+def _walk(path: Path, layout: Layout) -> Iterator[_Step]:
+    match format_of(path, layout):
+        case "conllu":
+            return _walk_conllu(path, layout.encoding)
+        case "columns":
+            return _walk_columns(path, layout)
+        case other:
+            assert_never(other)
+
+
+def _walk_conllu(path: Path, encoding: str) -> Iterator[_Step]:
+    expected = 1
+    for line in read_lines(path, encoding=encoding):
+        if not line.text.strip():
+            expected = 1
+            yield _Step(line, [])
+            continue
+        if line.text.startswith("#"):
+            yield _Step(line, [], "comments")
+            continue
+        cells = line.text.split("\t")
+        if len(cells) != len(CONLLU):
+            raise UserError(
+                f"{line.where}: {len(cells)} columns, CoNLL-U has {len(CONLLU)} with a tab between",
+                fix="mend the line; a file of words and tags alone is format = columns",
+            )
+        if _RANGE_ID.fullmatch(cells[0]):
+            yield _Step(line, [], "multiword ranges")
+        elif _EMPTY_ID.fullmatch(cells[0]):
+            yield _Step(line, [], "empty nodes")
+        elif not _WORD_ID.fullmatch(cells[0]) or int(cells[0]) != expected:
+            raise UserError(
+                f"{line.where}: word number {cells[0]!r}, expected {expected}",
+                fix="words of a sentence are numbered from 1, and an empty line stands between sentences",
+            )
+        else:
+            expected += 1
+            yield _Step(line, cells)
+
+
+def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
+    width: tuple[int, int] | None = None
+    for line in read_lines(path, encoding=layout.encoding):
+        if not line.text.strip():
+            yield _Step(line, [])
+            continue
+        if layout.comment and line.text.startswith(layout.comment):
+            yield _Step(line, [], "comments")
+            continue
+        cells = line.text.split("\t") if "\t" in line.text else line.text.split()
+        if cells[0] == _DOCUMENT:
+            yield _Step(line, [], "document starts")
+            continue
+        width = width or (len(cells), line.where.line)
+        if len(cells) != width[0]:
+            raise UserError(
+                f"{line.where}: {len(cells)} columns, expected {width[0]} as in line {width[1]}",
+                fix='mend the line; if lines like it are comments, say how they begin: comment = "#"',
+            )
+        yield _Step(line, cells)
+
+
+def _sentences(steps: Iterator[_Step], found: Examples[Tagged]) -> Iterator[list[_Step]]:
+    sentence: list[_Step] = []
+    for step in steps:
+        if step.cells:
+            sentence.append(step)
+        elif step.skip:
+            found.counts[step.skip] += 1
+        elif sentence:
+            yield sentence
+            sentence = []
+        else:
+            found.counts["empty lines"] += 1
+    if sentence:
+        yield sentence
+
+
+def _cell(step: _Step, column: int, what: str) -> str:
+    if not -len(step.cells) <= column < len(step.cells):
+        raise UserError(
+            f"{step.line.where}: there is no column {column} for the {what}: the line has {len(step.cells)}",
+            fix=f"columns are numbered from 0 to {len(step.cells) - 1}",
+        )
+    cell = step.cells[column].strip()
+    if not cell:
+        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="mend the line")
+    return cell
+
+
+def _tag(step: _Step, word: int, column: int, format: Literal["conllu", "columns"]) -> str:
+    tag = _cell(step, column, "tag")
+    if column % len(step.cells) == word % len(step.cells):
+        raise UserError(
+            f"{step.line.where}: word and tag are both read from column {word}",
+            fix="every line needs a word and a tag; or name another column",
+        )
+    if format == "conllu" and tag == _UNSPECIFIED:
+        raise UserError(
+            f"{step.line.where}: {CONLLU[column]} is unspecified (_)", fix="name another column, or fill it in"
+        )
+    return tag
+
+
+def _iob2(sentence: list[_Step], tags: Sequence[str]) -> Iterator[str]:
+    before = "O"
+    for step, tag in zip(sentence, tags):
+        if not _IOB.fullmatch(tag):
+            raise UserError(
+                f"{step.line.where}: tag {tag!r} is none of O, B-… and I-…",
+                fix="leave scheme as it is for tags that do not mark spans",
+            )
+        begins = tag.startswith("I-") and before[2:] != tag[2:]
+        yield f"B-{tag[2:]}" if begins else tag
+        before = tag

@@ -1,0 +1,198 @@
+"""Trees in brackets with a label at every node: sentiment (SST) and Penn style, read by NLTK.
+
+N nodes of all trees together, B trees.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from statewise.data.labels import Labels
+from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing
+from statewise.kernels.tree import Forest, forest
+from statewise.specs import UserError
+
+NO_LABEL = -100  # what `torch.nn.functional.cross_entropy` leaves out
+NO_WORD = -1
+
+_BRACKET = re.compile(r"[()]")
+_CLOSE = ")"  # no word is a bracket, so this cannot be one
+
+
+class LabelledTree(NamedTuple):
+    """An `nltk.Tree`; `where` is the line on which it begins."""
+
+    tree: Any
+    where: Where
+
+    def words(self) -> list[str]:
+        """From left to right."""
+        return [node.word for node in nodes_of(self.tree) if node.word is not None]
+
+    def labels(self) -> list[str]:
+        """Of the nodes that have one, in the order of `TreeBatch`'s."""
+        return [node.label for node in nodes_of(self.tree) if node.label is not None]
+
+    def written_with(self, labels: Sequence[str]) -> str:
+        """On one line, with these labels in place of its own: as many, in the order of `labels()`."""
+        left, parts = iter(labels), []
+        waiting: list[Any] = [self.tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, str):
+                parts.append(node)
+            else:
+                parts.append(f"({next(left)}")
+                waiting += [_CLOSE, *reversed(node)]
+        assert next(left, None) is None
+        return _joined(parts)
+
+
+class TreeBatch(NamedTuple):
+    """Nodes in the order of writing, parents first. A word and the label around it alone are one node."""
+
+    forest: Forest
+    word_N: Tensor  # NO_WORD: nothing stands here
+    label_N: Tensor  # NO_LABEL: none is known
+
+
+class Node(NamedTuple):
+    parent: int
+    label: str | None
+    word: str | None
+
+
+def read_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledTree]:
+    """All trees of all files; one may take several lines, and several may share one."""
+    found: Examples[LabelledTree] = Examples()
+    for one in read_trees_and_gaps(paths, encoding=encoding):
+        if isinstance(one, LabelledTree):
+            found.append(one)
+        else:
+            found.counts["empty lines"] += 1
+    refuse_nothing(found, paths, "tree")
+    return found
+
+
+def read_trees_and_gaps(paths: Paths, *, encoding: str = UTF8) -> Iterator[LabelledTree | Where]:
+    """The same one by one; for an empty line, its place."""
+    for path in one_or_many(paths):
+        for text, where in _bracketed(path, encoding):
+            yield where if text is None else LabelledTree(_parsed(text, where), where)
+
+
+def tree_batch(trees: Sequence[LabelledTree], *, word_ids: Sequence[Sequence[int]], labels: Labels) -> TreeBatch:
+    """Trees as tensors; `word_ids` are the ids of each tree's words. A label `labels` does not know is -100."""
+    children: list[list[int]] = []
+    roots, words, known = [], [], []
+    for (tree, _), ids in zip(trees, word_ids, strict=True):
+        first = len(children)
+        roots.append(first)
+        left = iter(ids)
+        for node in nodes_of(tree):
+            if node.parent >= 0:
+                children[first + node.parent].append(len(children))
+            children.append([])
+            words.append(NO_WORD if node.word is None else next(left))
+            known.append(NO_LABEL if node.label is None else labels.find(node.label, default=NO_LABEL))
+        assert next(left, None) is None
+    return TreeBatch(forest(children, roots), torch.tensor(words), torch.tensor(known))
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """A space before everything but the first part and a closing bracket."""
+    return "".join(part if part == _CLOSE or not number else f" {part}" for number, part in enumerate(parts))
+
+
+def nodes_of(tree: Any) -> Iterator[Node]:
+    """Parents first, left to right; no recursion, since the tree of a long sentence may be deep."""
+    waiting = [(tree, -1)]
+    number = 0
+    while waiting:
+        node, parent = waiting.pop()
+        if isinstance(node, str):
+            yield Node(parent, None, node)
+        elif len(node) == 1 and isinstance(node[0], str):
+            yield Node(parent, str(node.label()), node[0])
+        else:
+            yield Node(parent, str(node.label()), None)
+            waiting += [(child, number) for child in reversed(node)]
+        number += 1
+
+
+def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
+    """Where each tree begins and ends; what is inside is NLTK's business. None: an empty line outside any tree."""
+    depth, begin = 0, Where(str(path), 1)
+    parts: list[str] = []
+    for line in read_lines(path, encoding=encoding):
+        if not line.text.strip():
+            if depth == 0:
+                yield None, line.where
+            continue
+        done = 0
+        for bracket in _BRACKET.finditer(line.text):
+            at = bracket.start()
+            if bracket[0] == "(":
+                if depth == 0:
+                    _refuse_outside(line.text[done:at], line.where)
+                    begin, done = line.where, at
+                depth += 1
+                continue
+            if depth == 0:
+                raise UserError(f"{line.where}: ')' at character {at + 1} closes no bracket")
+            depth -= 1
+            if depth == 0:
+                yield " ".join([*parts, line.text[done : at + 1]]), begin
+                parts, done = [], at + 1
+        if depth:
+            parts.append(line.text[done:])
+        else:
+            _refuse_outside(line.text[done:], line.where)
+    if depth:
+        raise UserError(f"{begin}: the tree that begins here is never closed: {depth} ')' are missing")
+
+
+def _refuse_outside(text: str, where: Where) -> None:
+    if text.strip():
+        raise UserError(
+            f"{where}: {text.strip()[:40]!r} stands outside any tree",
+            fix="write trees as (label child child) or (label word); brackets in words as -LRB- and -RRB-",
+        )
+
+
+def _parsed(text: str, where: Where) -> Any:
+    tree_class = nltk_tree()
+    try:
+        tree = tree_class.fromstring(text, remove_empty_top_bracketing=True)
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{where}: malformed tree: {reason}", fix="write trees as (label child child)") from None
+    for node in _inner(tree):
+        if not str(node.label()).strip():
+            raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
+        if not len(node):
+            raise UserError(f"{where}: node ({node.label()}) has neither children nor a word", fix="write (label word)")
+    return tree
+
+
+def _inner(tree: Any) -> Iterable[Any]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, str):
+            yield node
+            waiting.extend(node)
+
+
+def nltk_tree() -> Any:
+    try:
+        return import_module("nltk.tree").Tree
+    except ModuleNotFoundError:
+        raise UserError(
+            "trees are read by NLTK, which is not installed", fix="pip install 'statewise[trees]'"
+        ) from None

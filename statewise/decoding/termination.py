@@ -1,0 +1,120 @@
+"""Writing until it is over, for any machine that can say so, and whether the lengths it gives are the right ones.
+
+B batch, P prompt time, T time, N cases, M draws for each.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.core import hold
+from statewise.core.chance import uniforms
+from statewise.models.termination import Terminating
+from statewise.specs import UserError
+
+
+class Written(NamedTuple):
+    """Content, padded with the edge; `ended_B` is False where it was cut off, with the length reached by then."""
+
+    tokens_BT: Tensor
+    lengths_B: Tensor
+    ended_B: Tensor
+
+
+@torch.no_grad()
+def write(
+    model: Terminating[Any],
+    prompt_BP: Tensor,
+    prompt_length_B: Tensor | None = None,
+    *,
+    longest: int,
+    seed: int | None = 0,
+) -> Written:
+    """Content for each prompt, until its end or `longest` symbols. `seed=None`: always the likeliest.
+
+    What row b gets is a function of (seed, b), its prompt, and nothing else.
+    """
+    if longest < 0:
+        raise UserError(f"longest is {longest}, expected at least 0")
+    batch = len(prompt_BP)
+    chance = None
+    if seed is not None:
+        chance = uniforms((seed,), rows=batch, times=longest + 2, kinds=2).to(prompt_BP.device)
+    summary_BD, state = model.condition(prompt_BP, prompt_length_B)
+    state = model.begin(summary_BD, state, uniform_B=None if chance is None else chance[:, -1, 0])
+    token_B = torch.full_like(prompt_BP[:, 0], model.edge)
+    going_B = torch.ones_like(token_B, dtype=torch.bool)
+    lengths_B = torch.zeros_like(token_B)
+    written = []
+    for t in range(longest + 1):
+        outputs_BV, after = model.step(token_B, state)
+        state = hold(going_B, new=after, old=state)
+        stops_B = model.stops(outputs_BV, state, uniform_B=None if chance is None else chance[:, t, 0])
+        going_B = going_B & ~stops_B
+        if t == longest or not bool(going_B.any()):
+            break
+        token_B = _chosen(outputs_BV[:, :-1], None if chance is None else chance[:, t, 1])
+        written.append(token_B.masked_fill(~going_B, model.edge))
+        lengths_B = lengths_B + going_B
+    empty_BT = prompt_BP.new_empty(batch, 0)
+    return Written(torch.stack(written, dim=1) if written else empty_BT, lengths_B, ~going_B)
+
+
+def _chosen(logits_BV: Tensor, uniform_B: Tensor | None) -> Tensor:
+    if uniform_B is None:
+        return logits_BV.argmax(-1)
+    cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
+    below_BV = cumulative_BV <= uniform_B[:, None] * cumulative_BV[:, -1:]
+    return below_BV.sum(-1).clamp(max=logits_BV.shape[-1] - 1)
+
+
+class LengthCalibration(NamedTuple):
+    """How drawn lengths compare to true ones. With a calibrated model the PIT is uniform."""
+
+    cases: int
+    true_mean: float
+    drawn_mean: float
+    absolute_error: float  # of the median of a case's draws
+    exact: float  # share of cases whose median is the true length
+    pit: tuple[float, ...]  # share of cases in each tenth of the probability integral transform
+    pit_distance: float  # largest distance of the PIT's distribution from the uniform (Kolmogorov-Smirnov)
+    covered: dict[float, float]  # share of true lengths inside the central interval of each probability
+    reliability: tuple[tuple[float, float, int], ...]  # by drawn mean: its mean, the true mean, cases
+
+
+def calibrate_lengths(
+    true_N: NDArray[np.int64], drawn_NM: NDArray[np.int64], *, bins: int = 5, seed: int = 0
+) -> LengthCalibration:
+    """Of each case the true length, and lengths drawn from the model for it.
+
+    The PIT of a whole number is drawn between `P(n' < n)` and `P(n' <= n)` (Czado, Gneiting and Held 2009).
+    """
+    cases = len(drawn_NM)
+    assert true_N.shape == (cases,)
+    assert cases
+    below_N = (drawn_NM < true_N[:, None]).mean(1)
+    equal_N = (drawn_NM == true_N[:, None]).mean(1)
+    mixed_N = np.sort(below_N + np.random.default_rng(seed).random(cases) * equal_N)
+    steps = np.arange(cases + 1) / cases
+    distance = float(np.maximum(np.abs(mixed_N - steps[:-1]), np.abs(mixed_N - steps[1:])).max())
+    median_N = np.median(drawn_NM, axis=1)
+    mean_N = drawn_NM.mean(1)
+    covered = {}
+    for share in (0.5, 0.8, 0.95):
+        low_N, high_N = np.quantile(drawn_NM, [(1 - share) / 2, (1 + share) / 2], axis=1, method="inverted_cdf")
+        covered[share] = float(((low_N <= true_N) & (true_N <= high_N)).mean())
+    groups = np.array_split(np.argsort(mean_N, kind="stable"), min(bins, cases))
+    return LengthCalibration(
+        cases,
+        float(true_N.mean()),
+        float(drawn_NM.mean()),
+        float(np.abs(median_N - true_N).mean()),
+        float((median_N == true_N).mean()),
+        tuple((np.histogram(mixed_N, bins=10, range=(0, 1))[0] / cases).tolist()),
+        distance,
+        covered,
+        tuple((float(mean_N[g].mean()), float(true_N[g].mean()), len(g)) for g in groups),
+    )

@@ -1,0 +1,102 @@
+"""From a spec to a reader of sources: any model of the lineage, one way or both, over any input."""
+
+import torch
+from torch import nn
+
+from statewise.encoders import Bidirectional, EncoderLayer, TransformerEncoder
+from statewise.layers import MLP, Dropout, make_linear, make_norm
+from statewise.models.build import build_mixer, build_stack
+from statewise.models.reader import AllAtOnce, BothWays, Layers, OneWay, Reader, Summary
+from statewise.specs import MixerSpec, TransformerSpec, UserError
+
+
+def build_reader(
+    mixer: MixerSpec,
+    *,
+    entry: nn.Module,
+    entry_width: int,
+    bidirectional: bool = False,
+    summary: Summary = "last",
+    generator: torch.Generator | None = None,
+) -> Reader:
+    """`entry(source)` gives `[B, S, entry_width]`; the layers are as the spec says.
+
+    Read from both ends, each layer is two mixers side by side, twice as wide. Where the spec adds a layer's input
+    to its output (`residual`), a linear map joins the two to the width of one. A Transformer needs no second
+    direction: its attention is without a mask. A width that layers cannot take is brought to theirs by a map.
+    """
+    if entry_width < 1:
+        raise UserError(f"entry_width is {entry_width}, expected at least 1")
+    width = mixer.reader_input(bidirectional=bidirectional) or entry_width
+    enter = None if width == entry_width else make_linear(entry_width, width, generator=generator)
+    # A Transformer's encoder drops after it has added positions.
+    input_dropout = 0.0 if bidirectional and isinstance(mixer, TransformerSpec) else mixer.input_dropout
+    return Reader(
+        entry=entry,
+        entry_width=entry_width,
+        input_dropout=Dropout(input_dropout, variational=mixer.variational),
+        enter=enter,
+        layers=_layers(mixer, width, bidirectional, generator),
+        summary=summary,
+    )
+
+
+def _layers(spec: MixerSpec, width: int, bidirectional: bool, generator: torch.Generator | None) -> Layers:
+    if not bidirectional:
+        stack, width = build_stack(spec, input_width=width, generator=generator)
+        return OneWay(stack, width=width)
+    if isinstance(spec, TransformerSpec):
+        return AllAtOnce(_transformer(spec, generator))
+    layers = []
+    for _ in range(spec.depth):
+        ahead, back = (build_mixer(spec, input_width=width, generator=generator) for _ in range(2))
+        both = Bidirectional(
+            forward=ahead, backward=back, merge="join" if spec.keeps_width else "concat", generator=generator
+        )
+        out = both.output_width
+        mlp = None
+        if spec.mlp != "none":
+            mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
+        layers.append(
+            EncoderLayer(
+                both,
+                norm=make_norm(spec.norm, width if spec.norm_place == "pre" else out),
+                dropout=Dropout(spec.dropout, variational=spec.variational),
+                residual=spec.residual,
+                norm_place=spec.norm_place,
+                mlp=mlp,
+                mlp_norm=None if mlp is None else make_norm(spec.norm, out),
+            )
+        )
+        width = out
+    last_norm = make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
+    return BothWays(layers, final_norm=last_norm, width=width, joined=spec.keeps_width)
+
+
+def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> TransformerEncoder:
+    if spec.window is not None:
+        raise UserError(
+            f"window = {spec.window} looks back only, but this Transformer reads both ways",
+            fix="leave window out, or set bidirectional = false",
+        )
+    return TransformerEncoder(
+        spec.width,
+        depth=spec.depth,
+        heads=spec.num_heads,
+        kv_heads=spec.kv_heads,
+        position=spec.position,
+        context=spec.context,
+        norm=spec.norm,
+        norm_place=spec.norm_place,
+        residual=spec.residual,
+        mlp=spec.mlp,
+        mlp_ratio=spec.mlp_ratio,
+        bias=spec.bias,
+        dropout=spec.dropout,
+        input_dropout=spec.input_dropout,
+        attention_dropout=spec.attention_dropout,
+        variational=spec.variational,
+        init=spec.init,
+        kernel=spec.kernel,
+        generator=generator,
+    )

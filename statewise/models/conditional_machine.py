@@ -1,0 +1,40 @@
+"""The contract of every machine that writes given a source: a decoder whose initial state holds what was read.
+
+B batch, S source time, C width of what a reader gives.
+"""
+
+from abc import abstractmethod
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from statewise.core import State
+from statewise.models.reader import Encoded, Reader
+from statewise.models.token_machine import TokenMachine
+
+S = TypeVar("S", bound=State)
+
+
+class ConditionalMachine(TokenMachine[S]):
+    """`condition(source) -> state`, and from there a machine over target tokens like any other.
+
+    Training, beam search and serving hold one of these and do not ask which.
+    """
+
+    reader: Reader
+    looks: str | None  # the name under which a lens sees weights `[B, heads, S]` over the source; None: it never looks
+
+    @abstractmethod
+    def begin(self, encoded: Encoded) -> S:
+        """The state of a decoder that knows this source and has written nothing."""
+
+    def condition(self, source: Any, lengths_B: Tensor | None = None) -> S:
+        """Read a source; the decoder goes on from the state this gives."""
+        return self.begin(self.reader(source, lengths_B))
+
+    def init_state(self, batch: int) -> S:
+        """The state after a source of no length."""
+        nothing = self.like.new_zeros(batch, 0, self.reader.width)
+        empty_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
+        return self.begin(Encoded(nothing, self.like.new_zeros(batch, self.reader.width), empty_B))

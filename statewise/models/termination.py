@@ -1,0 +1,344 @@
+"""Three ways for a machine to end what it writes, behind one contract.
+
+A sequence is a prompt that is read and a content x_1 … x_n that is written. Content is entered through one
+extra symbol, the `edge`; after it and after every x_t the model says whether it is over and, if not, what
+comes next. All three give a probability to the same thing, content and length together, so their nats compare.
+
+    end        one more symbol to choose:     Π_t P(x_t)  ·  P(edge)
+    bernoulli  a yes or no at every step:     Π_t (1 - s_t) P(x_t)  ·  s_n
+    remaining  the length comes first:        P(n)  ·  Π_t P(x_t given n - t steps to go)
+
+B batch, P prompt time, T content time with the edge, E embedding width, D feature width, V content symbols,
+K parts of a mixture.
+"""
+
+from abc import abstractmethod
+from typing import Any, Generic, NamedTuple, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import Machine, State
+from statewise.core.machine import check_input
+from statewise.layers import Embedding
+from statewise.specs import UserError
+
+S = TypeVar("S", bound=State)
+OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
+_EXACT = 8  # up to so many steps to go, each number has an input of its own
+
+
+class Body(nn.Module):
+    """Symbols (content and edge) to features: an embedding, and any machine over vectors."""
+
+    def __init__(self, *, embedding: Embedding, machine: Machine[Any], width: int) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.machine = machine
+        self.width = width
+
+    @property
+    def vocab(self) -> int:
+        """Content symbols; the edge is the symbol after them."""
+        return self.embedding.weight.shape[0] - 1
+
+
+class Terminating(Machine[S], Generic[S]):
+    """Symbols in; out, what is needed to go on or to stop: logits of the content symbols and, last, of the end."""
+
+    body: Body
+
+    @property
+    def vocab(self) -> int:
+        return self.body.vocab
+
+    @property
+    def edge(self) -> int:
+        return self.body.vocab
+
+    def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
+        return torch.randint(self.vocab + 1, (batch, time), generator=generator).to(self.like.device)
+
+    @abstractmethod
+    def features(self, tokens_BT: Tensor, state: S | None, lengths_B: Tensor | None) -> tuple[Tensor, S]: ...
+
+    @abstractmethod
+    def outputs(self, y: Tensor, state: S) -> Tensor:
+        """Of features, the `[..., V + 1]` logits."""
+
+    @abstractmethod
+    def begin(
+        self,
+        summary_BD: Tensor,
+        state: S,
+        *,
+        length_B: Tensor | None = None,
+        uniform_B: Tensor | None = None,
+    ) -> S:
+        """The state before the edge, with the length given, drawn by `uniform_B`, or else the likeliest middle."""
+
+    @abstractmethod
+    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+        """`-log P` of content and length, where they fall: position t is after x_t. 0 past the end."""
+
+    @abstractmethod
+    def stops(self, outputs_BV: Tensor, state: S, *, uniform_B: Tensor | None = None) -> Tensor:
+        """Whether it is over, after the last symbol read: drawn, or else the likelier."""
+
+    def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        check_input(tokens_BT, lengths_B)
+        y_BTD, after = self.features(tokens_BT, state, lengths_B)
+        outputs_BTV = self.outputs(y_BTD, after)
+        if lengths_B is not None:
+            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
+            outputs_BTV = outputs_BTV.masked_fill(past_BT[:, :, None], 0.0)
+        return outputs_BTV, after
+
+    def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
+        outputs_B1V, after = self(token_B[:, None], state)
+        return outputs_B1V[:, 0], after
+
+    def condition(self, prompt_BP: Tensor, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        """Read a prompt: the features after its last symbol, and the state."""
+        check_input(prompt_BP, lengths_B)
+        y_BPD, state = self.features(prompt_BP, None, lengths_B)
+        if lengths_B is None:
+            return y_BPD[:, -1], state
+        if bool((lengths_B < 1).any()):
+            raise UserError("a prompt is empty", fix=f"begin it with a symbol; {self.edge}, the edge, is always there")
+        return y_BPD[torch.arange(len(y_BPD), device=y_BPD.device), lengths_B - 1], state
+
+    def loss(
+        self,
+        prompt_BP: Tensor,
+        prompt_length_B: Tensor | None,
+        content_BN: Tensor,
+        length_B: Tensor,
+    ) -> Tensor:
+        """Nats of each row's content and length, `[B, T]`: one parallel pass over the prompt, one over the rest."""
+        summary_BD, state = self.condition(prompt_BP, prompt_length_B)
+        state = self.begin(summary_BD, state, length_B=length_B)
+        edge_B1 = content_BN.new_full((len(content_BN), 1), self.edge)
+        outputs_BTV, _ = self(torch.cat([edge_B1, content_BN], dim=1), state, length_B + 1)
+        return self.nats(summary_BD, outputs_BTV, content_BN, length_B)
+
+
+def _moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What comes next at each position (anything at the last), and where content goes on and where it ends."""
+    next_BT = F.pad(content_BT, (0, 1))
+    at_T = torch.arange(outputs_BTV.shape[1], device=length_B.device)
+    return next_BT, at_T < length_B[:, None], at_T == length_B[:, None]
+
+
+def _surprise(logits_BTV: Tensor, chosen_BT: Tensor) -> Tensor:
+    return F.cross_entropy(logits_BTV.flatten(0, 1), chosen_BT.flatten(), reduction="none").view_as(chosen_BT)
+
+
+@final
+class EndSymbol(Terminating[State]):
+    """The edge is one more symbol to choose: when it is chosen, it is over."""
+
+    def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.head = _linear(body.width, body.vocab + 1, generator)
+
+    def init_state(self, batch: int) -> State:
+        return _init(self.body, batch)
+
+    def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
+        return self.body.machine(self.body.embedding(tokens_BT), state, lengths_B)
+
+    def outputs(self, y: Tensor, state: State) -> Tensor:
+        logits: Tensor = self.head(y)
+        return logits
+
+    def begin(
+        self,
+        summary_BD: Tensor,
+        state: State,
+        *,
+        length_B: Tensor | None = None,
+        uniform_B: Tensor | None = None,
+    ) -> State:
+        return state
+
+    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+        next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
+        nats_BT = _surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge))
+        return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
+
+    def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
+        if uniform_B is None:
+            return outputs_BV.argmax(-1) == self.edge
+        return uniform_B < outputs_BV.double().softmax(-1)[:, self.edge]
+
+
+@final
+class BernoulliStop(Terminating[State]):
+    """Beside the symbols, a yes or no: `s_t = σ(w · y_t + b)` is the probability that x_t was the last."""
+
+    def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.head = _linear(body.width, body.vocab, generator)
+        self.stop = _linear(body.width, 1, generator)
+
+    def init_state(self, batch: int) -> State:
+        return _init(self.body, batch)
+
+    def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
+        return self.body.machine(self.body.embedding(tokens_BT), state, lengths_B)
+
+    def outputs(self, y: Tensor, state: State) -> Tensor:
+        return torch.cat([self.head(y), self.stop(y)], dim=-1)
+
+    def begin(
+        self,
+        summary_BD: Tensor,
+        state: State,
+        *,
+        length_B: Tensor | None = None,
+        uniform_B: Tensor | None = None,
+    ) -> State:
+        return state
+
+    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+        next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
+        stop_BT = outputs_BTV[:, :, -1]
+        going_BT = _surprise(outputs_BTV[:, :, :-1], next_BT) + F.softplus(stop_BT)
+        return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)
+
+    def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
+        if uniform_B is None:
+            return outputs_BV[:, -1] > 0
+        return uniform_B < outputs_BV[:, -1].double().sigmoid()
+
+
+class RemainingState(NamedTuple):
+    inner: State
+    due_B: Tensor  # the steps to go that the next input will be told; OVER after it was told 0, UNKNOWN in a prompt
+
+
+@final
+class RemainingLength(Terminating[RemainingState]):
+    """After the prompt the length is predicted; from then on the steps to go are an input at every step.
+
+    The count is part of the state, so that it is saved, forked and reordered with it. It is predicted once,
+    from the prompt: later the input itself holds the answer. Its distribution is a mixture of logistic ones
+    over the whole numbers, which knows no largest length.
+    """
+
+    def __init__(self, *, body: Body, parts: int = 4, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.head = _linear(body.width, body.vocab, generator)
+        self.length = _linear(body.width, 3 * parts, generator)
+        self.enter = nn.Parameter(torch.empty(_EXACT + 4, body.embedding.weight.shape[1]))
+        nn.init.normal_(self.enter, std=0.5, generator=generator)
+
+    def init_state(self, batch: int) -> RemainingState:
+        unknown_B = torch.full((batch,), UNKNOWN, dtype=torch.int64, device=self.like.device)
+        return RemainingState(_init(self.body, batch), unknown_B)
+
+    def features(
+        self, tokens_BT: Tensor, state: RemainingState | None, lengths_B: Tensor | None
+    ) -> tuple[Tensor, RemainingState]:
+        state = state or self.init_state(len(tokens_BT))
+        time = tokens_BT.shape[1]
+        known_B = state.due_B >= OVER
+        ahead_BT = state.due_B[:, None] - torch.arange(time, device=tokens_BT.device)
+        remaining_BT = torch.where(known_B[:, None], ahead_BT.clamp(min=0), UNKNOWN)
+        x_BTE = self.body.embedding(tokens_BT) + self._told(remaining_BT) @ self.enter
+        y_BTD, inner = self.body.machine(x_BTE, state.inner, lengths_B)
+        read_B = torch.full_like(state.due_B, time) if lengths_B is None else lengths_B.clamp(max=time)
+        # Once over it stays so: whoever goes on reading past the end is told 0 at every step.
+        due_B = torch.where(known_B, (state.due_B - read_B).clamp(min=OVER), UNKNOWN)
+        return y_BTD, RemainingState(inner, due_B)
+
+    def _told(self, remaining_BT: Tensor) -> Tensor:
+        """A number as inputs: itself, its logarithm, and a switch for each of the last few and for not knowing."""
+        known_BT = remaining_BT >= 0
+        many_BT = remaining_BT.clamp(min=0).to(self.enter.dtype)
+        exact_BTK = F.one_hot(remaining_BT.clamp(min=0, max=_EXACT), _EXACT + 1).to(self.enter.dtype)
+        told_BTF = torch.cat([many_BT[..., None] / 32, many_BT.log1p()[..., None], exact_BTK], dim=-1)
+        told_BTF = told_BTF * known_BT[..., None]
+        return torch.cat([told_BTF, (~known_BT)[..., None].to(told_BTF)], dim=-1)
+
+    def outputs(self, y: Tensor, state: RemainingState) -> Tensor:
+        logits = self.head(y)
+        return torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1)  # the end is in the state
+
+    def begin(
+        self,
+        summary_BD: Tensor,
+        state: RemainingState,
+        *,
+        length_B: Tensor | None = None,
+        uniform_B: Tensor | None = None,
+    ) -> RemainingState:
+        if length_B is None:
+            half_B = torch.full_like(summary_BD[:, 0], 0.5)
+            length_B = self._length(summary_BD).quantile(half_B if uniform_B is None else uniform_B)
+        return state._replace(due_B=length_B.to(state.due_B))
+
+    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+        next_BT, goes_on_BT, _ = _moments(outputs_BTV, content_BT, length_B)
+        nats_BT = _surprise(outputs_BTV[:, :, :-1], next_BT).masked_fill(~goes_on_BT, 0.0)
+        of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
+        return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)
+
+    def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
+        return state.due_B == OVER
+
+    def _length(self, summary_BD: Tensor) -> "WholeLogistic":
+        weight_BK, location_BK, scale_BK = self.length(summary_BD).double().chunk(3, dim=-1)
+        return WholeLogistic(weight_BK.log_softmax(-1), location_BK * 16, F.softplus(scale_BK) * 4 + 0.05)
+
+
+class WholeLogistic(NamedTuple):
+    """A mixture of logistic distributions rounded to the whole numbers from 0 on."""
+
+    log_weight_BK: Tensor
+    location_BK: Tensor
+    scale_BK: Tensor
+
+    def cumulative(self, number_B: Tensor) -> Tensor:
+        """P(n <= number)."""
+        z_BK = (number_B[:, None].double() + 0.5 - self.location_BK) / self.scale_BK
+        return (self.log_weight_BK.exp() * z_BK.sigmoid()).sum(-1)
+
+    def log_probability(self, number_B: Tensor) -> Tensor:
+        """`log(σ(b) - σ(a))` between the two borders of the number; all below 0 counts as 0."""
+        number_B1 = number_B[:, None].double()
+        upper_BK = (number_B1 + 0.5 - self.location_BK) / self.scale_BK
+        lower_BK = (number_B1 - 0.5 - self.location_BK) / self.scale_BK
+        # σ(b) - σ(a) = σ(b) σ(-a) (1 - e^(a - b)): no digits cancel however far out it is.
+        inside_BK = F.logsigmoid(upper_BK) + F.logsigmoid(-lower_BK) + torch.log(-torch.expm1(lower_BK - upper_BK))
+        part_BK = torch.where(number_B1 <= 0, F.logsigmoid(upper_BK), inside_BK)
+        return torch.logsumexp(self.log_weight_BK + part_BK, dim=-1)
+
+    def quantile(self, uniform_B: Tensor) -> Tensor:
+        """The smallest n with P(n' <= n) > uniform, by bisection."""
+        # Nothing can lie beyond: 60 scales out a logistic has less than a double's last digit left.
+        high_B = (self.location_BK + 60 * self.scale_BK).amax(-1).clamp(min=1.0).ceil()
+        low_B = torch.full_like(high_B, -1.0)
+        while bool((open_B := high_B - low_B > 1).any()):
+            middle_B = ((low_B + high_B) / 2).floor()
+            above_B = self.cumulative(middle_B) > uniform_B
+            high_B = torch.where(open_B & above_B, middle_B, high_B)
+            low_B = torch.where(open_B & ~above_B, middle_B, low_B)
+        return high_B.long()
+
+
+def _init(body: Body, batch: int) -> State:
+    state: State = body.machine.init_state(batch)
+    return state
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
+    linear = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(linear.weight, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return linear

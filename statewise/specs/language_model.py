@@ -1,0 +1,30 @@
+"""Language modelling as data: a text, any model of the lineage."""
+
+from typing import ClassVar, Literal, Self
+
+from statewise.specs.data import DataSpec
+from statewise.specs.model import ModelSpec
+from statewise.specs.recurrent import LSTMSpec
+from statewise.specs.run import RunSpec, absolute
+
+
+class LanguageModelSpec(RunSpec):
+    main_data: ClassVar[str] = "data.text"
+    verb: ClassVar[str] = "generate"
+    whole_sequences: ClassVar[bool] = False
+
+    task: Literal["language_model"] = "language_model"
+    data: DataSpec = DataSpec()
+    model: ModelSpec = LSTMSpec()
+
+    @property
+    def learns(self) -> Literal["gradient", "counting"]:
+        return self.model.learns
+
+    @property
+    def name(self) -> str:
+        return self.model.kind
+
+    def absolute(self) -> Self:
+        data = {"text": absolute(self.data.text), "validation": absolute(self.data.validation)}
+        return self.model_copy(update={"data": self.data.model_copy(update=data)})

@@ -1,0 +1,152 @@
+"""From a table to the spec of a run, and the only way to override it: `path=value`."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from statewise.specs.classification import ClassificationSpec
+from statewise.specs.error import UserError, nearest
+from statewise.specs.forecasting import ForecastingSpec
+from statewise.specs.language_model import LanguageModelSpec
+from statewise.specs.run import RunSpec
+from statewise.specs.tagging import TaggingSpec
+from statewise.specs.translation import TranslationSpec
+from statewise.specs.tree import TreeSpec
+
+# One spec per task, told apart by `task`.
+AnyRunSpec = LanguageModelSpec | ClassificationSpec | TranslationSpec | TaggingSpec | TreeSpec | ForecastingSpec
+TASKS: tuple[str, ...] = tuple(spec.model_fields["task"].default for spec in get_args(AnyRunSpec))
+_DEFAULT = "language_model"
+
+_adapter: TypeAdapter[AnyRunSpec] = TypeAdapter(Annotated[AnyRunSpec, Field(discriminator="task")])
+# Tagged unions put the tag into the location of an error; people never wrote it there.
+_TAGGED = ("model", "encoder", "decoder", "truncation", "objective", "forcing")
+
+
+def parse_spec(table: Mapping[str, Any], *, source: str = "the recipe") -> AnyRunSpec:
+    """Validate a table; every complaint names its path, the value, and what would be valid."""
+    try:
+        return _adapter.validate_python({"task": _DEFAULT, **table})
+    except ValidationError as error:
+        lines = [_explain(detail) for detail in error.errors()]
+        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
+
+
+def make_spec(
+    table: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    data: Sequence[str] | None = None,
+    source: str = "the recipe",
+) -> AnyRunSpec:
+    """The spec of `table` with each `path=value` of `overrides` applied in order; `data`: what to learn from."""
+    changed: dict[str, Any] = _copy(table)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals or not path.strip():
+            raise UserError(
+                f"--set {override!r} has no '='", fix="write it as path=value, for example --set train.lr=0.001"
+            )
+        _assign(changed, path.strip(), _value(text.strip()))
+    if data is not None:
+        _assign(changed, _spec_of(changed.get("task")).main_data, list(data))
+    return parse_spec(changed, source=source if not overrides else f"{source} with --set")
+
+
+def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+
+
+def _assign(table: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        inner = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            # `train.truncation` may stand as a shorthand; a deeper override replaces it by a table.
+            inner = table[name] = _table_of(inner)
+        table = inner
+    table[last] = value
+
+
+def _table_of(shorthand: Any) -> dict[str, Any]:
+    if not isinstance(shorthand, str):
+        return {"length": shorthand}
+    kind, colon, length = shorthand.partition(":")
+    return {"kind": kind, "length": length} if colon else {"kind": kind}
+
+
+def _value(text: str) -> Any:
+    """A TOML value where it is one, the bare text otherwise."""
+    if text in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _explain(detail: ErrorDetails) -> str:
+    task, *location = [str(part) for part in detail["loc"]] or [""]
+    if detail["type"] == "union_tag_invalid" and not location:  # the task itself
+        return f"  task: {detail['ctx']['tag']!r} is not known; {nearest(str(detail['ctx']['tag']), TASKS)}"
+    spec = _spec_of(task)
+    tags = _tags(spec)
+    parts = [part for before, part in zip(["", *location], location) if before not in _TAGGED or part not in tags]
+    path = ".".join(parts) or "(top level)"
+    match detail["type"]:
+        case "extra_forbidden":
+            homes = [
+                f"{name}.{path}"
+                for name in ("train", *spec.model_fields)
+                if path in _keys_beside(spec, (name, "")) and name != "seed"
+            ]
+            guess = f"did you mean {homes[0]!r}? " if homes else ""
+            return f"  {path}: unknown key; {guess}{nearest(parts[-1], _keys_beside(spec, tuple(location)))}"
+        case "union_tag_invalid":
+            tag, expected = detail["ctx"]["tag"], detail["ctx"]["expected_tags"].replace("'", "").split(", ")
+            return f"  {path}.kind: {tag!r} is not known; {nearest(str(tag), expected)}"
+        case "model_attributes_type" | "model_type":
+            return f"  {path} = {detail['input']!r}: this is a table; set its keys one by one, as in {path}.kind=..."
+        case "value_error" if isinstance(detail["input"], Mapping):
+            return f"  {path}: {detail['msg'].removeprefix('Value error, ')}"
+        case _:
+            message = detail["msg"].removeprefix("Value error, ")
+            return f"  {path} = {detail['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _spec_of(task: Any) -> type[RunSpec]:
+    """The class of a task's specs; a task nobody knows is refused elsewhere."""
+    found: list[type[RunSpec]] = list(get_args(AnyRunSpec))
+    return next((spec for spec in found if spec.model_fields["task"].default == task), LanguageModelSpec)
+
+
+def _tags(model: type[BaseModel]) -> set[str]:
+    """Every `kind` that can stand anywhere inside."""
+    found = {model.model_fields["kind"].default} if "kind" in model.model_fields else set()
+    for field in model.model_fields.values():
+        for inner in _models_in(field.annotation):
+            found |= _tags(inner)
+    return found
+
+
+def _keys_beside(spec: type[RunSpec], location: tuple[str, ...]) -> list[str]:
+    """The valid keys of the table that `location` points into."""
+    models: list[type[BaseModel]] = [spec]
+    for part in location[:-1]:
+        inner: list[type[BaseModel]] = []
+        for model in models:
+            if part in model.model_fields:
+                inner += _models_in(model.model_fields[part].annotation)
+            elif "kind" in model.model_fields and model.model_fields["kind"].default == part:
+                inner.append(model)
+        models = inner
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]

@@ -1,0 +1,53 @@
+"""What a model of real values, or of bits, is trained to make small."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from statewise.specs.base import Spec
+
+
+class SquaredSpec(Spec):
+    """The squared error of one number, which becomes the mean; it says nothing of how sure it is."""
+
+    kind: Literal["squared"] = "squared"
+
+
+class GaussianSpec(Spec):
+    kind: Literal["gaussian"] = "gaussian"
+
+
+class StudentSpec(Spec):
+    """Student's t, with learnt degrees of freedom: outliers are expected, and teach less."""
+
+    kind: Literal["student"] = "student"
+
+
+class QuantileSpec(Spec):
+    """No family of distributions: quantiles at some levels, by the pinball loss."""
+
+    kind: Literal["quantile"] = "quantile"
+    levels: tuple[float, ...] = Field(
+        (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975), description="rising, between 0 and 1"
+    )
+
+    def model_post_init(self, _: Any) -> None:
+        rising = all(before < after for before, after in zip(self.levels, self.levels[1:]))
+        if not self.levels or not rising or self.levels[0] <= 0 or self.levels[-1] >= 1:
+            raise ValueError(f"levels {list(self.levels)} do not rise between 0 and 1; try [0.1, 0.5, 0.9]")
+
+
+class BernoulliSpec(Spec):
+    """Every channel is a bit, such as a key of a piano: the nats of a moment are the sum over its bits."""
+
+    kind: Literal["bernoulli"] = "bernoulli"
+
+
+def _default_kind(value: Any) -> Any:
+    return {"kind": "squared", **value} if isinstance(value, dict) else value
+
+
+RealObjectiveSpec = Annotated[
+    Annotated[SquaredSpec | GaussianSpec | StudentSpec | QuantileSpec | BernoulliSpec, Field(discriminator="kind")],
+    BeforeValidator(_default_kind),
+]

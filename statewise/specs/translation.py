@@ -1,0 +1,143 @@
+"""Translation as data: pairs of texts, an encoder-decoder over them, and how it writes."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from statewise.specs.attention import TransformerSpec
+from statewise.specs.base import Spec
+from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.paths import Paths
+from statewise.specs.run import RunSpec, absolute
+from statewise.specs.seq2seq import Seq2SeqSpec
+
+
+class PairDataSpec(Spec):
+    train: Paths = Field(
+        (),
+        description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "
+        "sources and then as many targets; empty: the embedded phrases",
+    )
+    target: Paths = Field((), description="targets of `train`, line by line")
+    validation: Paths = Field((), description="files held out, as `train`; empty: a share of `train`")
+    validation_target: Paths = Field((), description="targets of `validation`, line by line")
+    held_out: float = Field(
+        0.1, gt=0, lt=1, description="share held out when `validation` is empty; equal sources stay together"
+    )
+    format: Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "scan", "gettext"] = Field(
+        "auto",
+        description="how a file of pairs is written; auto: by its ending; scan: lines of 'IN: … OUT: …'; gettext: "
+        "`train` are folders of .mo catalogs, or nothing: those of the installed packages",
+    )
+    language: str | None = Field(None, description="gettext: of which language the catalogs are, such as de or pt_BR")
+    header: Literal["auto", "yes", "no"] = Field("auto", description="auto: where a column is named")
+    source_column: str | int = Field(0, description="column of the source, by name or by number from 0")
+    target_column: str | int = Field(1, description="column of the target")
+    empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="pairs of which one side is empty")
+    tokenizer: str = Field("word", min_length=1, description="char, byte, word, wordpunct, bpe, or a tokenizer.json")
+    vocab: int | None = Field(None, ge=2, description="largest vocabulary; default: that of the tokenizer")
+    lower: bool = Field(False, description="read and write as if all were in lower case")
+    min_count: int = Field(1, ge=1, description="rarer words are unknown")
+    shared_vocab: bool = Field(False, description="one vocabulary, learned from both sides")
+    target_tokenizer: str | None = Field(None, min_length=1, description="default: as for the source")
+    target_vocab: int | None = Field(None, ge=2, description="default: as for the source")
+    target_lower: bool | None = Field(None, description="default: as for the source")
+    target_min_count: int | None = Field(None, ge=1, description="default: as for the source")
+    reverse: bool = Field(False, description="read the source from its end (Sutskever et al. 2014)")
+    longest: int = Field(200, ge=1, description="tokens of a source or target")
+    beyond: Literal["cut", "leave-out", "refuse"] = Field(
+        "leave-out", description="longer training pairs; what is evaluated or translated is cut, never left out"
+    )
+
+    @model_validator(mode="after")
+    def _two_sides(self) -> Self:
+        for one, other in (("train", "target"), ("validation", "validation_target")):
+            if getattr(self, other) and not getattr(self, one):
+                raise ValueError(f"{other} is set, but {one} is not; name the sources too")
+        if self.target and self.validation and not self.validation_target:
+            raise ValueError("train has a target beside it, validation has none; set validation_target")
+        if self.target and self.format != "auto":
+            raise ValueError(f"format = {self.format!r} is for files of pairs; leave it out where target is set")
+        if (self.format == "gettext") != (self.language is not None):
+            raise ValueError("format = 'gettext' and language go together; set both or neither")
+        own = ("target_tokenizer", "target_vocab", "target_lower", "target_min_count")
+        said = [name for name in own if getattr(self, name) is not None]
+        if self.shared_vocab and said:
+            raise ValueError(f"{said[0]} is set, but with shared_vocab both sides have one vocabulary")
+        return self
+
+
+class TokenObjectiveSpec(Spec):
+    smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target that is spread over all tokens")
+
+
+class DecodingSpec(Spec):
+    """How a translation is searched for."""
+
+    beam: int = Field(5, ge=1, description="hypotheses kept open; 1: the likeliest token at every step")
+    length_penalty: float = Field(
+        0.6, ge=0, description="0 ranks by probability, which favours short ones (Wu et al. 2016)"
+    )
+    coverage_penalty: float = Field(0.0, ge=0, description="costs source tokens that were not looked at")
+    n_best: int = Field(1, ge=1, description="hypotheses given for each source")
+    max_ratio: float = Field(1.5, gt=0, description="longest output: this times the source's tokens, plus `extra`")
+    extra: int = Field(10, ge=0, description="see `max_ratio`")
+    min_length: int = Field(0, ge=0, description="tokens of the shortest output")
+    unknown: bool = Field(False, description="whether the unknown word may be written")
+    align: bool = Field(False, description="whether predictions tell each token's weights over the source")
+    watch: int = Field(
+        100, ge=0, description="held-out sources translated greedily at each evaluation while training; 0: none"
+    )
+
+    @model_validator(mode="after")
+    def _best_of_those_kept(self) -> Self:
+        if self.n_best > self.beam:
+            raise ValueError(f"n_best = {self.n_best} is more than beam = {self.beam}; widen the beam")
+        if self.min_length > self.extra:
+            raise ValueError(
+                f"min_length = {self.min_length} may exceed the longest output; set extra at least so high"
+            )
+        return self
+
+
+class TranslationSpec(RunSpec):
+    main_data: ClassVar[str] = "data.train"
+
+    task: Literal["translation"] = "translation"
+    data: PairDataSpec = PairDataSpec()
+    model: Seq2SeqSpec = Seq2SeqSpec()
+    objective: TokenObjectiveSpec = TokenObjectiveSpec()
+    forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
+    decoding: DecodingSpec = DecodingSpec()
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
+
+    def absolute(self) -> Self:
+        names = ("train", "target", "validation", "validation_target")
+        data = {name: absolute(getattr(self.data, name)) for name in names}
+        return self.model_copy(update={"data": self.data.model_copy(update=data)})
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if self.model.share_embeddings and not self.data.shared_vocab:
+            raise ValueError("model.share_embeddings needs one vocabulary; set data.shared_vocab = true")
+        for name in ("coverage_penalty", "align"):
+            if getattr(self.decoding, name) and self.model.context != "attention":
+                raise ValueError(f"decoding.{name} needs a decoder that looks; set model.context = 'attention'")
+        if self.train.judge in ("bleu", "exact") and not self.decoding.watch:
+            raise ValueError(f"train.judge = {self.train.judge!r} needs translations; set decoding.watch above 0")
+        for side, part in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
+            if isinstance(part, TransformerSpec) and part.position == "learned" and part.context <= self.data.longest:
+                raise ValueError(
+                    f"model.{side} has {part.context} learned positions, but data.longest = {self.data.longest} and "
+                    "an end symbol need more; raise its context or lower data.longest"
+                )
+        look = self.model.attention
+        if look.score == "location" and look.longest <= self.data.longest:
+            raise ValueError(
+                f"model.attention.longest = {look.longest} positions are fewer than data.longest = "
+                f"{self.data.longest} and an end symbol; raise one or lower the other"
+            )
+        return self

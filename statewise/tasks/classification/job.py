@@ -1,0 +1,145 @@
+"""Many to one: a whole sequence, one class.
+
+B batch, K classes.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data import RaggedBatches, evaluation_batches
+from statewise.data.labels import Labels as Classes
+from statewise.models.classifier import Classifier, build_classifier
+from statewise.specs import ClassificationSpec
+from statewise.tasks.classification.examples import (
+    Batch,
+    Encoding,
+    Labels,
+    Rows,
+    learn_encoding,
+    load_encoding,
+    read_split,
+)
+from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.job import Job, Opening
+from statewise.tasks.loss import categorical_loss
+from statewise.tasks.run import refuse_other_size
+from statewise.training import Better, Parallel, Window
+from statewise.training.checkpoint import Payload
+
+_EVALUATION_TOKENS = 1 << 14
+
+
+class _Content(NamedTuple):
+    batch: Batch
+    label_B: Tensor
+
+
+@final
+class ClassificationJob(Job):
+    spec: ClassificationSpec
+
+    def __init__(
+        self, spec: ClassificationSpec, train: Labels, held: Labels, encoding: Encoding, classes: Classes, par: Parallel
+    ) -> None:
+        self.spec, self.classes, self.encoding, self._par = spec, classes, encoding, par
+        self.sha256 = fingerprint(train.labels, [str(one) for one in train.content])
+        self.train_rows, self.held_rows = encoding.encode(train.content), encoding.encode(held.content)
+        self._train_label_N = classes.encode(train.labels, where=train.where).ids_N
+        # A label that training never showed cannot be predicted: such rows count, and count as wrong.
+        self.held_label_N, self.unseen = classes.encode(held.labels, where=held.where, unseen="wrong")
+        self._weight_K = torch.ones(len(classes), dtype=torch.float64)
+        if spec.objective.weights == "balanced":
+            self._weight_K = torch.from_numpy(classes.weights())
+        self._batches = RaggedBatches(
+            self.train_rows.lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
+        )
+
+    @classmethod
+    def open(cls, spec: ClassificationSpec, opening: Opening) -> "ClassificationJob":
+        train, held = read_split(spec.data, seed=spec.seed)
+        if opening.kept is None:
+            encoding, classes = learn_encoding(spec.data, train), Classes.of(train.labels)
+        else:
+            encoding = load_encoding(spec.data, opening.kept)
+            classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
+        job = cls(spec, train, held, encoding, classes, opening.par)
+        if opening.kept is not None:
+            refuse_other_data(opening.kept, job.sha256)
+            refuse_other_size(job.build, opening.kept)
+        return job
+
+    @property
+    def judges(self) -> Mapping[str, Better]:
+        return {"accuracy": "higher", "nats": "lower"}
+
+    def build(self) -> Classifier:
+        return build_classifier(
+            self.spec.model,
+            self.spec.reader,
+            num_classes=len(self.classes),
+            seed=self.spec.seed,
+            **self.encoding.model_input(),
+        )
+
+    def identity(self) -> dict[str, Payload]:
+        return {"labels.json": self.classes.to_json(), "data.sha256": self.sha256, **self.encoding.files()}
+
+    def headline(self) -> str:
+        size = sum(p.numel() for p in self.build().parameters())
+        name = ", ".join(self.spec.data.train) or "the embedded docstrings"
+        cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
+        return (
+            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train_rows):,} rows{cut}, "
+            f"{len(self.classes)} classes, {len(self.held_rows):,} held out)"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {"data": {"rows": len(self.train_rows), "held_out": len(self.held_rows), "sha256": self.sha256}}
+
+    def window(self, step: int) -> Window:
+        mine, everyone = self._batches.at(step), self._batches.all_at(step)
+        device = self._par.device
+        content = _Content(
+            self.train_rows.batch(mine).to(device), torch.from_numpy(self._train_label_N[mine]).to(device)
+        )
+        weight = float(self._weight_K[self._train_label_N[everyone]].sum()) / self._par.world
+        tokens = sum(len(self.train_rows.sequences[i]) for i in everyone)
+        return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
+
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        batch, label_B = window.content
+        logits_BK = model(batch.source[some], batch.lengths_B[some])
+        loss = categorical_loss(
+            logits_BK, label_B[some], class_weight_K=self._weight_K, smoothing=self.spec.objective.smoothing
+        )
+        return loss.total, state
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        log_NK = log_probabilities(model, self.held_rows, device=self._par.device, poll=poll)
+        right_N = log_NK.argmax(-1) == self.held_label_N
+        seen_N = self.held_label_N >= 0
+        nats = -log_NK[seen_N, self.held_label_N[seen_N]].mean() if seen_N.any() else 0.0
+        return {"accuracy": float(right_N.mean()), "nats": float(nats)}
+
+
+@torch.no_grad()
+def log_probabilities(
+    model: Classifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
+) -> NDArray[np.float64]:
+    """Of each class, for each row; rows are read in order of length and given back in theirs."""
+    found: NDArray[np.float64] | None = None
+    longest = max(rows.lengths, default=1)
+    for index in evaluation_batches(rows.lengths, batch=max(1, _EVALUATION_TOKENS // longest)):
+        poll()
+        batch = rows.batch(index).to(device)
+        log_BK = model(batch.source, batch.lengths_B).double().log_softmax(-1).cpu().numpy()
+        if found is None:
+            found = np.empty((len(rows), log_BK.shape[1]))
+        found[index] = log_BK
+    assert found is not None
+    return found

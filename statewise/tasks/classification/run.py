@@ -1,0 +1,152 @@
+"""A trained classifier, opened."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+
+from statewise.data import read_texts
+from statewise.data.labels import Labels as Classes
+from statewise.models.classifier import Classifier, build_classifier
+from statewise.specs import ClassificationSpec
+from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
+from statewise.tasks.classification.job import log_probabilities
+from statewise.tasks.metric.label import label_scores
+from statewise.tasks.report import Report
+from statewise.tasks.run import Opened, Run
+
+_ROWS = 4096  # predicted at a time, so that a long file streams
+
+
+class ClassificationEvaluation(NamedTuple):
+    accuracy: float
+    macro_f1: float
+    nats: float
+    rows: int
+    majority_accuracy: float
+    majority_class: str
+    uniform_accuracy: float
+    uniform_nats: float
+    per_class: dict[str, dict[str, float]]
+    confusion: list[list[int]]
+    labels: list[str]  # the order of `confusion`: a row for each true label, a column for each prediction
+    unseen: dict[str, int]  # labels that training never showed; their rows count as wrong
+
+    def report(self, name: str) -> Report:
+        rows = (
+            ("perfect", "100.0%", "1.000", "0.000"),
+            (name, f"{self.accuracy:.1%}", f"{self.macro_f1:.3f}", f"{self.nats:.3f}"),
+            (f"always {self.majority_class!r}", f"{self.majority_accuracy:.1%}", "", ""),
+            (
+                "uniform (knows nothing)",
+                f"{self.uniform_accuracy:.1%}",
+                "",
+                f"{self.uniform_nats:.3f}",
+            ),
+        )
+        unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
+        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=f"{self.rows:,} rows{unseen}")
+
+
+@final
+class ClassificationRun(Run):
+    spec: ClassificationSpec
+    model: Classifier
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        spec: ClassificationSpec,
+        model: Classifier,
+        encoding: Encoding,
+        classes: Classes,
+        device: torch.device,
+        skipped: Sequence[str] = (),
+    ) -> None:
+        self.path, self.spec, self.model = path, spec, model.eval()
+        self.encoding, self.classes, self.skipped = encoding, classes, list(skipped)
+        self._device = device
+
+    @classmethod
+    def open(cls, spec: ClassificationSpec, opened: Opened) -> "ClassificationRun":
+        folder = opened.verified
+        encoding = load_encoding(spec.data, folder)
+        classes = Classes.from_json(opened.text("labels.json"))
+        model = opened.model(
+            lambda: build_classifier(
+                spec.model, spec.reader, num_classes=len(classes), seed=spec.seed, **encoding.model_input()
+            )
+        )
+        return cls(
+            opened.path,
+            spec=spec,
+            model=model,
+            encoding=encoding,
+            classes=classes,
+            device=opened.device,
+            skipped=opened.skipped,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def sizes(self) -> dict[str, Any]:
+        return {**self.spec.model.sizes(), "classes": len(self.classes)}
+
+    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> ClassificationEvaluation:
+        held = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
+        label_N, unseen = self.classes.encode(held.labels, where=held.where, unseen="wrong")
+        log_NK = log_probabilities(self.model, self.encoding.encode(held.content), device=self.device)
+        guessed_N = log_NK.argmax(-1)
+        seen_N = label_N >= 0
+        scores = label_scores(held.labels, self.classes.decode(guessed_N.tolist()), names=self.classes.names)
+        majority = int(np.argmax(self.classes.counts))
+        return ClassificationEvaluation(
+            accuracy=scores.accuracy,
+            macro_f1=scores.macro_f1,
+            nats=float(-log_NK[seen_N, label_N[seen_N]].mean()) if seen_N.any() else math.nan,
+            rows=len(label_N),
+            majority_accuracy=float((label_N == majority).mean()),
+            majority_class=self.classes.names[majority],
+            uniform_accuracy=1 / len(self.classes),
+            uniform_nats=math.log(len(self.classes)),
+            per_class=scores.per_class,
+            confusion=scores.confusion,
+            labels=scores.labels,
+            unseen=dict(unseen),
+        )
+
+    def _read(self, data: str | Path | Sequence[str]) -> Labels:
+        return read_rows(self.spec.data, [str(data)] if isinstance(data, str | Path) else [str(one) for one in data])
+
+    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+        spec = self.spec.data
+        if spec.kind == "values":
+            rows = self._read(data)
+            content, where = list(rows.content), rows.where
+        else:
+            if spec.format == "label-first" or spec.format == "folder":  # what has no label yet is one text a line
+                texts = read_texts(data, format="lines")
+            else:
+                texts = read_texts(data, text=spec.text, format=spec.format, header=spec.header)
+            content, where = [one.text for one in texts], [one.where for one in texts]
+        for begin in range(0, len(content), _ROWS):
+            some = content[begin : begin + _ROWS]
+            log_NK = log_probabilities(self.model, self.encoding.encode(some), device=self.device)
+            for log_K, place in zip(log_NK, where[begin : begin + _ROWS]):
+                best = int(log_K.argmax())
+                yield {
+                    "file": place.path,
+                    "line": place.line,
+                    "label": self.classes.names[best],
+                    "probabilities": {name: math.exp(log) for name, log in zip(self.classes.names, log_K.tolist())},
+                }
+
+    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+        """The label of each row, one a line."""
+        return (row["label"] for row in self.predict(data))

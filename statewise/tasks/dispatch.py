@@ -1,0 +1,64 @@
+"""The one place where a spec's task becomes the code that does it."""
+
+from pathlib import Path
+from typing import assert_never
+
+from statewise.specs import (
+    AnyRunSpec,
+    ClassificationSpec,
+    ForecastingSpec,
+    LanguageModelSpec,
+    TaggingSpec,
+    TranslationSpec,
+    TreeSpec,
+)
+from statewise.tasks.classification import ClassificationJob, ClassificationRun
+from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
+from statewise.tasks.job import Job, Opening
+from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
+from statewise.tasks.run import NEEDS, Opened, Run, read_spec
+from statewise.tasks.tagging import TaggingJob, TaggingRun
+from statewise.tasks.translation import TranslationJob, TranslationRun
+from statewise.tasks.tree import TreeJob, TreeRun
+from statewise.training.device import pick_device
+from statewise.training.folder import find_published
+
+
+def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
+    match spec:
+        case LanguageModelSpec():
+            return LanguageModelJob.open(spec, opening)
+        case ClassificationSpec():
+            return ClassificationJob.open(spec, opening)
+        case TranslationSpec():
+            return TranslationJob.open(spec, opening)
+        case TaggingSpec():
+            return TaggingJob.open(spec, opening)
+        case TreeSpec():
+            return TreeJob.open(spec, opening)
+        case ForecastingSpec():
+            return ForecastingJob.open(spec, opening)
+        case _:
+            assert_never(spec)
+
+
+def load(path: str | Path, *, device: str = "auto") -> Run:
+    """Open a run folder. Every byte is checked first; a damaged top falls back to a verified checkpoint."""
+    found = find_published(Path(path), needs=NEEDS)
+    spec = read_spec(found.path)
+    opened = Opened(Path(path), found.path, found.skipped, pick_device(device))
+    match spec:
+        case LanguageModelSpec():
+            return LanguageModelRun.open(spec, opened)
+        case ClassificationSpec():
+            return ClassificationRun.open(spec, opened)
+        case TranslationSpec():
+            return TranslationRun.open(spec, opened)
+        case TaggingSpec():
+            return TaggingRun.open(spec, opened)
+        case TreeSpec():
+            return TreeRun.open(spec, opened)
+        case ForecastingSpec():
+            return ForecastingRun.open(spec, opened)
+        case _:
+            assert_never(spec)

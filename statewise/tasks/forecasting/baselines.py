@@ -1,0 +1,84 @@
+"""What knows next to nothing of a series, on the same windows as the model.
+
+W windows, L history, H steps ahead, C channels.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from statewise.data.series_split import Span
+from statewise.data.series_window import RollingOrigin
+from statewise.tasks.baseline import Autoregression, drift, repeat_last, seasonal_naive
+from statewise.tasks.forecasting.known import Known
+from statewise.tasks.forecasting.tally import Errors, Tally
+
+Array = NDArray[np.float64]
+_VALUES = 1 << 18
+
+
+def baseline_errors(
+    spans: Sequence[Span], known: Known, *, context: int, horizon: int, stride: int
+) -> dict[str, Errors]:
+    """Repeat-last, seasonal-naive, drift and least squares, all of scaled series."""
+    length = _history(spans, context=context, period=known.period)
+    regression = _regression(known)
+    makers: dict[str, Callable[[Array], Array]] = {"repeat last": lambda past: repeat_last(past[:, -context:], horizon)}
+    if 1 < known.period <= length:
+        makers["seasonal naive"] = lambda past: seasonal_naive(past, horizon, period=known.period)
+    makers["drift"] = lambda past: drift(past[:, -context:], horizon)
+    if regression is not None and len(regression.weight_PCC) <= context:
+        name = f"least squares AR({len(regression.weight_PCC)})"
+        makers[name] = lambda past: regression.forecast(past[:, -context:], horizon)
+    tallies = {name: Tally(known.scaling, horizon=horizon) for name in makers}
+    for past_WLC, target_WHC in _windows(spans, length=length, context=context, horizon=horizon, stride=stride):
+        for name, forecast in makers.items():
+            tallies[name].add(target_WHC, forecast(past_WLC))
+    return {name: tally.errors(known.mase_C) for name, tally in tallies.items()}
+
+
+def _regression(known: Known) -> Autoregression | None:
+    if not known.weight_PC:
+        return None
+    weight_PC = np.array(known.weight_PC)
+    weight_PCC = weight_PC[:, :, None] * np.eye(weight_PC.shape[1])
+    return Autoregression(np.array(known.constant_C), weight_PCC)
+
+
+def _history(spans: Sequence[Span], *, context: int, period: int) -> int:
+    """The context, or a whole season where every window has so much behind it."""
+    enough = all(max(span.begin, span.reach + context) >= span.reach + period for span in spans)
+    return max(context, period) if enough else context
+
+
+def _windows(
+    spans: Sequence[Span], *, length: int, context: int, horizon: int, stride: int
+) -> Iterator[tuple[Array, Array]]:
+    """The same windows as those of the model."""
+    batch = max(1, _VALUES // ((length + horizon) * spans[0].series.values_TC.shape[1]))
+    for one in RollingOrigin(spans, context=length, horizon=horizon, stride=stride, batch=batch, dtype=torch.float64):
+        values_WTC = one.values_BTC.masked_fill(~one.observed_BTC, torch.nan).numpy()
+        past_WLC = values_WTC[:, :length]
+        # A channel that shows nothing at all in a context is taken to be at its mean.
+        silent_WC = np.isnan(past_WLC[:, -context:]).all(1)
+        past_WLC[:, -1] = np.where(silent_WC, 0.0, past_WLC[:, -1])
+        yield past_WLC, values_WTC[:, length:]
+
+
+def frame_nats(spans: Sequence[Span], known: Known) -> dict[str, float]:
+    """For bits: nats per frame of each bit's frequency, and of a Markov chain for each, all frames but the first."""
+    frequency_C, after_2C = np.array(known.frequency_C), np.array(known.after_2C)
+    totals, count = [0.0, 0.0], 0
+    for span in spans:
+        values_TC = span.series.values_TC[span.begin : span.end]
+        known_T = ~np.isnan(values_TC[1:]).any(1)
+        chain_TC = np.where(values_TC[:-1] == 1, after_2C[1], after_2C[0])
+        for number, p_TC in enumerate((chain_TC, np.broadcast_to(frequency_C, chain_TC.shape))):
+            nats_T = -np.where(values_TC[1:] == 1, np.log(p_TC), np.log1p(-p_TC)).sum(1)
+            totals[number] += float(nats_T[known_T].sum())
+        count += int(known_T.sum())
+    names = ("each bit's own Markov chain", "each bit's frequency", "uniform (knows nothing)")
+    return dict(zip(names, [*(total / max(count, 1) for total in totals), len(frequency_C) * math.log(2)]))

@@ -1,0 +1,137 @@
+"""From files to what a forecaster reads: parts, scale, batches.
+
+B batch, L context, H horizon, T context and horizon together, C channels, X covariates.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from statewise.data.embedded.series import embedded_series
+from statewise.data.series import Series, read_series
+from statewise.data.series_split import (
+    SeriesParts,
+    split_as_filed,
+    split_by_files,
+    split_rows,
+    split_whole,
+)
+from statewise.data.series_window import SeriesBatch
+from statewise.data.time_feature import with_time_features
+from statewise.models.forecaster import Past
+from statewise.specs import SeriesDataSpec, UserError
+from statewise.tasks.forecasting.known import Known
+
+_SHARES = "0.7/0.1/0.2"
+
+
+class Prepared(NamedTuple):
+    """A batch ready for a model. Targets that are missing are NaN."""
+
+    past: Past
+    target_BHC: Tensor
+
+    def to(self, device: torch.device) -> "Prepared":
+        return Prepared(Past(*(one.to(device) for one in self.past)), self.target_BHC.to(device))
+
+    def rows(self, some: slice) -> "Prepared":
+        return Prepared(Past(*(one[some] for one in self.past)), self.target_BHC[some])
+
+
+def prepare(batch: SeriesBatch) -> Prepared:
+    """Context and horizon apart; in the context, what is missing is what was seen last (or, before that, first)."""
+    context = batch.context
+    values_BLC, observed_BLC = batch.values_BTC[:, :context], batch.observed_BTC[:, :context]
+    target_BHC = batch.values_BTC[:, context:]
+    if not bool(batch.observed_BTC.all()):
+        values_BLC = carried(values_BLC, observed_BLC)
+        target_BHC = target_BHC.masked_fill(~batch.observed_BTC[:, context:], torch.nan)
+    return Prepared(Past(values_BLC, observed_BLC, batch.covariates_BTX), target_BHC)
+
+
+def carried(values_BTC: Tensor, observed_BTC: Tensor) -> Tensor:
+    """Each missing value becomes the last one before it, at the beginning the first one after; 0 if there is none."""
+    place_BTC = torch.arange(values_BTC.shape[1], device=values_BTC.device)[None, :, None].expand_as(observed_BTC)
+    last_BTC = torch.where(observed_BTC, place_BTC, -1).cummax(1).values
+    first_B1C = observed_BTC.to(torch.int8).argmax(1, keepdim=True)
+    return values_BTC.gather(1, torch.where(last_BTC < 0, first_B1C, last_BTC))
+
+
+# -------------------------------------------------------------------- reading
+
+
+def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -> list[Series]:
+    return read_series(
+        paths,
+        time=spec.time,
+        targets=spec.targets,
+        covariates=spec.covariates,
+        id=spec.id,
+        missing=spec.missing,
+        unsorted=spec.unsorted,
+        irregular=spec.irregular,
+    )
+
+
+def read_parts(spec: SeriesDataSpec, *, seed: int = 0) -> SeriesParts:
+    """What is learned from, what decides on weights, and what the final figures are of, as they were measured."""
+    if not spec.train:
+        if spec.validation or spec.test or spec.targets or spec.covariates or spec.id:
+            raise UserError("the embedded series has no files and no columns to choose", fix="name data.train")
+        parts = split_rows(
+            [embedded_series(spec.series, length=spec.length)], _SHARES if spec.split == "auto" else spec.split
+        )
+    else:
+        train = read_files(spec, spec.train)
+        if spec.validation:
+            held, test = read_files(spec, spec.validation), read_files(spec, spec.test) if spec.test else []
+            parts = split_by_files(train, held, test)
+        elif spec.test:
+            parts = _split(train, "0.9/0.1" if spec.split == "auto" else spec.split, seed)
+            if parts.test:
+                raise UserError(
+                    f"data.split = {spec.split!r} has a third part, but data.test names files", fix="give two parts"
+                )
+            parts = parts._replace(test=split_by_files(read_files(spec, spec.test)).train)
+        else:
+            filed = any(one.part for one in train)
+            parts = _split(train, ("filed" if filed else _SHARES) if spec.split == "auto" else spec.split, seed)
+        _check_columns(parts)
+    if not parts.validation:
+        raise UserError(
+            "nothing is held out to decide which weights are kept",
+            fix="give data.split a second part, or name data.validation",
+        )
+    return parts
+
+
+def _split(series: Sequence[Series], split: str, seed: int) -> SeriesParts:
+    if split == "filed":
+        return split_as_filed(series)
+    if split.startswith("whole:"):
+        return split_whole(series, split.removeprefix("whole:"), seed=seed)
+    return split_rows(series, split)
+
+
+def _check_columns(parts: SeriesParts) -> None:
+    first = parts.train[0].series
+    for span in (*parts.validation, *parts.test):
+        refuse_other_columns(span.series, first.channels, first.covariates)
+
+
+def refuse_other_columns(series: Series, channels: Sequence[str], covariates: Sequence[str]) -> None:
+    if (series.channels, series.covariates) != (tuple(channels), tuple(covariates)):
+        raise UserError(
+            f"{series.where or series.id!r} has the columns {[*series.channels, *series.covariates]}, "
+            f"but training had {[*channels, *covariates]}",
+            fix="name the same columns: data.targets, data.covariates",
+        )
+
+
+def as_read(series: Series, spec: SeriesDataSpec, known: Known) -> Series:
+    """Scaled, with time as an input where that is wanted."""
+    refuse_other_columns(series, known.channels, known.covariates)
+    return with_time_features(known.scaling.apply(series), spec.time_features, until=known.until)

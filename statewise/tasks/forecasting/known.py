@@ -1,0 +1,176 @@
+"""What training learns of its data besides weights: scale, season, and what the baselines need.
+
+P order, C channels, N frames.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.data.scaling import Scaling
+from statewise.data.series import Series
+from statewise.data.series_split import SeriesParts, Span
+from statewise.specs import BernoulliSpec, ForecastingSpec, UserError
+from statewise.tasks.baseline import fit_autoregression
+
+Array = NDArray[np.float64]
+_LARGEST_ORDER = 200
+
+
+class Known(NamedTuple):
+    """What training learnt of its data: all that a folder needs to read other series the same way."""
+
+    channels: tuple[str, ...]
+    covariates: tuple[str, ...]  # of the file; time features come after them
+    scaling: Scaling
+    gaps: bool  # some values were missing
+    until: int  # the row where t is 1
+    period: int
+    mase_C: tuple[float, ...]  # the seasonal-naive error on the training part, in the data's own units
+    constant_C: tuple[float, ...] = ()  # least squares on scaled values, each channel from its own past
+    weight_PC: tuple[tuple[float, ...], ...] = ()
+    frequency_C: tuple[float, ...] = ()  # of bits: how often each is on,
+    after_2C: tuple[tuple[float, ...], ...] = ()  # and how often after it was off, and after it was on
+
+    def to_json(self) -> str:
+        return json.dumps({**self._asdict(), "scaling": self.scaling.to_json()}, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str, *, where: Path) -> "Known":
+        try:
+            record = json.loads(text)
+            return Known(
+                tuple(map(str, record["channels"])),
+                tuple(map(str, record["covariates"])),
+                Scaling.from_json(record["scaling"]),
+                bool(record["gaps"]),
+                int(record["until"]),
+                int(record["period"]),
+                tuple(map(float, record["mase_C"])),
+                tuple(map(float, record["constant_C"])),
+                tuple(tuple(map(float, row)) for row in record["weight_PC"]),
+                tuple(map(float, record["frequency_C"])),
+                tuple(tuple(map(float, row)) for row in record["after_2C"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{str(where)!r}: series.json is not what a forecasting run writes") from None
+
+
+def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
+    """From the training part alone."""
+    first = parts.train[0].series
+    if isinstance(spec.objective, BernoulliSpec):
+        for span in (*parts.train, *parts.validation, *parts.test):
+            refuse_no_bits(span.series)
+    period = spec.data.period or guess_period(parts.train)
+    gaps = any(np.isnan(span.series.values_TC[span.begin : span.end]).any() for span in parts.train)
+    found = Known(
+        first.channels,
+        first.covariates,
+        Scaling.fit(parts.train, kind=spec.data.scaling),
+        gaps,
+        max(span.end for span in parts.train),
+        period,
+        _naive_error(parts.train, period),
+    )
+    if isinstance(spec.objective, BernoulliSpec):
+        return found._replace(**_frames(parts.train))
+    context = spec.forecast.context if isinstance(spec.forecast.context, int) else min(map(_rows, parts.train))
+    order = min(context, max(8, period + 1), _LARGEST_ORDER)
+    return found._replace(**_regression([found.scaling.scaled(one) for one in _values(parts.train)], order=order))
+
+
+def _rows(span: Span) -> int:
+    return span.end - span.begin
+
+
+def _values(spans: Sequence[Span]) -> list[Array]:
+    return [span.series.values_TC[span.begin : span.end] for span in spans]
+
+
+def _regression(series: Sequence[Array], *, order: int) -> dict[str, Any]:
+    """Of the order wanted, or a smaller one where series are too short or have too many holes; nothing if none fits."""
+    while order >= 1:
+        try:
+            found = fit_autoregression(series, order=order)
+        except UserError:
+            order //= 2
+        else:
+            own_PC = np.diagonal(found.weight_PCC, axis1=1, axis2=2)
+            return {"constant_C": tuple(found.constant_C.tolist()), "weight_PC": tuple(map(tuple, own_PC.tolist()))}
+    return {}
+
+
+def _frames(spans: Sequence[Span]) -> dict[str, Any]:
+    """Counts of bits, add-one smoothed."""
+    frames = _values(spans)
+    all_NC = np.concatenate(frames)
+    frequency_C = (np.nansum(all_NC, 0) + 1) / ((~np.isnan(all_NC)).sum(0) + 2)
+    before_NC, after_NC = (np.concatenate([one[some] for one in frames]) for some in (slice(-1), slice(1, None)))
+    known_NC = ~np.isnan(after_NC)
+    after_2C = [
+        (((after_NC == 1) & (before_NC == bit)).sum(0) + 1) / ((known_NC & (before_NC == bit)).sum(0) + 2)
+        for bit in (0, 1)
+    ]
+    return {"frequency_C": tuple(frequency_C.tolist()), "after_2C": tuple(tuple(row.tolist()) for row in after_2C)}
+
+
+def refuse_no_bits(series: Series) -> None:
+    values_TC = series.values_TC
+    wrong = np.argwhere(~np.isnan(values_TC) & (values_TC != 0) & (values_TC != 1))
+    if len(wrong):
+        row, column = wrong[0]
+        raise UserError(
+            f"{series.where or series.id!r}: {series.channels[column]!r} is {values_TC[row, column]:g} at "
+            f"{series.time_T[row]}, but objective.kind = bernoulli takes 0 and 1 alone",
+            fix="choose another objective: squared, gaussian, student or quantile",
+        )
+
+
+def guess_period(spans: Sequence[Span], *, longest: int = 400) -> int:
+    """The lag at which the training part resembles itself most, once its slow changes are taken out; 1 if none does.
+
+    Of the autocorrelation of first differences, the first clear peak among the highest: a day rather than a week of
+    days.
+    """
+    total = np.zeros(0)
+    for span in spans:
+        values_TC = span.series.values_TC[span.begin : span.end]
+        limit = min(longest, (len(values_TC) - 1) // 3)
+        if limit < 3:
+            continue
+        step_TC = np.diff(values_TC, axis=0)
+        step_TC = np.nan_to_num(step_TC - np.nanmean(step_TC, axis=0)) if not np.isnan(step_TC).all() else step_TC * 0
+        size_C = np.maximum((step_TC**2).sum(0), 1e-300)
+        spectrum = np.abs(np.fft.rfft(step_TC, 2 * len(step_TC), axis=0)) ** 2
+        alike_L = (np.fft.irfft(spectrum, axis=0)[: limit + 1] / size_C).mean(1)
+        width = max(len(total), len(alike_L))
+        total = np.pad(total, (0, width - len(total))) + np.pad(alike_L, (0, width - len(alike_L)))
+    total = total / max(1, len(spans))
+    peaks = [lag for lag in range(2, len(total) - 1) if total[lag - 1] < total[lag] >= total[lag + 1]]
+    highest = max((total[lag] for lag in peaks), default=0.0)
+    # Three deviations of white noise's own autocorrelation, or what looks like a season is chance.
+    rows = sum(span.end - span.begin for span in spans)
+    if highest < max(0.1, 3 / np.sqrt(rows)):
+        return 1
+    first = next(lag for lag in peaks if total[lag] >= 0.9 * highest)
+    # A lag that is off by one is off by more at its multiples, where a true season comes back as well.
+    near = [lag for lag in range(max(2, round(0.8 * first)), round(1.25 * first) + 1) if lag < len(total)]
+    times = max(1, min(8, (len(total) - 1) // near[-1]))
+    return max(near, key=lambda lag: float(total[lag : times * lag + 1 : lag].mean()))
+
+
+def _naive_error(spans: Sequence[Span], period: int) -> tuple[float, ...]:
+    """0 where a channel repeats itself exactly, or never shows two values a period apart: then there is no MASE."""
+    total_C = np.zeros(spans[0].series.values_TC.shape[1])
+    count_C = np.zeros_like(total_C)
+    for span in spans:
+        values_TC = span.series.values_TC[span.begin : span.end]
+        apart_TC = np.abs(values_TC[period:] - values_TC[:-period])
+        total_C += np.nansum(apart_TC, axis=0)
+        count_C += (~np.isnan(apart_TC)).sum(0)
+    return tuple((total_C / np.maximum(count_C, 1)).tolist())

@@ -1,0 +1,66 @@
+"""A task bound to its data: all that training, and the folder after it, have to know."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from statewise.specs import AnyRunSpec
+from statewise.training import Better, Parallel, Window
+from statewise.training.checkpoint import Payload
+
+Progress = Callable[[str, int, int], None]
+
+
+class Opening(NamedTuple):
+    """What a job is opened with besides its spec."""
+
+    folder: Path  # of the run; it need not exist yet
+    par: Parallel
+    kept: Path | None = None  # a verified checkpoint that goes on: vocabularies are read from there
+    progress: Progress | None = None  # hears what is read, how much is done, and of how much
+
+
+class Job(ABC):
+    """`spec` is the one that will be kept: what came through standard input has become a file in it."""
+
+    spec: AnyRunSpec
+
+    @property
+    @abstractmethod
+    def judges(self) -> Mapping[str, Better]:
+        """The validation figures that can decide which weights are best; the first one does by default."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model before training: a function of the spec and of what was learnt from the data."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Payload]:
+        """What must stand beside weights so that they can be used anywhere."""
+
+    @abstractmethod
+    def headline(self) -> str:
+        """One line: what learns from what."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What the data were, for `environment.json`."""
+
+    def begin(self, model: Any, rows: int) -> Any:
+        """The state before anything was read. Whoever reads whole sequences carries nothing along."""
+        return ()
+
+    @abstractmethod
+    def window(self, step: int) -> Window:
+        """The window of step `step` (from 0): a pure function."""
+
+    @abstractmethod
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        """The summed loss over some rows and times, and the state after them."""
+
+    @abstractmethod
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        """Validation figures. `poll` raises when the run should end."""

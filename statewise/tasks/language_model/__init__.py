@@ -1,0 +1,8 @@
+"""Language modelling: predict the next token, and say how surprising a text was."""
+
+from statewise.tasks.language_model.job import Evaluation as Evaluation
+from statewise.tasks.language_model.job import LanguageModelJob as LanguageModelJob
+from statewise.tasks.language_model.job import evaluate as evaluate
+from statewise.tasks.language_model.job import fresh_window as fresh_window
+from statewise.tasks.language_model.job import measure as measure
+from statewise.tasks.language_model.run import LanguageModelRun as LanguageModelRun

@@ -1,0 +1,167 @@
+"""A trained language model, opened."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from statewise.core import load_state, save_state
+from statewise.data import Split, Tokenizer, encode_files, open_corpus
+from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
+from statewise.models import CountingMachine, TokenMachine, build
+from statewise.specs import LanguageModelSpec, UserError
+from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
+from statewise.tasks.run import Opened, Run
+from statewise.training.checkpoint import read_tensors
+
+
+@final
+class LanguageModelRun(Run):
+    """`run.generate(...)`, `run.stream(...)`, `run.evaluate()`, `run.model`."""
+
+    spec: LanguageModelSpec
+    model: TokenMachine[Any]
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        spec: LanguageModelSpec,
+        tokenizer: Tokenizer,
+        model: TokenMachine[Any],
+        train_counts_V: np.ndarray[Any, np.dtype[np.int64]],
+        skipped: Sequence[str] = (),
+    ) -> None:
+        self.path = path
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.model = model.eval()
+        self.train_counts_V = train_counts_V
+        self.skipped = list(skipped)
+
+    @classmethod
+    def open(cls, spec: LanguageModelSpec, opened: Opened) -> "LanguageModelRun":
+        folder = opened.verified
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        counts = read_tensors(folder / "unigram.safetensors").get("counts_V")
+        if counts is None or counts.shape != (tokenizer.vocab,) or counts.dtype != torch.int64:
+            raise UserError(f"{str(folder)!r}: unigram.safetensors does not fit the tokenizer")
+        if spec.learns == "counting":  # how much it holds is known to the file alone
+            model = build(spec.model, vocab=tokenizer.vocab, seed=spec.seed)
+            assert isinstance(model, CountingMachine)
+            model.adopt(read_tensors(opened.weights))
+            model = model.to(opened.device)
+        else:
+            model = opened.model(lambda: build(spec.model, vocab=tokenizer.vocab, seed=spec.seed))
+        return cls(
+            opened.path,
+            spec=spec,
+            tokenizer=tokenizer,
+            model=model,
+            train_counts_V=counts.numpy(),
+            skipped=opened.skipped,
+        )
+
+    def sizes(self) -> dict[str, Any]:
+        return {**self.spec.model.sizes(), "vocabulary": self.tokenizer.vocab}
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.like.device
+
+    @property
+    def _never(self) -> tuple[int, ...]:
+        """The unknown token stands for what cannot be written."""
+        return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
+
+    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
+        """On `data` (files or folders), or on the part of the corpus that was held out of training."""
+        return evaluate(
+            self.model,
+            self._split(data),
+            end_id=self.tokenizer.end_id,
+            vocab=self.tokenizer.vocab,
+            train_counts_V=self.train_counts_V,
+            fresh=fresh_window(self.spec),
+        )
+
+    def _split(self, data: str | Path | Sequence[str] | None) -> Split:
+        spec = self.spec.data
+        if data is None:
+            return open_corpus(spec, tokenizer=self.tokenizer).validation
+        paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
+        return encode_files(paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+
+    def begin(self, prompt: str = "") -> Continuation:
+        """Read a prompt as the beginning of a document."""
+        return begin(self.model, self._tokens(prompt, first=True), vocab=self.tokenizer.vocab)
+
+    def read(self, at: Continuation, text: str) -> Continuation:
+        """Go on from `at` with a given text."""
+        return read(self.model, at, self._tokens(text, first=False)) if text else at
+
+    def _tokens(self, text: str, *, first: bool) -> torch.Tensor:
+        ids = [int(token) for token in self.tokenizer.encode(text)]
+        if self.spec.data.direction == "reverse":
+            ids.reverse()
+        return torch.tensor([[self.tokenizer.end_id] * first + ids], device=self.device)
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int = 200,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+        start: Continuation | None = None,
+    ) -> Iterator[tuple[str, Continuation]]:
+        """New text piece by piece, each with the continuation from which the text could go on.
+
+        Ends after `tokens` tokens, at the end of the document, or at a stop string. The pieces of a
+        model that reads in reverse come in the order it writes them: from the end.
+        """
+        if tokens < 0:
+            raise UserError(f"tokens = {tokens} is not valid, expected 0 or more")
+        at = self.begin(prompt) if start is None else self.read(start, prompt)
+        shown = [token for token in at.tail_BK[0].tolist() if token >= 0]
+        text = TextStream(self.tokenizer.decode, before=shown, stop=stop)
+        source = generate(self.model, at, sampling or Sampling(), never=self._never)
+        for _ in range(tokens):
+            token_B, at = next(source)
+            if int(token_B) == self.tokenizer.end_id:
+                break
+            yield text.feed(int(token_B)), at
+            if text.stopped:
+                return
+        yield text.finish(), at
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int = 200,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The text that follows the prompt (before it, for a model that reads in reverse)."""
+        if self.spec.data.direction == "reverse":
+            return self._generate_backwards(prompt, tokens=tokens, sampling=sampling)
+        return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
+
+    def _generate_backwards(self, prompt: str, *, tokens: int, sampling: Sampling | None) -> str:
+        ids: list[int] = []
+        source = generate(self.model, self.begin(prompt), sampling or Sampling(), never=self._never)
+        for _ in range(tokens):
+            token_B, _ = next(source)
+            if int(token_B) == self.tokenizer.end_id:
+                break
+            ids.append(int(token_B))
+        return self.tokenizer.decode(ids[::-1])
+
+    def save_state(self, at: Continuation, path: str | Path) -> None:
+        save_state(at, path)
+
+    def load_state(self, path: str | Path) -> Continuation:
+        return load_state(path, like=self.begin())

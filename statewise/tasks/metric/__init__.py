@@ -1,0 +1,9 @@
+"""Metrics by the field's own libraries, one file a kind of task; each figure knows its name and its signature."""
+
+from statewise.tasks.metric import label as label
+from statewise.tasks.metric import probability as probability
+from statewise.tasks.metric import series as series
+from statewise.tasks.metric import span as span
+from statewise.tasks.metric import translation as translation
+from statewise.tasks.metric.score import Score as Score
+from statewise.tasks.metric.score import rank as rank

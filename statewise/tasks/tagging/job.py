@@ -1,0 +1,223 @@
+"""Many to many, aligned: a sentence, a tag for each of its words.
+
+N words, P parts of sentences, B of them in a batch, T time, K tags.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
+from statewise.models.tagger import Tagger, build_tagger, is_bio, is_constrained
+from statewise.specs import CategoricalSpec, TaggingSpec, UserError
+from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.job import Job, Opening
+from statewise.tasks.metric import span
+from statewise.tasks.metric.library import library
+from statewise.tasks.run import refuse_other_size
+from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
+from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
+from statewise.training import Better, Parallel, Window
+from statewise.training.checkpoint import Payload
+
+E = TypeVar("E")
+
+_EVALUATION_WORDS = 1 << 15  # in a batch
+_LEAST = 1e-12  # a probability of 0, which a constraint can give, would make the mean of nats infinite
+
+
+class _Content(NamedTuple):
+    batch: Batch
+    tags_BT: Tensor
+
+
+@final
+class TaggingJob(Job):
+    spec: TaggingSpec
+
+    def __init__(
+        self, spec: TaggingSpec, train: Sequence[Tagged], held: Sequence[Tagged], known: Known, par: Parallel
+    ) -> None:
+        self.spec, self.known, self._par, self._held = spec, known, par, held
+        self.sha256 = _fingerprint(train)
+        self.train_rows, self.held_rows = (encode(spec, known, part) for part in (train, held))
+        self._tag_N = known.tags.encode(tags_of(train), where=_places(train)).ids_N
+        # A tag that training never showed cannot be predicted: such words count, and count as wrong.
+        self._held_tag_N = known.tags.encode(tags_of(held), unseen="wrong").ids_N
+        if is_constrained(spec.objective, known.tags.names):
+            _refuse_broken_spans(train)
+            self._begin_spans()
+        self._weight_K = _tag_weights(spec, known)
+        self._weight_P = np.add.reduceat(self._weight_K[self._tag_N], self.train_rows.begin_P)
+        self._batches = RaggedBatches(
+            self.train_rows.length_P, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
+        )
+        self._sentences = len(train)
+        self._spans = is_bio([*known.tags.names, *tags_of(held)])
+        if self._spans:
+            library("seqeval.metrics")  # that it is missing should be said now, not after the first evaluation's steps
+
+    @classmethod
+    def open(cls, spec: TaggingSpec, opening: Opening) -> "TaggingJob":
+        train, held = read_split(spec.data, seed=spec.seed)
+        if opening.kept is None:
+            return cls(spec, train, held, Known.learn(spec.words, train), opening.par)
+        refuse_other_data(opening.kept, _fingerprint(train))
+        job = cls(spec, train, held, Known.load(spec.words, opening.kept), opening.par)
+        refuse_other_size(job.build, opening.kept)
+        return job
+
+    @property
+    def judges(self) -> Mapping[str, Better]:
+        own: dict[str, Better] = {"accuracy": "higher", "nats": "lower"}
+        return {"span_f1": "higher", **own} if self._spans else own
+
+    def build(self) -> Tagger:
+        return build(self.spec, self.known, weight_K=torch.from_numpy(self._weight_K).float())
+
+    def identity(self) -> dict[str, Payload]:
+        return {**self.known.files(), "data.sha256": self.sha256}
+
+    def headline(self) -> str:
+        size = sum(p.numel() for p in self.build().parameters())
+        name = ", ".join(self.spec.data.train) or "the embedded source code"
+        more = len(self.train_rows) - self._sentences
+        parts = f" in {len(self.train_rows):,} parts of at most {self.spec.data.longest} words" if more else ""
+        return (
+            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({self._sentences:,} sentences{parts}, "
+            f"{len(self._tag_N):,} words, {len(self.known.tags)} tags, {len(self._held):,} sentences held out)"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "data": {
+                "sentences": self._sentences,
+                "words": len(self._tag_N),
+                "held_out": len(self._held),
+                "sha256": self.sha256,
+            }
+        }
+
+    def window(self, step: int) -> Window:
+        mine, everyone = self._batches.at(step), self._batches.all_at(step)
+        place_BT, inside_BT = self.train_rows.places(mine)
+        tags_BT = torch.from_numpy(np.where(inside_BT, self._tag_N[place_BT], 0))
+        device = self._par.device
+        content = _Content(self.train_rows.batch(mine).to(device), tags_BT.to(device, non_blocking=True))
+        weight = float(self._weight_P[everyone].sum()) / self._par.world
+        tokens = int(self.train_rows.length_P[everyone].sum())
+        return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
+
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        batch, tags_BT = window.content
+        return model.loss(batch.words.rows(some), batch.lengths_B[some], tags_BT[some]), state
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        guessed = guess(model, self.held_rows, self._held_tag_N, device=self._par.device, poll=poll)
+        figures = {"accuracy": float((guessed.best_N == self._held_tag_N).mean()), "nats": guessed.nats}
+        if self._spans:
+            names = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), self._held)
+            figures["span_f1"] = span.measure([one.tags for one in self._held], names).f1.value
+        return figures
+
+    def _begin_spans(self) -> None:
+        """A part that begins in the midst of a span begins a span: nothing stands before it."""
+        names = self.known.tags.names
+        begins_K = np.array([self.known.tags.find(f"B{name[1:]}" if name[0] == "I" else name) for name in names])
+        self._tag_N[self.train_rows.begin_P] = begins_K[self._tag_N[self.train_rows.begin_P]]
+
+
+def encode(spec: TaggingSpec, known: Known, sentences: Sequence[Tagged]) -> Sentences:
+    return known.encoding.encode(sentences, in_parts([len(one.words) for one in sentences], spec.data.longest))
+
+
+def build(spec: TaggingSpec, known: Known, *, weight_K: Tensor | None = None) -> Tagger:
+    return build_tagger(
+        spec.model,
+        spec.reader,
+        spec.words,
+        spec.objective,
+        names=known.tags.names,
+        vocab=known.encoding.words.vocab,
+        unknown_id=known.encoding.unknown_id,
+        num_characters=known.encoding.characters.vocab,
+        weight_K=weight_K,
+        seed=spec.seed,
+    )
+
+
+class Guess(NamedTuple):
+    """`nats` is the mean, over words whose tag is known, of -log of the tag's probability."""
+
+    best_N: NDArray[np.int64]
+    p_N: NDArray[np.float64]
+    nats: float
+
+
+@torch.no_grad()
+def guess(
+    model: Tagger,
+    rows: Sentences,
+    tag_N: NDArray[np.int64] | None = None,
+    *,
+    device: torch.device,
+    poll: Callable[[], None] = lambda: None,
+) -> Guess:
+    """The best tag of every word, in the order of the sentences, and its probability."""
+    best_N, p_N = np.empty(len(rows.form_N), dtype=np.int64), np.empty(len(rows.form_N))
+    nats, count = 0.0, 0
+    longest = int(rows.length_P.max(initial=1))
+    for part_B in evaluation_batches(rows.length_P, batch=max(1, _EVALUATION_WORDS // longest)):
+        poll()
+        place_BT, inside_BT = rows.places(part_B)
+        batch = rows.batch(part_B).to(device)
+        best_BT, p_BTK = model(batch.words, batch.lengths_B)
+        place_M = place_BT[inside_BT]
+        best_N[place_M] = best_BT.cpu().numpy()[inside_BT]
+        p_N[place_M] = _of(p_BTK, best_BT).cpu().numpy()[inside_BT]
+        if tag_N is None:
+            continue
+        tag_BT = tag_N[place_BT]
+        seen_BT = inside_BT & (tag_BT != UNSEEN)
+        right_BT = _of(p_BTK, torch.from_numpy(np.where(seen_BT, tag_BT, 0)).to(device)).cpu().numpy()
+        nats -= float(np.log(np.maximum(right_BT[seen_BT].astype(np.float64), _LEAST)).sum())
+        count += int(seen_BT.sum())
+    return Guess(best_N, p_N, nats / max(1, count))
+
+
+def by_sentence(line: Sequence[E], sentences: Sequence[Tagged]) -> list[Sequence[E]]:
+    """What stands in one line, a thing for each word, cut as the sentences are."""
+    ends = np.cumsum([len(one.words) for one in sentences]).tolist()
+    return [line[end - len(one.words) : end] for end, one in zip(ends, sentences)]
+
+
+def _of(p_BTK: Tensor, tags_BT: Tensor) -> Tensor:
+    return p_BTK.gather(2, tags_BT[:, :, None]).squeeze(2)
+
+
+def _tag_weights(spec: TaggingSpec, known: Known) -> NDArray[np.float64]:
+    if isinstance(spec.objective, CategoricalSpec) and spec.objective.weights == "balanced":
+        return known.tags.weights()
+    return np.ones(len(known.tags))
+
+
+def _fingerprint(sentences: Sequence[Tagged]) -> str:
+    return fingerprint(words_of(sentences), tags_of(sentences), (str(len(one.words)) for one in sentences))
+
+
+def _places(sentences: Sequence[Tagged]) -> list[Where]:
+    return [one.where for one in sentences for _ in one.words]
+
+
+def _refuse_broken_spans(sentences: Sequence[Tagged]) -> None:
+    for one in sentences:
+        for number, (before, tag) in enumerate(zip(("O", *one.tags), one.tags), start=1):
+            if tag.startswith("I-") and before[2:] != tag[2:]:
+                raise UserError(
+                    f"{one.where}: word {number} of the sentence has {tag!r} after {before!r}, where no span has begun",
+                    fix="set data.scheme = iob2 to begin spans with B-, or objective.constraint = none",
+                )

@@ -1,0 +1,188 @@
+"""A trained tagger, opened."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+
+from statewise.data import Layout, Tagged, read_tagged, with_tags
+from statewise.data.lines import read_bytes
+from statewise.data.source import STDIN
+from statewise.models.tagger import Tagger, is_bio
+from statewise.specs import TaggingSpec
+from statewise.tasks.metric import label, span
+from statewise.tasks.report import Report
+from statewise.tasks.run import Opened, Run
+from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
+from statewise.tasks.tagging.job import build, by_sentence, encode, guess
+
+_SENTENCES = 4096  # predicted at a time
+
+
+class TaggingEvaluation(NamedTuple):
+    """Figures over single words; a span is right when its kind and both its ends are."""
+
+    accuracy: float
+    new_word_accuracy: float | None  # on words that training never showed; None where there are none
+    macro_f1: float
+    span_f1: float | None  # None where tags do not mark spans
+    nats: float
+    sentences: int
+    words: int
+    new_words: int
+    lexicon_accuracy: float  # of the most frequent tag of each word
+    lexicon_new_word_accuracy: float | None
+    lexicon_macro_f1: float
+    lexicon_span_f1: float | None
+    majority_accuracy: float
+    majority_tag: str
+    uniform_accuracy: float
+    per_tag: dict[str, dict[str, float]]
+    unseen_tags: dict[str, int]  # that training never showed; their words count as wrong
+
+    def report(self, name: str) -> Report:
+        columns = ("accuracy", "on new words", "macro F1", *(() if self.span_f1 is None else ("span F1",)))
+        rows = (
+            ("perfect", *_row(1.0, 1.0, 1.0, 1.0)[: len(columns)]),
+            (name, *_row(self.accuracy, self.new_word_accuracy, self.macro_f1, self.span_f1)[: len(columns)]),
+            (
+                "most frequent tag of the word",
+                *_row(
+                    self.lexicon_accuracy,
+                    self.lexicon_new_word_accuracy,
+                    self.lexicon_macro_f1,
+                    self.lexicon_span_f1,
+                )[: len(columns)],
+            ),
+            (f"always {self.majority_tag!r}", *_row(self.majority_accuracy, None, None, None)[: len(columns)]),
+            ("uniform (knows nothing)", *_row(self.uniform_accuracy, None, None, None)[: len(columns)]),
+        )
+        unseen = sum(self.unseen_tags.values())
+        more = f" · {unseen:,} words with a tag never seen in training" if unseen else ""
+        note = f"{self.sentences:,} sentences, {self.words:,} words, {self.new_words:,} of them new{more}"
+        return Report(columns, rows, own=1, note=note)
+
+
+@final
+class TaggingRun(Run):
+    spec: TaggingSpec
+    model: Tagger
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        spec: TaggingSpec,
+        model: Tagger,
+        known: Known,
+        device: torch.device,
+        skipped: Sequence[str] = (),
+    ) -> None:
+        self.path, self.spec, self.model = path, spec, model.eval()
+        self.known, self.skipped = known, list(skipped)
+        self._device = device
+
+    @classmethod
+    def open(cls, spec: TaggingSpec, opened: Opened) -> "TaggingRun":
+        known = Known.load(spec.words, opened.verified)
+        model = opened.model(lambda: build(spec, known))
+        return cls(opened.path, spec=spec, model=model, known=known, device=opened.device, skipped=opened.skipped)
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def sizes(self) -> dict[str, Any]:
+        return {**self.spec.model.sizes(), "tags": len(self.known.tags)}
+
+    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TaggingEvaluation:
+        if data is None:
+            held = read_split(self.spec.data, seed=self.spec.seed)[1]
+        else:
+            held = read_sentences(self.spec.data, _paths(data))
+        tags, words, true = self.known.tags, words_of(held), tags_of(held)
+        true_N, unseen = tags.encode(true, unseen="wrong")
+        guessed = guess(self.model, encode(self.spec, self.known, held), true_N, device=self.device)
+        own, trivial = tags.decode(guessed.best_N.tolist()), self.known.lexicon.tag(words)
+        new = [word not in self.known.lexicon.of_word for word in words]
+        spans = is_bio([*tags.names, *true])
+        own_scores, trivial_scores = (label.measure(true, found, names=tags.names) for found in (own, trivial))
+        return TaggingEvaluation(
+            accuracy=own_scores.accuracy.value,
+            new_word_accuracy=_accuracy(true, own, new),
+            macro_f1=own_scores.macro_f1.value,
+            span_f1=_span_f1(held, own) if spans else None,
+            nats=guessed.nats,
+            sentences=len(held),
+            words=len(words),
+            new_words=sum(new),
+            lexicon_accuracy=trivial_scores.accuracy.value,
+            lexicon_new_word_accuracy=_accuracy(true, trivial, new),
+            lexicon_macro_f1=trivial_scores.macro_f1.value,
+            lexicon_span_f1=_span_f1(held, trivial) if spans else None,
+            majority_accuracy=true.count(self.known.lexicon.otherwise) / len(true),
+            majority_tag=self.known.lexicon.otherwise,
+            uniform_accuracy=1 / len(tags),
+            per_tag={
+                one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
+                for one in own_scores.labels
+            },
+            unseen_tags=dict(unseen),
+        )
+
+    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Each sentence with its tags and how sure each is: a softmax, or the marginals of all paths."""
+        for path in _paths(data):
+            with _at_rest(path) as file:
+                for one, tags, p in self._tagged(file, layout_at(self.spec.data, path)):
+                    line = {"file": path, "line": one.where.line, "words": list(one.words)}
+                    yield {**line, "tags": list(tags), "probabilities": list(p)}
+
+    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+        """The file itself, line by line, with these tags in its column of tags."""
+        for path in _paths(data):
+            layout = layout_at(self.spec.data, path)
+            with _at_rest(path) as file:
+                tags = [tags for _, tags, _ in self._tagged(file, layout)]
+                yield from with_tags(file, tags, layout=layout)
+
+    def _tagged(self, file: str, layout: Layout) -> Iterator[tuple[Tagged, Sequence[str], Sequence[float]]]:
+        sentences = read_tagged(file, layout=layout, tags=False)
+        for begin in range(0, len(sentences), _SENTENCES):
+            some = sentences[begin : begin + _SENTENCES]
+            guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
+            tags = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)
+            yield from zip(some, tags, by_sentence(guessed.p_N.tolist(), some), strict=True)
+
+
+@contextmanager
+def _at_rest(path: str) -> Iterator[str]:
+    """The name of a file that can be read twice, which standard input cannot."""
+    if path != STDIN:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "standard input"
+        file.write_bytes(read_bytes(Path(path)))
+        yield str(file)
+
+
+def _paths(data: str | Path | Sequence[str]) -> list[str]:
+    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+
+
+def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]) -> float | None:
+    right = [a == b for a, b, count in zip(true, found, counted, strict=True) if count]
+    return sum(right) / len(right) if right else None
+
+
+def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
+    return span.measure([one.tags for one in sentences], by_sentence(tags, sentences)).f1.value
+
+
+def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:
+    shares = ("" if share is None else f"{100 * share:.1f} %" for share in (accuracy, new_words))
+    return (*shares, *("" if f1 is None else f"{f1:.3f}" for f1 in (macro_f1, span_f1)))

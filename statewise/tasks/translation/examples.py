@@ -1,0 +1,242 @@
+"""What an encoder-decoder reads and writes: pairs of texts as tokens.
+
+B batch, S source time, T target time.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from statewise.data import Pair, Tokenizer, Where, bound, hold_out, pad, read_pairs
+from statewise.data.embedded import phrases
+from statewise.data.gettext_pairs import read_catalogs
+from statewise.data.lines import suffix
+from statewise.data.table import FORMATS
+from statewise.specs import PairDataSpec, UserError
+from statewise.training.checkpoint import Payload
+
+Ids = NDArray[np.int64]
+
+_IGNORED = -100  # what `cross_entropy` passes over
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sources, targets and their places, as they were read."""
+
+    sources: list[str]
+    targets: list[str]
+    where: list[Where]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def chosen(self, index: Sequence[int] | Ids) -> "Pairs":
+        return Pairs([self.sources[i] for i in index], [self.targets[i] for i in index], [self.where[i] for i in index])
+
+
+class Batch(NamedTuple):
+    """The end symbol stands before the target that is read, and after the one that is written."""
+
+    source_BS: Tensor
+    source_length_B: Tensor
+    input_BT: Tensor
+    target_BT: Tensor  # past a row's end: passed over by the loss
+    length_B: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(*(part.to(device, non_blocking=True) for part in self))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Pairs as ids, each side with the end symbol after it. `cut` of them were longer than is read.
+
+    A target that was cut has no end: where it would have ended is not known.
+    """
+
+    sources: list[Ids]
+    targets: list[Ids]
+    cut: int
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(source) + len(target) for source, target in zip(self.sources, self.targets)]
+
+    def first(self, tokens: int | None) -> "Rows":
+        """As many of the first rows as have no more than so many target tokens; at least one."""
+        if tokens is None:
+            return self
+        total_N = np.cumsum([len(target) for target in self.targets])
+        count = max(1, int(np.searchsorted(total_N, tokens, side="right")))
+        return replace(self, sources=self.sources[:count], targets=self.targets[:count])
+
+    def batch(self, index: Ids, end_id: int) -> Batch:
+        source_BS, source_length_B = pad([self.sources[i] for i in index])
+        targets = [self.targets[i] for i in index]
+        input_BT, length_B = pad([np.append(end_id, target[:-1]) for target in targets], value=end_id)
+        target_BT, _ = pad(targets, value=_IGNORED)
+        return Batch(source_BS, source_length_B, input_BT, target_BT, length_B)
+
+
+class Languages(NamedTuple):
+    """The vocabularies of both sides, and how a source is read; kept with the weights."""
+
+    source: Tokenizer
+    target: Tokenizer
+    longest: int
+    reverse: bool
+
+    @classmethod
+    def learn(cls, spec: PairDataSpec, train: Pairs) -> "Languages":
+        """From the training part alone."""
+        if spec.shared_vocab:
+            one = _tokenizer(spec.tokenizer, [*train.sources, *train.targets], spec.vocab, spec.lower, spec.min_count)
+            return cls(one, one, spec.longest, spec.reverse)
+        target = _tokenizer(
+            spec.target_tokenizer or spec.tokenizer,
+            train.targets,
+            spec.vocab if spec.target_vocab is None else spec.target_vocab,
+            spec.lower if spec.target_lower is None else spec.target_lower,
+            spec.min_count if spec.target_min_count is None else spec.target_min_count,
+        )
+        source = _tokenizer(spec.tokenizer, train.sources, spec.vocab, spec.lower, spec.min_count)
+        return cls(source, target, spec.longest, spec.reverse)
+
+    @classmethod
+    def load(cls, spec: PairDataSpec, folder: Path) -> "Languages":
+        """What `files` left in a folder."""
+        names = ["tokenizer.json"] * 2 if spec.shared_vocab else ["source.json", "target.json"]
+        source, target = (Tokenizer.load(folder / name) for name in names)
+        return cls(source, target, spec.longest, spec.reverse)
+
+    def files(self) -> dict[str, Payload]:
+        if self.source is self.target:
+            return {"tokenizer.json": self.source.to_json()}
+        return {"source.json": self.source.to_json(), "target.json": self.target.to_json()}
+
+    def encode(self, pairs: Pairs) -> Rows:
+        """Of every pair, what is read of it."""
+        return self.rows(self.source.encode_many(pairs.sources), self.target.encode_many(pairs.targets))
+
+    def rows(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> Rows:
+        """From the ids of whole texts to what is read of them."""
+        cut = sum(max(len(source), len(target)) > self.longest for source, target in zip(sources, targets))
+        ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
+        return Rows([self._read(source) for source in sources], ended, cut)
+
+    def encode_sources(self, texts: Sequence[str]) -> list[Ids]:
+        return [self._read(source) for source in self.source.encode_many(list(texts))]
+
+    def _read(self, source: Ids) -> Ids:
+        """Cut to what is read, in the order of reading, and the end symbol."""
+        return np.append(source[: self.longest][:: -1 if self.reverse else 1], self.source.end_id)
+
+
+def _tokenizer(kind: str, texts: Sequence[str], vocab: int | None, lower: bool, min_count: int) -> Tokenizer:
+    named = Path(kind)
+    if named.suffix == ".json":
+        return Tokenizer.load(named)
+    return Tokenizer.train(kind, texts, vocab=vocab, lower=lower, min_count=min_count)
+
+
+def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[Rows, int]:
+    """The training pairs that stay, and how many were too long."""
+    sources, targets = languages.source.encode_many(pairs.sources), languages.target.encode_many(pairs.targets)
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets)]
+    found = bound(lengths, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
+    if not found.kept:
+        raise UserError(
+            f"all {len(pairs)} pairs are longer than data.longest = {spec.longest}",
+            fix=f"raise it (the longest has {max(lengths)} tokens), or set data.beyond = cut",
+        )
+    return languages.rows([sources[i] for i in found.kept], [targets[i] for i in found.kept]), found.beyond
+
+
+# -------------------------------------------------------------------- files
+
+
+def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] = ()) -> Pairs:
+    """Pairs of files. Without `targets`, plain text files are sources, then as many targets."""
+    if spec.format == "gettext":
+        assert spec.language is not None, "the spec saw to it"
+        return _pairs([pair for folder in paths or (None,) for pair in read_catalogs(spec.language, folder)])
+    tables = spec.format != "auto" or all(suffix(Path(path)) in FORMATS for path in paths)
+    if not targets and not tables:
+        paths, targets = _halves(list(paths))
+    found = read_pairs(
+        paths,
+        targets or None,
+        format="auto" if targets else spec.format,
+        columns=(spec.source_column, spec.target_column),
+        header=spec.header,
+        empty=spec.empty,
+    )
+    return _pairs(found)
+
+
+def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
+    if len(paths) % 2:
+        raise UserError(
+            f"{', '.join(paths)!r}: the ending does not tell how source and target stand in it",
+            fix="name the sources and then as many targets (--data a.de --data a.en), or set "
+            "data.format to csv, tsv, quoted-tsv, jsonl or scan",
+        )
+    half = len(paths) // 2
+    return paths[:half], paths[half:]
+
+
+def _pairs(found: Sequence[Pair]) -> Pairs:
+    return Pairs([one.source for one in found], [one.target for one in found], [one.where for one in found])
+
+
+def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
+    """What is learned from and what is held out. No source is on both sides of a split by share."""
+    if "-" in (*spec.train, *spec.target, *spec.validation, *spec.validation_target):
+        raise UserError("pairs cannot be learned from standard input: they are read again later", fix="name files")
+    if not spec.train and spec.format != "gettext":
+        embedded = phrases()
+        return _pairs(embedded.train), _pairs(embedded.held)
+    pairs = read_files(spec, spec.train, spec.target)
+    if spec.validation:
+        return pairs, read_files(spec, spec.validation, spec.validation_target)
+    split = hold_out(len(pairs), share=spec.held_out, seed=seed, groups=pairs.sources)
+    return pairs.chosen(split.train_N), pairs.chosen(split.held_M)
+
+
+def most_frequent(targets: Sequence[str]) -> str:
+    """What to write without having read anything; of several, the one that came first."""
+    return Counter(targets).most_common(1)[0][0]
+
+
+def load_frequent(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, str):
+        raise UserError("frequent.json does not hold a text")
+    return found
+
+
+def batches_of(lengths_N: ArrayLike, *, tokens: int) -> Iterator[Ids]:
+    """Every row once, the shortest first, in batches of at most so many tokens, padding included."""
+    length_N = np.asarray(lengths_N, dtype=np.int64)
+    order_N = np.argsort(length_N, kind="stable")
+    begin = 0
+    while begin < len(order_N):
+        sizes = length_N[order_N[begin:]] * np.arange(1, len(order_N) - begin + 1)  # never falls: the order is sorted
+        count = max(1, int(np.searchsorted(sizes, tokens, side="right")))
+        yield order_N[begin : begin + count]
+        begin += count

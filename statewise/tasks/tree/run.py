@@ -1,0 +1,269 @@
+"""A trained classifier of nodes, opened."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
+from statewise.data.flat_tree import flat_tree, spans_of
+from statewise.data.trees import read_trees_and_gaps
+from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
+from statewise.specs.tree import TreeSpec
+from statewise.tasks.metric.label import label_scores
+from statewise.tasks.report import Report
+from statewise.tasks.run import Opened, Run
+from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
+from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
+
+_TREES = 512  # predicted at a time, so that a long file streams
+
+
+class DepthFigure(NamedTuple):
+    """How the trees of some depths did: edges from the root to the deepest node."""
+
+    depth: str
+    trees: int
+    root_accuracy: float
+    majority_accuracy: float
+
+
+class TreeEvaluation(NamedTuple):
+    root_accuracy: float | None  # None: no root has a label that counts
+    node_accuracy: float | None  # None: only roots were learned
+    macro_f1: float  # of the roots; of all nodes where roots have none
+    nats: float  # of the same
+    trees: int
+    nodes: int  # that count
+    left_out: int  # trees whose root has no label that counts
+    majority_class: str
+    majority_root_accuracy: float | None
+    majority_node_class: str
+    majority_node_accuracy: float | None
+    uniform_accuracy: float
+    uniform_nats: float
+    per_class: dict[str, dict[str, float]]
+    confusion: list[list[int]]
+    classes: list[str]
+    by_depth: list[dict[str, Any]]
+    unseen: dict[str, int]  # labels that training never showed; their nodes count as wrong
+
+    def report(self, name: str) -> Report:
+        uniform = _share(self.uniform_accuracy)
+        always = f"always {self.majority_class!r}"
+        if self.node_accuracy is not None and self.majority_node_class != self.majority_class:
+            always += f" (nodes: {self.majority_node_class!r})"
+        own = (_share(self.root_accuracy), _share(self.node_accuracy), f"{self.macro_f1:.3f}", f"{self.nats:.3f}")
+        rows = (
+            ("perfect", "100.0 %", "100.0 %", "1.000", "0.000"),
+            (name, *own),
+            (always, _share(self.majority_root_accuracy), _share(self.majority_node_accuracy), "", ""),
+            ("uniform (knows nothing)", uniform, uniform, "", f"{self.uniform_nats:.3f}"),
+        )
+        parts = [f"{self.trees:,} trees, {self.nodes:,} nodes"]
+        if self.left_out:
+            parts.append(f"{self.left_out:,} trees left out for their root")
+        if self.unseen:
+            parts.append(f"{sum(self.unseen.values()):,} labels never seen in training")
+        if len(self.by_depth) > 1:
+            depths = (f"{one['depth']}: {_share(one['root_accuracy'])}" for one in self.by_depth)
+            parts.append("roots by depth " + ", ".join(depths))
+        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=" · ".join(parts))
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}".replace("%", " %")
+
+
+@final
+class TreeRun(Run):
+    spec: TreeSpec
+    model: NodeClassifier
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        spec: TreeSpec,
+        model: NodeClassifier,
+        tokenizer: Tokenizer,
+        classes: Labels,
+        roots: Labels,
+        device: torch.device,
+        skipped: Sequence[str] = (),
+    ) -> None:
+        self.path, self.spec, self.model = path, spec, model.eval()
+        self.tokenizer, self.classes, self.roots = tokenizer, classes, roots
+        self.skipped = list(skipped)
+        self._device = device
+
+    @classmethod
+    def open(cls, spec: TreeSpec, opened: Opened) -> "TreeRun":
+        tokenizer = Tokenizer.load(opened.verified / "tokenizer.json")
+        classes = Labels.from_json(opened.text("labels.json"))
+        model = opened.model(
+            lambda: build_node_classifier(
+                spec.model,
+                spec.reader,
+                num_classes=len(classes),
+                vocab=tokenizer.vocab,
+                word_scale=spec.words.scale,
+                seed=spec.seed,
+            )
+        )
+        return cls(
+            opened.path,
+            spec=spec,
+            model=model,
+            tokenizer=tokenizer,
+            classes=classes,
+            roots=Labels.from_json(opened.text("roots.json")),
+            device=opened.device,
+            skipped=opened.skipped,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def sizes(self) -> dict[str, Any]:
+        return {**self.spec.model.sizes(), "classes": len(self.classes)}
+
+    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TreeEvaluation:
+        spec = self.spec
+        if data is None:
+            held = read_split(spec.read_data, seed=spec.seed)[1]
+        else:
+            held = formed(read_trees(data), spec.read_data)
+        refuse_wide(spec, held)
+        trees = make_trees(spec, held, self.tokenizer, self.classes)
+        roots_only = spec.objective.nodes == "root"
+        label_N = counted(trees, roots_only=roots_only)
+        node_M = np.flatnonzero(label_N != NO_LABEL)
+        log_NK = log_probabilities(self.model, trees, wanted_N=label_N != NO_LABEL, device=self.device)
+        rooted_B = np.flatnonzero(label_N[trees.first_B] != NO_LABEL)
+        judged = trees.first_B[rooted_B] if len(rooted_B) else node_M
+        names = [label for tree in held.trees for label in tree.labels]
+        scores = label_scores(
+            [str(names[node]) for node in judged],
+            self.classes.decode(log_NK[judged].argmax(-1).tolist()),
+            names=self.classes.names,
+        )
+        root, node = (int(np.argmax(labels.counts)) for labels in (self.roots, self.classes))
+        return TreeEvaluation(
+            root_accuracy=accuracy(log_NK, label_N, judged) if len(rooted_B) else None,
+            node_accuracy=None if roots_only else accuracy(log_NK, label_N, node_M),
+            macro_f1=scores.macro_f1,
+            nats=nats(log_NK, label_N, judged),
+            trees=len(trees),
+            nodes=len(node_M),
+            left_out=held.dropped,
+            majority_class=self.roots.names[root],
+            majority_root_accuracy=float((label_N[judged] == root).mean()) if len(rooted_B) else None,
+            majority_node_class=self.classes.names[node],
+            majority_node_accuracy=None if roots_only else float((label_N[node_M] == node).mean()),
+            uniform_accuracy=1 / len(self.classes),
+            uniform_nats=math.log(len(self.classes)),
+            per_class=scores.per_class,
+            confusion=scores.confusion,
+            classes=scores.labels,
+            by_depth=[
+                one._asdict()
+                for one in _by_depth(
+                    trees.depth_B[rooted_B], log_NK[judged].argmax(-1) == label_N[judged], label_N[judged] == root
+                )
+            ]
+            if len(rooted_B)
+            else [],
+            unseen=dict(Counter(str(names[node]) for node in node_M[label_N[node_M] < 0])),
+        )
+
+    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
+        for one, answer in self._answers(data):
+            if answer is None:
+                assert isinstance(one, Where)
+                yield {"file": one.path, "line": one.line, "label": None, "probabilities": {}, "nodes": [], "tree": ""}
+                continue
+            assert isinstance(one, LabelledTree)
+            root_K = np.exp(answer.log_NK[0])
+            yield {
+                "file": one.where.path,
+                "line": one.where.line,
+                "label": answer.names[0],
+                "probabilities": dict(zip(self.classes.names, root_K.tolist())),
+                "nodes": [
+                    {"label": name, "probability": math.exp(log), "span": list(span)}
+                    for name, log, span in zip(answer.names, answer.log_NK.max(-1).tolist(), answer.spans)
+                ],
+                "tree": answer.written(one),
+            }
+
+    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+        """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
+        for one, answer in self._answers(data):
+            if answer is None:
+                yield ""
+            else:
+                assert isinstance(one, LabelledTree)
+                yield answer.written(one)
+
+    def _answers(self, data: str | Path | Sequence[str]) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
+        for some in _cut(read_trees_and_gaps(data), _TREES):
+            trees = [one for one in some if isinstance(one, LabelledTree)]
+            answers = iter(self._answered(trees) if trees else [])
+            for one in some:
+                yield one, next(answers) if isinstance(one, LabelledTree) else None
+
+    def _answered(self, given: Sequence[LabelledTree]) -> Iterator["_Answer"]:
+        spec = self.spec
+        written = [flat_tree(tree) for tree in given]
+        read = Read([form(tree, spec.read_data) for tree in written], [tree.where for tree in given])
+        refuse_wide(spec, read)
+        trees = make_trees(spec, read, self.tokenizer, self.classes)
+        roots_only = spec.objective.nodes == "root"
+        wanted_N = np.full(len(trees.label_N), not roots_only)
+        wanted_N[trees.first_B] = True
+        log_NK = log_probabilities(self.model, trees, wanted_N=wanted_N, device=self.device)
+        for as_written, as_read, first in zip(written, read.trees, trees.first_B):
+            # Only what has a label can be given another one; where only roots were learned, only the root.
+            labelled = [node for node, label in enumerate(as_written.labels) if label is not None]
+            shown = labelled[:1] if roots_only else labelled
+            at_M: Index = first + np.array([as_read.written_as[node] for node in shown], dtype=np.int64)
+            begins, ends = spans_of(as_written)
+            log_MK = log_NK[at_M]
+            yield _Answer(
+                self.classes.decode(log_MK.argmax(-1).tolist()), log_MK, [(begins[node], ends[node]) for node in shown]
+            )
+
+
+class _Answer(NamedTuple):
+    """For the nodes of one tree that are given a label, in the order of writing: the root first."""
+
+    names: list[str]
+    log_NK: NDArray[np.float64]
+    spans: list[tuple[int, int]]
+
+    def written(self, tree: LabelledTree) -> str:
+        return tree.written_with([*self.names, *tree.labels()[len(self.names) :]])
+
+
+def _by_depth(depth_B: Index, right_B: NDArray[np.bool_], majority_B: NDArray[np.bool_]) -> Iterator[DepthFigure]:
+    """Depths 0 and 1, 2 and 3, 4 to 7, 8 to 15, and so on."""
+    group_B = np.floor(np.log2(np.maximum(depth_B, 1))).astype(np.int64)
+    for group in np.unique(group_B):
+        least, some = (0 if group == 0 else 2 ** int(group)), group_B == group
+        name = f"{least}-{2 ** int(group + 1) - 1}"
+        yield DepthFigure(name, int(some.sum()), float(right_B[some].mean()), float(majority_B[some].mean()))
+
+
+def _cut(trees: Iterable[LabelledTree | Where], count: int) -> Iterator[list[LabelledTree | Where]]:
+    left = iter(trees)
+    while some := list(islice(left, count)):
+        yield some

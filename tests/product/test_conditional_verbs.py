@@ -1,0 +1,31 @@
+"""The encoder-decoders at the command line: listed, measured, verified."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import call
+
+from statewise.models import ENCODER_DECODERS
+
+
+def test_they_are_listed_with_what_they_keep_of_a_source(here: Path) -> None:
+    rows = {row["name"]: row for row in json.loads(call("models", "--context", "100", "--json").out)}
+    for row in ENCODER_DECODERS:
+        assert rows[row.name]["parameters"] == row.spec.num_parameters(65, 65)
+        assert rows[row.name]["id"] == row.id
+    assert rows["encoder_decoder"]["context_bytes"] == rows["encoder_decoder"]["state_bytes"]
+    # Keys and values of 100 places, in two layers.
+    transformer = rows["transformer_seq2seq"]
+    assert transformer["context_bytes"] - transformer["state_bytes"] == 2 * 2 * 100 * 256 * 4
+    assert all(row.name in call("models").out for row in ENCODER_DECODERS)
+
+
+@pytest.mark.parametrize("name", [row.name for row in ENCODER_DECODERS])
+def test_they_are_verified_by_name(here: Path, name: str) -> None:
+    said = call("verify", name, "--json")
+    assert said.code == 0, said.out
+    findings = json.loads(said.out)
+    row = next(row for row in ENCODER_DECODERS if row.name == name)
+    assert len({finding["model"] for finding in findings}) == 1 + len(row.variants)
+    assert all(finding["passed"] for finding in findings)

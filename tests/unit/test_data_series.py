@@ -1,0 +1,269 @@
+"""Series out of files: what is read, and by which words the rest is refused."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from statewise.data.series import Series, make_series, read_series
+from statewise.data.time_feature import with_time_features
+from statewise.specs import UserError
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "data.csv"
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+PLAIN = "date,a,b\n2020-01-01 00:00:00,1,10\n2020-01-01 01:00:00,2.5,\n2020-01-01 02:00:00,-3e-1,NaN\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        "\ufeff" + PLAIN,
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("\n", "\r"),
+        PLAIN.replace(",", ";"),
+        PLAIN.replace(",", "\t"),
+        PLAIN.replace("\n", "\n\n"),
+        PLAIN.replace("NaN", " NA "),
+        PLAIN.replace("-01-01", "/1/1"),
+        PLAIN.replace(":00:00", ":00"),
+        PLAIN.replace("date", "Timestamp").replace("2020-01-01 0", "2020-01-01T0"),
+    ],
+)
+def test_a_table_in_many_dresses(write: Write, text: str) -> None:
+    (series,) = read_series(write(text))
+    assert series.channels == ("a", "b")
+    assert series.id == "data"
+    assert series.missing == 2
+    np.testing.assert_array_equal(series.values_TC, [[1, 10], [2.5, np.nan], [-0.3, np.nan]])
+    np.testing.assert_array_equal(series.time_T, np.arange(3) * np.timedelta64(1, "h") + np.datetime64("2020-01-01"))
+
+
+def test_gzip_and_zones(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"time,v\n2020-01-01T01:00:00+01:00,1\n2020-01-01T02:00:00+01:00,2\n"))
+    (series,) = read_series(path)
+    assert series.id == "x"
+    assert series.time_T[0] == np.datetime64("2020-01-01")
+
+
+def test_columns_by_name(write: Write) -> None:
+    text = "shop,when,temperature,sold\nA,1,20,5\nB,1,21,6\nA,2,22,7\nB,2,23,8\n"
+    a, b = read_series(write(text), time="when", id="shop", targets=["sold"], covariates=["temperature"])
+    assert (a.id, b.id) == ("A", "B")
+    np.testing.assert_array_equal(a.values_TC[:, 0], [5, 7])
+    np.testing.assert_array_equal(b.covariates_TX[:, 0], [21, 23])
+    np.testing.assert_array_equal(b.time_T, [1.0, 2.0])
+
+
+def test_no_time_column_is_the_row(write: Write) -> None:
+    (series,) = read_series(write("date,v\n5,1\n3,2\n"), time="none")
+    assert series.channels == ("date", "v")
+    np.testing.assert_array_equal(series.time_T, [0, 1])
+
+
+def test_dates_without_a_mark_between_and_numbers_that_look_like_them(write: Write) -> None:
+    (dates,) = read_series(write("date,v\n20200131,1\n20200201,2\n"))
+    assert dates.time_T[1] == np.datetime64("2020-02-01")
+    (numbers,) = read_series(write("time,v\n20209901,1\n20209902,2\n"))
+    assert numbers.time_T.dtype == np.float64
+
+
+def test_months_are_one_step(write: Write) -> None:
+    rows = "".join(f"2020-{month:02},{month}\n" for month in range(1, 13))
+    assert len(read_series(write("date,v\n" + rows))[0]) == 12
+    ends = "2020-01-31,1\n2020-02-29,2\n2020-03-31,3\n2020-05-31,5\n2020-06-30,6\n"
+    (filled,) = read_series(write("date,v\n" + ends), irregular="fill")
+    np.testing.assert_array_equal(filled.values_TC[:, 0], [1, 2, 3, np.nan, 5, 6])
+    assert filled.time_T[3] == np.datetime64("2020-04-30")
+
+
+def test_holes_are_filled_or_kept(write: Write) -> None:
+    path = write("t,v,x\n0,1,1\n1,2,2\n4,3,3\n5,4,4\n")
+    options: dict[str, Any] = {"time": "t", "targets": ["v"], "covariates": ["x"]}
+    (kept,) = read_series(path, irregular="keep", **options)
+    assert len(kept) == 4
+    (filled,) = read_series(path, irregular="fill", **options)
+    np.testing.assert_array_equal(filled.values_TC[:, 0], [1, 2, np.nan, np.nan, 3, 4])
+    np.testing.assert_array_equal(filled.time_T, np.arange(6.0))
+    (forward,) = read_series(path, irregular="fill", missing="forward", **options)
+    np.testing.assert_array_equal(forward.values_TC[:, 0], [1, 2, 2, 2, 3, 4])
+    np.testing.assert_array_equal(forward.covariates_TX[:, 0], [1, 2, 2, 2, 3, 4])
+
+
+def test_sorted_on_demand(write: Write) -> None:
+    (series,) = read_series(write("t,v\n3,30\n1,10\n2,20\n"), time="t", unsorted="sort")
+    np.testing.assert_array_equal(series.values_TC[:, 0], [10, 20, 30])
+
+
+def test_missing_before_the_first_value_stays_missing(write: Write) -> None:
+    (series,) = read_series(write("v,w\n,1\n2,\n,\n"), missing="forward")
+    np.testing.assert_array_equal(series.values_TC, [[np.nan, 1], [2, 1], [2, 1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("", {}, "no rows"),
+        ("a,b\n", {}, "no rows"),
+        ("1,2\n3,4\n", {}, "names of the columns"),
+        ("a,b\n1,2\n3\n", {}, "data.csv:3 has 1 cells"),
+        ("a,b\n1,2\n3,4,5\n", {}, "data.csv:3 has 3 cells"),
+        ("a,a\n1,2\n", {}, "two columns are called 'a'"),
+        ("a,b\n1,2\n3,x\n", {}, "data.csv:3: column 'b' holds 'x'"),
+        ("a;b\n1,5;2\n", {}, "decimals with a point"),
+        ('a,b\n"1,234.5",2\n', {}, "mark between thousands"),
+        ("a,b\n1_000,2\n", {}, "'1_000', which is not a number"),
+        ("a,b\n1,inf\n", {}, "'inf', which is not a number"),
+        ("a,b\n1,1e999\n", {}, "too large"),
+        ("a,b\n1,\u0663\n", {}, "not a number"),
+        ("a,b\n1,2\n", {"time": "when"}, "no column 'when'"),
+        ("a,b\n1,2\n", {"targets": ["B"]}, "did you mean 'b'"),
+        ("a,b\n1,2\n", {"targets": ["b"], "covariates": ["b"]}, "two purposes"),
+        (",b\n0,2\n", {}, "column 1 has no name"),
+        ("date,v\n2020-01-01,1\n01/02/2020,2\n", {}, "data.csv:3: time '01/02/2020'"),
+        ("date,v\n2020-01-01,1\n,2\n", {}, "it is empty"),
+        ("date,v\n2020-01-01 00:00,1\n2020-01-01T01:00Z,2\n", {}, "have a zone"),
+        ("t,v\n1,1\n3,2\n2,3\n", {"time": "t"}, "data.csv:4: time 2 comes after 3"),
+        ("t,v\n1,1\n2,2\n1,3\n", {"time": "t"}, "lines 2 and 4 have the same time 1"),
+        ("t,v\n1,1\n2,2\n3,2\n5,3\n", {"time": "t"}, "data.csv:5: from 3 to 5"),
+        ("t,v\n1,1\n2,2\n3,2\n4.5,3\n", {"time": "t", "irregular": "fill"}, "no grid to fill"),
+        ("s,v\nA,1\n,2\n", {"id": "s"}, "data.csv:3: column 's' is empty"),
+        ("a,b\n1,2\n3,\n", {"missing": "refuse"}, "1 values are missing, the first at 1 in 'b'"),
+        ('a,b\n1,"2\n', {}, "data.csv:2 is not CSV"),
+        ("a,b\n1,\0\n", {}, "binary"),
+        ("date\n2020-01-01\n", {}, "no column left"),
+    ],
+)
+def test_refused_by_place(write: Write, text: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_series(write(text), **options)
+    assert words in str(caught.value)
+
+
+def test_a_line_after_a_cell_of_two_lines_keeps_its_number(write: Write) -> None:
+    with pytest.raises(UserError, match=r"data\.csv:4: column 'v'"):
+        read_series(write('id,v\n"a\nb",1\nc,x\n'), id="id")
+
+
+def test_files_that_are_not_there_or_not_known(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_series(tmp_path / "absent.csv")
+    with pytest.raises(UserError, match="no kind of series file"):
+        read_series(tmp_path / "table.xlsx")
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("a,temp\xe9rature\n1,2\n".encode("latin1"))
+    with pytest.raises(UserError, match=r"latin\.csv:1 is not UTF-8"):
+        read_series(latin)
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(gzip.compress(b"a,b\n1,2\n" * 99)[:-9])
+    with pytest.raises(UserError, match="cannot be read"):
+        read_series(broken)
+
+
+def test_several_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text("v,w\n1,2\n")
+    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    assert [series.id for series in read_series(paths)] == ["one", "two"]
+    paths[1].write_text("v,z\n1,2\n")
+    with pytest.raises(UserError, match="the same columns"):
+        read_series(paths)
+
+
+def test_numpy_files(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(3, 5, 2))
+    np.save(tmp_path / "many.npy", values)
+    many = read_series(tmp_path / "many.npy")
+    assert [series.id for series in many] == ["0", "1", "2"]
+    np.testing.assert_array_equal(many[1].values_TC, values[1])
+    np.save(tmp_path / "flat.npy", np.arange(4, dtype=np.int16))
+    assert read_series(tmp_path / "flat.npy")[0].values_TC.shape == (4, 1)
+    np.savez(tmp_path / "named.npz", values=values[0], time=np.arange(5.0), covariates=values[0, :, :1])
+    (named,) = read_series(tmp_path / "named.npz")
+    np.testing.assert_array_equal(named.covariates_TX, values[0, :, :1])
+    np.savez(tmp_path / "each.npz", train=values[0], test=values[1, :3])
+    assert [(series.id, series.part) for series in read_series(tmp_path / "each.npz")] == [
+        ("train", "train"),
+        ("test", "test"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.array(["a"]), "expected numbers"),
+        (np.array([1.0, np.inf]), "infinite"),
+        (np.zeros((0, 2)), "hold nothing"),
+        (np.array([{}]), "not a NumPy file of numbers"),
+        (np.zeros((2, 2, 2, 2)), "expected numbers"),
+    ],
+)
+def test_arrays_refused(tmp_path: Path, array: Any, words: str) -> None:
+    np.save(tmp_path / "x.npy", array, allow_pickle=True)
+    with pytest.raises(UserError, match=words):
+        read_series(tmp_path / "x.npy")
+
+
+def test_piano_rolls(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rolls = {
+        name: [(generator.random((length, 88)) < 0.05).astype(np.uint8) for length in lengths]
+        for name, lengths in {"traindata": (5, 9), "validdata": (4, 7), "testdata": (3, 8)}.items()
+    }
+    cells = {}
+    for name, some in rolls.items():
+        cells[name] = np.empty((1, len(some)), dtype=object)
+        cells[name][0, :] = some
+    savemat(tmp_path / "music.mat", cells)
+    series = read_series(tmp_path / "music.mat")
+    assert [one.part for one in series] == ["train"] * 2 + ["validation"] * 2 + ["test"] * 2
+    assert series[1].id == "traindata/1"
+    np.testing.assert_array_equal(series[5].values_TC, rolls["testdata"][1])
+    (tmp_path / "bad.mat").write_bytes(b"nonsense" * 100)
+    with pytest.raises(UserError, match="not a MATLAB file"):
+        read_series(tmp_path / "bad.mat")
+
+
+def hourly(length: int = 24 * 40) -> Series:
+    time_T = np.datetime64("2021-12-30T00:00:00", "us") + np.arange(length) * np.timedelta64(1, "h")
+    return make_series(np.zeros(length), time=time_T)
+
+
+def test_time_features_against_the_standard_library() -> None:
+    series = with_time_features(hourly(), ["hour", "weekday", "day", "month", "t"], until=480)
+    assert series.covariates == ("hour", "weekday", "day", "month", "t")
+    for row in (0, 1, 23, 24, 47, 48, 500, 959):
+        moment = series.time_T[row].item()
+        expected = [
+            moment.hour / 23 - 0.5,
+            moment.weekday() / 6 - 0.5,
+            (moment.day - 1) / 30 - 0.5,
+            (moment.month - 1) / 11 - 0.5,
+            row / 480,
+        ]
+        np.testing.assert_allclose(series.covariates_TX[row], expected, rtol=0, atol=1e-12)
+
+
+def test_time_features_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'hour'"):
+        with_time_features(hourly(), ["hours"])
+    with pytest.raises(UserError, match="no calendar"):
+        with_time_features(make_series(np.zeros(5)), ["hour"])
+    with pytest.raises(UserError, match="already has"):
+        with_time_features(with_time_features(hourly(), ["t"]), ["t"])
