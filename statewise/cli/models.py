@@ -7,6 +7,7 @@ import typer
 from statewise.cli.output import print_json
 
 _VOCAB = 65  # characters of a small corpus; sizes are quoted for it
+_WIDE = 120  # columns that hold two texts side by side
 
 
 def models(
@@ -95,16 +96,24 @@ def models(
         print_json(rows)
         return
 
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
+    console = Console()
     table = Table(
-        title=f"The lineage (default sizes, vocabulary {_VOCAB})", title_justify="left", caption_justify="left"
+        title=f"The lineage (default sizes, vocabulary {_VOCAB})",
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     table.add_column("model", no_wrap=True)
     after = [] if context is None else [f"after {context:,}", "FLOPs/token"]
     # A terminal is only so wide: whoever asks for another figure gets figures.
-    words = {} if after else {"year": "year", "what the state is": "state", "what it fixed": "fixed"}
+    words = {} if after else {"year": "year", "what the state is": "state"}
+    if words and console.width >= _WIDE:
+        words["what it fixed"] = "fixed"
     for heading in words:
         table.add_column(heading)
     for heading in ("parameters", "bytes" if after else "state bytes", *after):
@@ -119,8 +128,8 @@ def models(
             f"{entry['state_bytes']:,}",
             *([f"{entry['context_bytes']:,}", _figure(entry["flops_per_token"])] if after else []),
         )
-    table.caption = "train one: statewise train lstm"
-    Console().print(table)
+    table.caption = "train one: statewise train lstm; all that is known of each: --json"
+    console.print(table)
 
 
 def _figure(number: object) -> str:
