@@ -8,6 +8,8 @@ import typer
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
+_SIDE_BY_SIDE = 5  # figures that fit beside each other on a narrow terminal
+
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
@@ -38,11 +40,20 @@ def evaluate(
     read = ", ".join(text) if text else "what training held out"
     report = result.report(opened.spec.name)
     table = Table(title=escape(f"{run} on {read}"), title_justify="left")
-    table.add_column("predictor")
-    for column in report.columns:
-        table.add_column(column, justify="right")
-    for number, row in enumerate(report.rows):
-        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
+    if len(report.columns) <= _SIDE_BY_SIDE:
+        table.add_column("predictor")
+        for column in report.columns:
+            table.add_column(column, justify="right")
+        for number, row in enumerate(report.rows):
+            table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
+    else:  # many figures read better one below the other
+        table.add_column("")
+        for number, row in enumerate(report.rows):
+            table.add_column(
+                escape(row[0]), justify="right", overflow="fold", style="bold" if number == report.own else None
+            )
+        for place, column in enumerate(report.columns, start=1):
+            table.add_row(column, *(escape(row[place]) for row in report.rows))
     console = Console()
     console.print(table)
     console.print(report.note, highlight=False, markup=False)
