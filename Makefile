@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 .PHONY: demo test learn check format clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/three_recurrences.py
+	$(BIN)/statewise compare
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -36,7 +36,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise into $(VENV) (once; PyTorch is the large part) ..."
-	$(PIP) --editable .
+	$(PIP) --editable '.[report]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -1,6 +1,6 @@
 """The demo: three recurrences, the same text, the same number of tokens; one table, and a sample from each.
 
-make demo                      or   python examples/three_recurrences.py [--steps N] [--text FILE]
+python examples/three_recurrences.py [--steps N] [--text FILE]
 """
 
 import argparse

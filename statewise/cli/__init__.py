@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from statewise import __version__
+from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.generate import generate
 from statewise.cli.models import models
@@ -17,7 +18,7 @@ from statewise.cli.train import train
 from statewise.cli.verify import verify
 from statewise.specs import UserError, nearest
 
-EXIT_CODES = """Exit codes: 0 done · 1 a law or check failed, or the machine could not (disk full) ·
+EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the machine could not (disk full) ·
 2 something to mend in what was asked · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
 
 
@@ -67,6 +68,7 @@ app.command()(train)
 app.command()(generate)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(verify)
 

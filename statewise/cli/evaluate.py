@@ -1,12 +1,15 @@
 """`statewise evaluate`: how good is a trained model, beside what is trivial?"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
+
+if TYPE_CHECKING:
+    from statewise.tasks.report import Report
 
 _SIDE_BY_SIDE = 5  # figures that fit beside each other on a narrow terminal
 
@@ -22,38 +25,52 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
     ] = None,
+    exposure: Annotated[
+        bool, typer.Option("--exposure", help="What it costs the model to read its own output, along the position.")
+    ] = False,
 ) -> None:
     """The figures of the run's task, beside what trivial predictors reach on the same data.
 
     Example: statewise evaluate runs/lstm --text other.txt
+    Example: statewise evaluate runs/lstm --exposure
     """
     opened = open_run(run).with_settings(set_ or ())
+    read = ", ".join(text) if text else "what training held out"
+    if exposure:
+        from statewise.tasks.exposure import exposure_figures, exposure_report
+
+        gap = opened.exposure_gap(text)
+        if json_:
+            print_json(exposure_figures(gap, unit=opened.exposure_unit))
+        else:
+            report = exposure_report(gap, unit=opened.exposure_unit)
+            _print(report, title=f"{run} on {read}: reading itself", first="position")
+        return
     result = opened.evaluate(text)
     if json_:
         print_json(result._asdict())
-        return
+    else:
+        _print(result.report(opened.spec.name), title=f"{run} on {read}", first="predictor")
 
+
+def _print(report: "Report", *, title: str, first: str) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    read = ", ".join(text) if text else "what training held out"
-    report = result.report(opened.spec.name)
-    table = Table(title=escape(f"{run} on {read}"), title_justify="left")
-    if len(report.columns) <= _SIDE_BY_SIDE:
-        table.add_column("predictor")
-        for column in report.columns:
-            table.add_column(column, justify="right")
-        for number, row in enumerate(report.rows):
-            table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
-    else:  # many figures read better one below the other
-        table.add_column("")
-        for number, row in enumerate(report.rows):
-            table.add_column(
-                escape(row[0]), justify="right", overflow="fold", style="bold" if number == report.own else None
-            )
-        for place, column in enumerate(report.columns, start=1):
-            table.add_row(column, *(escape(row[place]) for row in report.rows))
     console = Console()
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column(first)
+    for column in report.columns:
+        table.add_column(column, justify="right")
+    for number, row in enumerate(report.rows):
+        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
     console.print(table)
     console.print(report.note, highlight=False, markup=False)
+    for more in report.more:
+        table = Table(title=escape(more.title), title_justify="left")
+        for number, column in enumerate(more.columns):
+            table.add_column(column, justify="right" if number else "left")
+        for row in more.rows:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)

@@ -1,7 +1,9 @@
 """Text in, batches out: corpora, tokenizers, and the order in which a model reads."""
 
 from statewise.data.arrays import Arrays as Arrays
+from statewise.data.arrays import Grids as Grids
 from statewise.data.arrays import read_arrays as read_arrays
+from statewise.data.arrays import read_grids as read_grids
 from statewise.data.batch import Batch as Batch
 from statewise.data.batch import Batches as Batches
 from statewise.data.batch import EvaluationBatch as EvaluationBatch

@@ -1,6 +1,6 @@
-"""Sequences of real values with a label each: NumPy archives, and tables with one sequence on a row.
+"""Sequences and grids of real values with a label each: NumPy archives, and tables with one sequence on a row.
 
-N sequences, T time steps, C values at each.
+N sequences or grids, T time steps, H height, W width, C values at each moment or cell.
 """
 
 import io
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.lines import Where, read_bytes, suffix
+from statewise.data.lines import UTF8, Where, read_bytes, suffix
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest
 
@@ -24,6 +24,12 @@ class Arrays(NamedTuple):
     where: list[Where]
 
 
+class Grids(NamedTuple):
+    values_NHWC: NDArray[np.float32]
+    labels: list[str]
+    where: list[Where]
+
+
 def read_arrays(
     path: str | Path,
     *,
@@ -32,23 +38,45 @@ def read_arrays(
     format: TableFormat = "auto",
     header: Header = "auto",
     delimiter: str | None = None,
+    encoding: str = UTF8,
+    labelled: bool = True,
 ) -> Arrays:
     """From an `.npz`, its arrays `values` ([N, T] or [N, T, C]) and `label` ([N]).
 
     From a table, the column `label` and all the others, which are one sequence from left to right.
+    Where they are not to be `labelled`, an array or a named column of labels may be missing, and labels are empty.
     """
     path = Path(path)
     if suffix(path) == ".npz":
-        return _archive(path, values, str(label))
-    rows = read_table(path, format=format, header=header, columns=(label,), delimiter=delimiter)
+        return Arrays(*_archive(path, values, str(label) if labelled else None, grids=False))
+    named = isinstance(label, str) and not label.isdecimal()
+    rows = read_table(
+        path,
+        format=format,
+        header="yes" if named and header == "auto" else header,
+        columns=(label,) if labelled or not named else (),
+        delimiter=delimiter,
+        encoding=encoding,
+    )
     if not rows:
         raise UserError(f"{str(path)!r} holds no row", fix="each row is a label and the values of a sequence")
-    place = _label_place(rows[0], label)
+    place = _label_place(rows[0], label) if labelled or not named or label in rows[0].names else None
     values_NT = np.array([[_number(row, i) for i in range(len(row.cells)) if i != place] for row in rows])
     if values_NT.shape[1] == 0:
         raise UserError(f"{rows[0].where}: there are no values beside the label", fix="check the separator")
-    labels = [row.text(label).strip() for row in rows]
+    labels = [row.text(label).strip() if labelled else "" for row in rows]
     return Arrays(values_NT[..., None].astype(np.float32), labels, [row.where for row in rows])
+
+
+def read_grids(path: str | Path, *, values: str = "x", label: str = "y", labelled: bool = True) -> Grids:
+    """From an `.npz`, its arrays `values` ([N, H, W] or [N, H, W, C]) and `label` ([N])."""
+    path = Path(path)
+    if suffix(path) != ".npz":
+        raise UserError(
+            f"{str(path)!r}: grids are read from NumPy archives, whose names end in .npz",
+            fix="write one: numpy.savez('grids.npz', x=..., y=...) with x of shape [N, H, W] or [N, H, W, C]",
+        )
+    return Grids(*_archive(path, values, label if labelled else None, grids=True))
 
 
 def _label_place(row: Row, label: Column) -> int:
@@ -67,33 +95,38 @@ def _number(row: Row, place: int) -> float:
     return value
 
 
-def _archive(path: Path, values: str, label: str) -> Arrays:
+def _archive(
+    path: Path, values: str, label: str | None, *, grids: bool
+) -> tuple[NDArray[np.float32], list[str], list[Where]]:
     try:
         # Not memory-mapped: an archive cannot be. Pickled objects are refused, so nothing is executed.
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise UserError(f"{str(path)!r} is a single array, not an .npz archive")
             for name in (values, label):
-                if name not in archive.files:
+                if name is not None and name not in archive.files:
                     raise UserError(f"{str(path)!r} holds no array {name!r}", fix=nearest(name, archive.files))
-            x, y = archive[values], archive[label]
+            x = archive[values]
+            y = np.zeros(x.shape[:1], dtype=np.int64) if label is None else archive[label]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{str(path)!r} is not an .npz archive of plain arrays: {error}") from None
-    if x.ndim not in (2, 3) or x.dtype.kind not in "fiub" or not x.size:
+    axes = 2 if grids else 1  # of a row, without its channels
+    if x.ndim not in (1 + axes, 2 + axes) or x.dtype.kind not in "fiub" or not x.size:
         raise UserError(
             f"{str(path)!r}: array {values!r} has shape {list(x.shape)} of {x.dtype}",
-            fix="expected numbers of shape [N, T] or [N, T, C]",
+            fix=f"expected numbers of shape {'[N, H, W] or [N, H, W, C]' if grids else '[N, T] or [N, T, C]'}",
         )
     if y.shape != x.shape[:1] or y.dtype.kind not in "iubU":
         raise UserError(
             f"{str(path)!r}: array {label!r} has shape {list(y.shape)} of {y.dtype}, "
-            f"but {values!r} has {len(x)} sequences",
+            f"but {values!r} has {len(x)} {'grids' if grids else 'sequences'}",
             fix=f"expected whole numbers or names of shape [{len(x)}]",
         )
     bad_N = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
     if bad_N.any():
         raise UserError(f"{Where(str(path), int(bad_N.argmax()), 'row')}: a value of {values!r} is not finite")
     where = [Where(str(path), row, "row") for row in range(len(x))]
-    return Arrays(x.reshape(*x.shape[:2], -1).astype(np.float32), [str(one) for one in y.tolist()], where)
+    labels = ["" if label is None else str(y[row]) for row in range(len(x))]
+    return x.reshape(*x.shape[: 1 + axes], -1).astype(np.float32), labels, where

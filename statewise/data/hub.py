@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from statewise.data.lines import Examples, Where
-from statewise.data.table import Row
+from statewise.data.table import Column, Row
 from statewise.specs import UserError, nearest
 
 
 def read_hub(
     name_or_path: str | Path,
-    columns: Sequence[str],
+    columns: Sequence[Column],
     *,
     split: str = "train",
     config: str | None = None,
@@ -21,6 +21,7 @@ def read_hub(
     """Rows of a dataset: one saved by `save_to_disk`, a folder, `csv`/`json`/`text` with `data_files`, or a name.
 
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
+    Where one is named by its number from 0, rows hold all columns in the dataset's order.
     """
     datasets = _library()
     try:
@@ -39,19 +40,31 @@ def read_hub(
         if split not in found:
             raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, found))
         found = found[split]
-    for column in columns:
+    numbered = [int(column) for column in columns if _is_number(column)]
+    for number in numbered:
+        if not 0 <= number < len(found.column_names):
+            raise UserError(
+                f"the dataset {str(name_or_path)!r} has no column {number}",
+                fix=f"columns are numbered from 0: {', '.join(found.column_names)}",
+            )
+    named = [str(column) for column in columns if not _is_number(column)]
+    names = tuple(dict.fromkeys([*(found.column_names if numbered else ()), *named]))
+    for column in names:
         if column.partition(".")[0] not in found.column_names:
             raise UserError(
                 f"the dataset {str(name_or_path)!r} has no column {column!r}", fix=nearest(column, found.column_names)
             )
-    outer = list(dict.fromkeys(column.partition(".")[0] for column in columns))
+    outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
     features = {name: found.features[name] for name in outer}
-    names = tuple(columns)
     rows: Examples[Row] = Examples()
     for number, row in enumerate(found.select_columns(outer)):
         where = Where(f"{name_or_path} {split}", number, "row")
-        rows.append(Row(tuple(_cell(row, column, features, where) for column in columns), names, where))
+        rows.append(Row(tuple(_cell(row, column, features, where) for column in names), names, where))
     return rows
+
+
+def _is_number(column: Column) -> bool:
+    return isinstance(column, int) or column.isdecimal()
 
 
 def _cell(row: Mapping[str, Any], column: str, features: Mapping[str, Any], where: Where) -> Any:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from statewise.data.anywhere import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
-from statewise.data.table import FORMATS, Column, Header, Row, TableFormat, read_table
+from statewise.data.table import FORMATS, Column, Header, Row, TableFormat
 from statewise.specs import UserError
 
 LabelledFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"]
@@ -50,7 +51,7 @@ def read_labelled(
             case "label-first":
                 some = Examples(_label_first(path, found, encoding))
             case _:
-                rows = read_table(
+                rows = read_rows(
                     path, format=kind, header=header, columns=(text, label), delimiter=delimiter, encoding=encoding
                 )
                 some = labelled_columns(rows, text=text, label=label)
@@ -75,22 +76,35 @@ def read_texts(
     delimiter: str | None = None,
     encoding: str = UTF8,
 ) -> Examples[Text]:
-    """Texts without labels, to predict on. Of plain files (`lines`) each line is one, an empty one too."""
+    """Texts without labels, to predict on. Of plain files (`lines`) each line is one.
+
+    None is lost: an empty line is an empty text, in a table too.
+    """
     found: Examples[Text] = Examples()
     for path in one_or_many(paths):
         kind: TextFormat = FORMATS.get(suffix(path)) or "lines" if format == "auto" else format
-        if kind == "lines":
+        if kind == "lines" and hub_name(path) is None:
             found += [Text(line.text, line.where) for line in read_lines(path, encoding=encoding)]
             continue
-        rows = read_table(path, format=kind, header=header, columns=(text,), delimiter=delimiter, encoding=encoding)
+        rows = read_rows(
+            path,
+            format="auto" if kind == "lines" else kind,
+            header=header,
+            columns=(text,),
+            delimiter=delimiter,
+            encoding=encoding,
+            keep_empty=True,
+        )
         found.counts += rows.counts
-        found += [Text(row.text(text), row.where) for row in rows]
+        found += [Text(row.text(text) if row.cells else "", row.where) for row in rows]
     return found
 
 
 def _format_of(path: Path) -> TableFormat | Literal["folder"]:
     if path.is_dir():
         return "folder"
+    if hub_name(path) is not None:
+        return "auto"
     if suffix(path) not in FORMATS and path.exists():
         raise UserError(
             f"{str(path)!r}: its ending does not tell how text and label stand in it",

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from statewise.data.anywhere import read_rows
 from statewise.data.labelled import Empty
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
-from statewise.data.table import Column, Header, Row, read_table
+from statewise.data.table import Column, Header, Row
 from statewise.specs import UserError
 
 PairFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "scan"]
@@ -42,8 +43,13 @@ def read_pairs(
     elif format == "scan":
         pairs = _scan(source, found, encoding)
     else:
-        rows = read_table(source, format=format, header=header, columns=columns, delimiter=delimiter, encoding=encoding)
-        found.counts += rows.counts
+        rows: Examples[Row] = Examples()
+        for path in one_or_many(source):
+            some = read_rows(
+                path, format=format, header=header, columns=columns, delimiter=delimiter, encoding=encoding
+            )
+            rows += some
+            found.counts += some.counts
         pairs = iter(pair_columns(rows, columns=columns))
     found += _two_sided(pairs, found, empty)
     refuse_nothing(found, source, "pair")

@@ -101,6 +101,7 @@ def read_series(
     series apart. `irregular="fill"` puts rows of missing values where the grid has a hole.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    refuse_standard_input(paths)
     found: list[Series] = []
     for path in map(Path, paths):
         kind = _kind(path)
@@ -117,6 +118,11 @@ def read_series(
         found += some
     _check_alike(found)
     return [_without_missing(s, missing) for s in found]
+
+
+def refuse_standard_input(paths: Sequence[str | Path]) -> None:
+    if "-" in map(str, paths):
+        raise UserError("series cannot be read from standard input: it has no ending to go by", fix="name files")
 
 
 def _kind(path: Path) -> str:

@@ -59,9 +59,10 @@ class _Catalogue:
         self.too_short = tuple(span.series.id for span, count in zip(spans, count_S) if not count)
         if not count_S.any():
             longest = max(spans, key=lambda span: span.end - span.reach)
+            origin = f" of {longest.series.where}" if longest.series.where else ""
             raise UserError(
                 f"no series is long enough for a context of {context} and a horizon of {horizon}: the longest, "
-                f"{longest.series.id!r}, has {longest.end - longest.begin} rows here",
+                f"{longest.series.id!r}{origin}, has {longest.end - longest.begin} rows here",
                 fix="shorten the context or the horizon, or give this part more rows",
             )
         self._borders = np.concatenate([[0], np.cumsum(count_S)])

@@ -48,8 +48,11 @@ def read_table(
     columns: Sequence[Column] = (),
     delimiter: str | None = None,
     encoding: str = UTF8,
+    keep_empty: bool = False,
 ) -> Examples[Row]:
-    """The rows of all files. Empty lines are counted; a row of another width than the first is refused.
+    """The rows of all files. Empty lines are counted, or kept as rows without cells (`keep_empty`).
+
+    A row of another width than the first is refused.
 
     `format="auto"` goes by the file's ending. CSV is quoted as RFC 4180 has it; TSV is raw text in which
     a quote means nothing, unless the format is `quoted-tsv`. `header="auto"` expects one where a column of
@@ -62,18 +65,19 @@ def read_table(
         lines = read_lines(path, encoding=encoding, takes=f"name the {kind} files in it one by one")
         match kind:
             case "jsonl":
-                found = _objects(lines, rows)
+                found = _objects(lines, rows, keep_empty=keep_empty)
             case "csv" | "tsv" | "quoted-tsv":
                 separator = delimiter or ("," if kind == "csv" else "\t")
                 cells = _split(lines, separator) if kind == "tsv" else _quoted(lines, separator)
-                found = _rows(cells, rows, headed=_is_headed(header, columns))
+                found = _rows(cells, rows, headed=_is_headed(header, columns), keep_empty=keep_empty)
             case "auto":
                 raise AssertionError
             case _:
                 assert_never(kind)
-        before = len(rows)
+        checked = False
         for row in found:
-            if len(rows) == before:
+            if row.cells and not checked:
+                checked = True
                 for column in columns:
                     _place(column, row)
             rows.append(row)
@@ -127,12 +131,16 @@ def _quoted(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], 
         ) from None
 
 
-def _rows(cells: Iterator[tuple[list[str], Where]], into: Examples[Row], *, headed: bool) -> Iterator[Row]:
+def _rows(
+    cells: Iterator[tuple[list[str], Where]], into: Examples[Row], *, headed: bool, keep_empty: bool
+) -> Iterator[Row]:
     names: tuple[str, ...] | None = None
     first: tuple[int, str] | None = None
     for row, where in cells:
         if not row:
             into.counts["empty lines"] += 1
+            if keep_empty and (first is not None or not headed):  # above a header there is nothing yet
+                yield Row((), names or (), where)
             continue
         if first is None:
             first = len(row), f"line {where.line}"
@@ -155,10 +163,12 @@ def _names(row: list[str], where: Where) -> tuple[str, ...]:
     return names
 
 
-def _objects(lines: Iterator[Line], into: Examples[Row]) -> Iterator[Row]:
+def _objects(lines: Iterator[Line], into: Examples[Row], *, keep_empty: bool) -> Iterator[Row]:
     for line in lines:
         if not line.text.strip():
             into.counts["empty lines"] += 1
+            if keep_empty:
+                yield Row((), (), line.where)
             continue
         try:
             row = json.loads(line.text)

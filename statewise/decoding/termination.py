@@ -3,6 +3,7 @@
 B batch, P prompt time, T time, N cases, M draws for each.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,37 +31,51 @@ def write(
     prompt_BP: Tensor,
     prompt_length_B: Tensor | None = None,
     *,
-    longest: int,
+    longest: int | Tensor,
+    shortest: int = 0,
+    never: Sequence[int] = (),
     seed: int | None = 0,
+    first_row: int = 0,
 ) -> Written:
     """Content for each prompt, until its end or `longest` symbols. `seed=None`: always the likeliest.
 
-    What row b gets is a function of (seed, b), its prompt, and nothing else.
+    What row b gets is a function of (seed, first_row + b), its prompt and its `longest` (one for all, or one
+    a row), and nothing else. Before `shortest` symbols nothing ends, and symbols in `never` are not chosen.
     """
-    if longest < 0:
-        raise UserError(f"longest is {longest}, expected at least 0")
     batch = len(prompt_BP)
+    longest_B = torch.as_tensor(longest, device=prompt_BP.device).expand(batch)
+    most = int(longest_B.max())
+    if int(longest_B.min()) < 0:
+        raise UserError(f"longest is {int(longest_B.min())}, expected at least 0")
+    if not 0 <= shortest <= int(longest_B.min()):
+        raise UserError(f"shortest is {shortest}, expected between 0 and longest = {int(longest_B.min())}")
     chance = None
     if seed is not None:
-        chance = uniforms((seed,), rows=batch, times=longest + 2, kinds=2).to(prompt_BP.device)
+        # The row's own draw for its length comes first, so that it does not depend on who else may write how much.
+        chance = uniforms((seed,), rows=batch, times=most + 2, kinds=2, first_row=first_row).to(prompt_BP.device)
     summary_BD, state = model.condition(prompt_BP, prompt_length_B)
-    state = model.begin(summary_BD, state, uniform_B=None if chance is None else chance[:, -1, 0])
+    state = model.begin(summary_BD, state, uniform_B=None if chance is None else chance[:, 0, 0])
     token_B = torch.full_like(prompt_BP[:, 0], model.edge)
     going_B = torch.ones_like(token_B, dtype=torch.bool)
     lengths_B = torch.zeros_like(token_B)
     written = []
-    for t in range(longest + 1):
+    ended_B = torch.zeros_like(going_B)
+    for t in range(most + 1):
         outputs_BV, after = model.step(token_B, state)
         state = hold(going_B, new=after, old=state)
-        stops_B = model.stops(outputs_BV, state, uniform_B=None if chance is None else chance[:, t, 0])
-        going_B = going_B & ~stops_B
-        if t == longest or not bool(going_B.any()):
+        if never:
+            outputs_BV = outputs_BV.index_fill(1, torch.tensor(list(never), device=outputs_BV.device), -torch.inf)
+        if t >= shortest:
+            stops_B = model.stops(outputs_BV, state, uniform_B=None if chance is None else chance[:, t + 1, 0])
+            ended_B = ended_B | (going_B & stops_B)
+            going_B = going_B & ~stops_B & (t < longest_B)
+        if not bool(going_B.any()):
             break
-        token_B = _chosen(outputs_BV[:, :-1], None if chance is None else chance[:, t, 1])
+        token_B = _chosen(outputs_BV[:, :-1], None if chance is None else chance[:, t + 1, 1])
         written.append(token_B.masked_fill(~going_B, model.edge))
         lengths_B = lengths_B + going_B
     empty_BT = prompt_BP.new_empty(batch, 0)
-    return Written(torch.stack(written, dim=1) if written else empty_BT, lengths_B, ~going_B)
+    return Written(torch.stack(written, dim=1) if written else empty_BT, lengths_B, ended_B)
 
 
 def _chosen(logits_BV: Tensor, uniform_B: Tensor | None) -> Tensor:

@@ -1,10 +1,11 @@
 """A terminating machine from a spec: any model of the lineage that learns by gradients, with any of the three ends."""
 
+import math
 from typing import Any, Literal, assert_never
 
 import torch
 
-from statewise.layers import Embedding
+from statewise.layers import Dropout, Embedding
 from statewise.models.build import build_stack
 from statewise.models.termination import BernoulliStop, Body, EndSymbol, RemainingLength, Terminating
 from statewise.specs import MixerSpec, UserError
@@ -18,9 +19,22 @@ def build_terminating(spec: MixerSpec, *, scheme: Scheme, vocab: int, seed: int 
     if vocab < 1:
         raise UserError(f"vocab is {vocab}, expected at least 1")
     generator = torch.Generator().manual_seed(seed)
-    embedding = Embedding(vocab + 1, spec.embedding_width, row_dropout=spec.embedding_dropout, generator=generator)
+    embedding = Embedding(
+        vocab + 1,
+        spec.embedding_width,
+        row_dropout=spec.embedding_dropout,
+        # As in `build`: a matrix that is also the head needs vectors of unit length.
+        scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,
+        generator=generator,
+    )
     stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
-    body = Body(embedding=embedding, machine=stack, width=width)
+    body = Body(
+        embedding=embedding,
+        machine=stack,
+        width=width,
+        input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
+        tie=spec.tie,
+    )
     match scheme:
         case "end":
             return EndSymbol(body=body, generator=generator)

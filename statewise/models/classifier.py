@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from statewise.layers import Embedding, make_linear
 from statewise.models.build_reader import build_reader
+from statewise.models.grid_classifier import GridClassifier, build_grid_classifier
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Reader
-from statewise.specs import MixerSpec, ReaderSpec
+from statewise.specs import GridSpec, MixerSpec, ReaderSpec
+from statewise.specs.classification import ClassifierModelSpec
 
 
 @final
@@ -29,7 +31,27 @@ class Classifier(nn.Module):
         return logits_BK
 
 
+AnyClassifier = Classifier | GridClassifier
+
+
 def build_classifier(
+    model: ClassifierModelSpec,
+    reader: ReaderSpec,
+    *,
+    num_classes: int,
+    vocab: int | None = None,
+    values: int | None = None,
+    seed: int = 0,
+) -> AnyClassifier:
+    """A classifier of tokens (`vocab` of them) or of real values (so many at each moment, or in each cell)."""
+    if isinstance(model, GridSpec):
+        assert vocab is None
+        assert values is not None
+        return build_grid_classifier(model, channels=values, num_classes=num_classes, seed=seed)
+    return build_sequence_classifier(model, reader, num_classes=num_classes, vocab=vocab, values=values, seed=seed)
+
+
+def build_sequence_classifier(
     model: MixerSpec,
     reader: ReaderSpec,
     *,
@@ -38,7 +60,7 @@ def build_classifier(
     values: int | None = None,
     seed: int = 0,
 ) -> Classifier:
-    """A classifier of tokens (`vocab` of them) or of real values (so many at each moment)."""
+    """The same by any mixer, which reads a sequence."""
     assert (vocab is None) != (values is None)
     generator = torch.Generator().manual_seed(seed)
     width = model.embedding_width

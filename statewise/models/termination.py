@@ -9,7 +9,7 @@ comes next. All three give a probability to the same thing, content and length t
     remaining  the length comes first:        P(n)  ·  Π_t P(x_t given n - t steps to go)
 
 B batch, P prompt time, T content time with the edge, E embedding width, D feature width, V content symbols,
-K parts of a mixture.
+K parts of a mixture of lengths.
 """
 
 from abc import abstractmethod
@@ -21,7 +21,10 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State
 from statewise.core.machine import check_input
-from statewise.layers import Embedding
+from statewise.kernels.along_time import no_autocast
+from statewise.layers import Dropout, Embedding
+from statewise.models.tied_head import TiedHead
+from statewise.models.whole_logistic import WholeLogistic
 from statewise.specs import UserError
 
 S = TypeVar("S", bound=State)
@@ -30,18 +33,40 @@ _EXACT = 8  # up to so many steps to go, each number has an input of its own
 
 
 class Body(nn.Module):
-    """Symbols (content and edge) to features: an embedding, and any machine over vectors."""
+    """Symbols (content and edge) to features: an embedding, and any machine over vectors.
 
-    def __init__(self, *, embedding: Embedding, machine: Machine[Any], width: int) -> None:
+    With `tie`, who chooses symbols from the features uses the embedding's matrix once more.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        machine: Machine[Any],
+        width: int,
+        input_dropout: Dropout | None = None,
+        tie: bool = False,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
+        self.input_dropout = input_dropout or Dropout(0.0)
         self.machine = machine
         self.width = width
+        self.tie = tie
 
     @property
     def vocab(self) -> int:
         """Content symbols; the edge is the symbol after them."""
         return self.embedding.weight.shape[0] - 1
+
+    def read(
+        self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None, *, told_BTE: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """`told_BTE` is added to the vectors of the symbols."""
+        x_BTE = self.embedding(tokens_BT)
+        x_BTE = x_BTE if told_BTE is None else x_BTE + told_BTE
+        y_BTD, after = self.machine(self.input_dropout(x_BTE), state, lengths_B)
+        return y_BTD, after
 
 
 class Terminating(Machine[S], Generic[S]):
@@ -79,8 +104,20 @@ class Terminating(Machine[S], Generic[S]):
         """The state before the edge, with the length given, drawn by `uniform_B`, or else the likeliest middle."""
 
     @abstractmethod
-    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
-        """`-log P` of content and length, where they fall: position t is after x_t. 0 past the end."""
+    def nats(
+        self,
+        summary_BD: Tensor,
+        outputs_BTV: Tensor,
+        content_BT: Tensor,
+        length_B: Tensor,
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        """`-log P` of content and length, where they fall: position t is after x_t. 0 past the end.
+
+        `smoothing` is the share of each symbol's target that is spread over all symbols. A yes or no and a
+        length are not smoothed.
+        """
 
     @abstractmethod
     def stops(self, outputs_BV: Tensor, state: S, *, uniform_B: Tensor | None = None) -> Tensor:
@@ -126,13 +163,21 @@ class Terminating(Machine[S], Generic[S]):
 
 def _moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What comes next at each position (anything at the last), and where content goes on and where it ends."""
-    next_BT = F.pad(content_BT, (0, 1))
+    next_BT = F.pad(content_BT, (0, outputs_BTV.shape[1] - content_BT.shape[1]))
     at_T = torch.arange(outputs_BTV.shape[1], device=length_B.device)
     return next_BT, at_T < length_B[:, None], at_T == length_B[:, None]
 
 
-def _surprise(logits_BTV: Tensor, chosen_BT: Tensor) -> Tensor:
-    return F.cross_entropy(logits_BTV.flatten(0, 1), chosen_BT.flatten(), reduction="none").view_as(chosen_BT)
+def _surprise(logits_BTV: Tensor, chosen_BT: Tensor, smoothing: float) -> Tensor:
+    nats_N = F.cross_entropy(
+        _wide(logits_BTV).flatten(0, 1), chosen_BT.flatten(), reduction="none", label_smoothing=smoothing
+    )
+    return nats_N.view_as(chosen_BT)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """At least in float32, whatever they were computed in."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 @final
@@ -142,13 +187,13 @@ class EndSymbol(Terminating[State]):
     def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.body = body
-        self.head = _linear(body.width, body.vocab + 1, generator)
+        self.head = _head(body, body.vocab + 1, generator)
 
     def init_state(self, batch: int) -> State:
         return _init(self.body, batch)
 
     def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
-        return self.body.machine(self.body.embedding(tokens_BT), state, lengths_B)
+        return self.body.read(tokens_BT, state, lengths_B)
 
     def outputs(self, y: Tensor, state: State) -> Tensor:
         logits: Tensor = self.head(y)
@@ -164,9 +209,17 @@ class EndSymbol(Terminating[State]):
     ) -> State:
         return state
 
-    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+    def nats(
+        self,
+        summary_BD: Tensor,
+        outputs_BTV: Tensor,
+        content_BT: Tensor,
+        length_B: Tensor,
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:
         next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
-        nats_BT = _surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge))
+        nats_BT = _surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
         return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
@@ -182,14 +235,14 @@ class BernoulliStop(Terminating[State]):
     def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.body = body
-        self.head = _linear(body.width, body.vocab, generator)
+        self.head = _head(body, body.vocab, generator)
         self.stop = _linear(body.width, 1, generator)
 
     def init_state(self, batch: int) -> State:
         return _init(self.body, batch)
 
     def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
-        return self.body.machine(self.body.embedding(tokens_BT), state, lengths_B)
+        return self.body.read(tokens_BT, state, lengths_B)
 
     def outputs(self, y: Tensor, state: State) -> Tensor:
         return torch.cat([self.head(y), self.stop(y)], dim=-1)
@@ -204,10 +257,18 @@ class BernoulliStop(Terminating[State]):
     ) -> State:
         return state
 
-    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+    def nats(
+        self,
+        summary_BD: Tensor,
+        outputs_BTV: Tensor,
+        content_BT: Tensor,
+        length_B: Tensor,
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:
         next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
-        stop_BT = outputs_BTV[:, :, -1]
-        going_BT = _surprise(outputs_BTV[:, :, :-1], next_BT) + F.softplus(stop_BT)
+        stop_BT = _wide(outputs_BTV[:, :, -1])
+        going_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
         return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
@@ -233,7 +294,7 @@ class RemainingLength(Terminating[RemainingState]):
     def __init__(self, *, body: Body, parts: int = 4, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.body = body
-        self.head = _linear(body.width, body.vocab, generator)
+        self.head = _head(body, body.vocab, generator)
         self.length = _linear(body.width, 3 * parts, generator)
         self.enter = nn.Parameter(torch.empty(_EXACT + 4, body.embedding.weight.shape[1]))
         nn.init.normal_(self.enter, std=0.5, generator=generator)
@@ -250,8 +311,8 @@ class RemainingLength(Terminating[RemainingState]):
         known_B = state.due_B >= OVER
         ahead_BT = state.due_B[:, None] - torch.arange(time, device=tokens_BT.device)
         remaining_BT = torch.where(known_B[:, None], ahead_BT.clamp(min=0), UNKNOWN)
-        x_BTE = self.body.embedding(tokens_BT) + self._told(remaining_BT) @ self.enter
-        y_BTD, inner = self.body.machine(x_BTE, state.inner, lengths_B)
+        told_BTE = self._told(remaining_BT) @ self.enter
+        y_BTD, inner = self.body.read(tokens_BT, state.inner, lengths_B, told_BTE=told_BTE)
         read_B = torch.full_like(state.due_B, time) if lengths_B is None else lengths_B.clamp(max=time)
         # Once over it stays so: whoever goes on reading past the end is told 0 at every step.
         due_B = torch.where(known_B, (state.due_B - read_B).clamp(min=OVER), UNKNOWN)
@@ -283,53 +344,34 @@ class RemainingLength(Terminating[RemainingState]):
             length_B = self._length(summary_BD).quantile(half_B if uniform_B is None else uniform_B)
         return state._replace(due_B=length_B.to(state.due_B))
 
-    def nats(self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> Tensor:
+    def nats(
+        self,
+        summary_BD: Tensor,
+        outputs_BTV: Tensor,
+        content_BT: Tensor,
+        length_B: Tensor,
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:
         next_BT, goes_on_BT, _ = _moments(outputs_BTV, content_BT, length_B)
-        nats_BT = _surprise(outputs_BTV[:, :, :-1], next_BT).masked_fill(~goes_on_BT, 0.0)
+        nats_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)
         of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
         return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)
 
     def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
         return state.due_B == OVER
 
-    def _length(self, summary_BD: Tensor) -> "WholeLogistic":
-        weight_BK, location_BK, scale_BK = self.length(summary_BD).double().chunk(3, dim=-1)
+    def _length(self, summary_BD: Tensor) -> WholeLogistic:
+        with no_autocast(summary_BD):  # whole numbers want more digits than a half precision has
+            parts_BK: Tensor = self.length(summary_BD.to(self.length.weight.dtype))
+        weight_BK, location_BK, scale_BK = parts_BK.double().chunk(3, dim=-1)
         return WholeLogistic(weight_BK.log_softmax(-1), location_BK * 16, F.softplus(scale_BK) * 4 + 0.05)
 
 
-class WholeLogistic(NamedTuple):
-    """A mixture of logistic distributions rounded to the whole numbers from 0 on."""
-
-    log_weight_BK: Tensor
-    location_BK: Tensor
-    scale_BK: Tensor
-
-    def cumulative(self, number_B: Tensor) -> Tensor:
-        """P(n <= number)."""
-        z_BK = (number_B[:, None].double() + 0.5 - self.location_BK) / self.scale_BK
-        return (self.log_weight_BK.exp() * z_BK.sigmoid()).sum(-1)
-
-    def log_probability(self, number_B: Tensor) -> Tensor:
-        """`log(σ(b) - σ(a))` between the two borders of the number; all below 0 counts as 0."""
-        number_B1 = number_B[:, None].double()
-        upper_BK = (number_B1 + 0.5 - self.location_BK) / self.scale_BK
-        lower_BK = (number_B1 - 0.5 - self.location_BK) / self.scale_BK
-        # σ(b) - σ(a) = σ(b) σ(-a) (1 - e^(a - b)): no digits cancel however far out it is.
-        inside_BK = F.logsigmoid(upper_BK) + F.logsigmoid(-lower_BK) + torch.log(-torch.expm1(lower_BK - upper_BK))
-        part_BK = torch.where(number_B1 <= 0, F.logsigmoid(upper_BK), inside_BK)
-        return torch.logsumexp(self.log_weight_BK + part_BK, dim=-1)
-
-    def quantile(self, uniform_B: Tensor) -> Tensor:
-        """The smallest n with P(n' <= n) > uniform, by bisection."""
-        # Nothing can lie beyond: 60 scales out a logistic has less than a double's last digit left.
-        high_B = (self.location_BK + 60 * self.scale_BK).amax(-1).clamp(min=1.0).ceil()
-        low_B = torch.full_like(high_B, -1.0)
-        while bool((open_B := high_B - low_B > 1).any()):
-            middle_B = ((low_B + high_B) / 2).floor()
-            above_B = self.cumulative(middle_B) > uniform_B
-            high_B = torch.where(open_B & above_B, middle_B, high_B)
-            low_B = torch.where(open_B & ~above_B, middle_B, low_B)
-        return high_B.long()
+def _head(body: Body, symbols: int, generator: torch.Generator | None) -> nn.Module:
+    if body.tie:
+        return TiedHead(body.embedding, symbols, body.width, generator)
+    return _linear(body.width, symbols, generator)
 
 
 def _init(body: Body, batch: int) -> State:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from statewise.core import Composer
 from statewise.encoders import ChildSumTreeLSTM, Composition, Forest, NaryTreeLSTM, TreeEncoder
 from statewise.layers import Dropout, Embedding
-from statewise.models.classifier import Classifier, build_classifier
+from statewise.models.classifier import Classifier, build_sequence_classifier
 from statewise.models.head import CategoricalHead
 from statewise.specs import ReaderSpec
 from statewise.specs.tree import AnyComposerSpec, ChildSumSpec, ComposerSpec, CompositionSpec, NarySpec, TreeModelSpec
@@ -68,7 +68,7 @@ def build_node_classifier(
 ) -> NodeClassifier:
     """The first where the spec follows given trees; the others read spans."""
     if not isinstance(model, ComposerSpec):
-        classifier = build_classifier(model, reader, num_classes=num_classes, vocab=vocab, seed=seed)
+        classifier = build_sequence_classifier(model, reader, num_classes=num_classes, vocab=vocab, seed=seed)
         entry = classifier.reader.entry
         assert isinstance(entry, Embedding)
         with torch.no_grad():

@@ -12,6 +12,7 @@ from statewise.specs.error import nearest as nearest
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
 from statewise.specs.forecasting import ForecastSpec as ForecastSpec
 from statewise.specs.forecasting import SeriesDataSpec as SeriesDataSpec
+from statewise.specs.grid import GridSpec as GridSpec
 from statewise.specs.language_model import LanguageModelSpec as LanguageModelSpec
 from statewise.specs.linear import GatedDeltaSpec as GatedDeltaSpec
 from statewise.specs.linear import LinearAttentionSpec as LinearAttentionSpec
@@ -56,6 +57,7 @@ from statewise.specs.test_time import TTTMLPSpec as TTTMLPSpec
 from statewise.specs.train import TrainSpec as TrainSpec
 from statewise.specs.translation import DecodingSpec as DecodingSpec
 from statewise.specs.translation import PairDataSpec as PairDataSpec
+from statewise.specs.translation import TerminationSpec as TerminationSpec
 from statewise.specs.translation import TranslationSpec as TranslationSpec
 from statewise.specs.tree import TreeSpec as TreeSpec
 from statewise.specs.truncation import FixedTruncation as FixedTruncation

@@ -1,11 +1,12 @@
-"""Classification as data: rows that each have a label, read by any model of the lineage."""
+"""Classification as data: rows that each have a label, read by any model of the lineage, or grids by their own."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.base import Spec
-from statewise.specs.model import MixerSpec
+from statewise.specs.grid import GridSpec
+from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
@@ -14,23 +15,42 @@ from statewise.specs.run import RunSpec, absolute
 
 
 class LabelledDataSpec(Spec):
-    train: Paths = Field((), description="files, or a folder of <label>.txt; empty: the embedded docstrings")
+    train: Paths = Field((), description="files, a folder of <label>.txt, or hub:NAME:SPLIT; empty: embedded data")
+    embedded: Literal["docstrings", "recall"] = Field(
+        "docstrings", description="which texts, when `train` is empty; recall: keys with values, then one is asked"
+    )
+    distance: int = Field(16, ge=0, le=65_536, description="recall: what is passed over before the question")
     validation: Paths = Field((), description="files held out; empty: a share of `train`, of each label alike")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
-    kind: Literal["text", "values"] = Field("text", description="what a row holds: a text, or a sequence of numbers")
+    kind: Literal["text", "values", "grid"] = Field(
+        "text", description="what a row holds: a text, a sequence of numbers, or a grid of them"
+    )
     format: Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"] = Field(
         "auto", description="auto: by the file's ending"
     )
     header: Literal["auto", "yes", "no"] = Field("auto", description="auto: where a column is named")
+    delimiter: str | None = Field(None, min_length=1, description="between columns; default: a comma or a tab")
+    encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     text: str | int = Field("text", description="column of the text, by name or by number from 0")
     label: str | int = Field("label", description="column of the label (of an .npz: the array)")
-    values: str = Field("x", description="of an .npz: the array of the sequences")
+    values: str = Field("x", description="of an .npz: the array of the sequences or grids")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="labelled rows without text")
     tokenizer: str = Field("word", min_length=1, description="char, byte, word, wordpunct, bpe, or a tokenizer.json")
     vocab: int | None = Field(None, ge=2, description="largest vocabulary; default: that of the tokenizer")
     lower: bool = Field(False, description="read as if all were in lower case")
     min_count: int = Field(1, ge=1, description="rarer words are unknown")
-    longest: int = Field(400, ge=1, description="tokens of a row that are read; of a longer one the first so many")
+    longest: int = Field(
+        400, ge=1, description="tokens of a row that are read; of a longer one the first so many; a grid is read whole"
+    )
+
+
+def _default_kind(value: Any) -> Any:
+    return {"kind": "lstm", **value} if isinstance(value, dict) else value
+
+
+ClassifierModelSpec = Annotated[
+    Annotated[AnyMixerSpec | GridSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
+]
 
 
 class ClassificationSpec(RunSpec):
@@ -38,13 +58,35 @@ class ClassificationSpec(RunSpec):
 
     task: Literal["classification"] = "classification"
     data: LabelledDataSpec = LabelledDataSpec()
-    model: MixerSpec = LSTMSpec()
+    model: ClassifierModelSpec = LSTMSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: CategoricalSpec = CategoricalSpec()
 
     @property
     def name(self) -> str:
         return f"{self.model.kind}-classification"
+
+    @model_validator(mode="after")
+    def _what_has_a_meaning(self) -> Self:
+        if isinstance(self.model, GridSpec):
+            if self.data.kind != "grid":
+                raise ValueError(
+                    f"model.kind = 'grid' reads grids, but data.kind is {self.data.kind!r}; set data.kind = 'grid', "
+                    "or choose a model that reads sequences"
+                )
+            if self.reader != ReaderSpec():
+                raise ValueError(
+                    "reader.* is how a sequence is read; a grid is read from its corners: leave it out, "
+                    "or set model.summary"
+                )
+        if self.data.embedded == "recall" and not self.data.train and self.data.distance + 10 > self.data.longest:
+            raise ValueError(
+                f"data.distance = {self.data.distance} puts the question beyond data.longest = {self.data.longest}; "
+                f"raise data.longest to {self.data.distance + 10}"
+            )
+        if self.data.validation and not self.data.train:
+            raise ValueError("data.validation is named, data.train is not: name both")
+        return self
 
     def absolute(self) -> Self:
         data = {"train": absolute(self.data.train), "validation": absolute(self.data.validation)}

@@ -2,7 +2,10 @@
 
 from typing import ClassVar, Literal, Self
 
+from pydantic import Field, model_validator
+
 from statewise.specs.data import DataSpec
+from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import ModelSpec
 from statewise.specs.recurrent import LSTMSpec
 from statewise.specs.run import RunSpec, absolute
@@ -16,6 +19,7 @@ class LanguageModelSpec(RunSpec):
     task: Literal["language_model"] = "language_model"
     data: DataSpec = DataSpec()
     model: ModelSpec = LSTMSpec()
+    forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
 
     @property
     def learns(self) -> Literal["gradient", "counting"]:
@@ -28,3 +32,9 @@ class LanguageModelSpec(RunSpec):
     def absolute(self) -> Self:
         data = {"text": absolute(self.data.text), "validation": absolute(self.data.validation)}
         return self.model_copy(update={"data": self.data.model_copy(update=data)})
+
+    @model_validator(mode="after")
+    def _counting_reads_the_truth(self) -> Self:
+        if self.learns == "counting" and not isinstance(self.forcing, TeacherForcing):
+            raise ValueError(f"forcing has no meaning here: {self.model.kind} counts the text itself; leave it out")
+        return self

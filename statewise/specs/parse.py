@@ -1,7 +1,7 @@
 """From a table to the spec of a run, and the only way to override it: `path=value`."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -44,16 +44,43 @@ def make_spec(
 ) -> AnyRunSpec:
     """The spec of `table` with each `path=value` of `overrides` applied in order; `data`: what to learn from."""
     changed: dict[str, Any] = _copy(table)
-    for override in overrides:
-        path, equals, text = override.partition("=")
-        if not equals or not path.strip():
-            raise UserError(
-                f"--set {override!r} has no '='", fix="write it as path=value, for example --set train.lr=0.001"
-            )
-        _assign(changed, path.strip(), _value(text.strip()))
+    _assign_all(changed, [read_override(override) for override in overrides])
     if data is not None:
         _assign(changed, _spec_of(changed.get("task")).main_data, list(data))
     return parse_spec(changed, source=source if not overrides else f"{source} with --set")
+
+
+def with_settings(table: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `table` with values at paths, as `--set` puts them there; a table of settings is gone into."""
+    changed: dict[str, Any] = _copy(table)
+    _assign_all(changed, list(_leaves(settings)))
+    return changed
+
+
+def _leaves(settings: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, Any]]:
+    for path, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{inside}{path}.")
+        else:
+            yield f"{inside}{path}", value
+
+
+def _assign_all(table: dict[str, Any], assignments: Sequence[tuple[str, Any]]) -> None:
+    for path, value in assignments:
+        if path.endswith(".kind"):
+            _forget_other_kinds(table, path.split(".")[:-1], value)
+    for path, value in assignments:
+        _assign(table, path, value)
+
+
+def read_override(override: str) -> tuple[str, Any]:
+    """The path and the value of `path=value`."""
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise UserError(
+            f"--set {override!r} has no '='", fix="write it as path=value, for example --set train.lr=0.001"
+        )
+    return path.strip(), _value(text.strip())
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,6 +96,30 @@ def _assign(table: dict[str, Any], path: str, value: Any) -> None:
             inner = table[name] = _table_of(inner)
         table = inner
     table[last] = value
+
+
+def _forget_other_kinds(table: dict[str, Any], names: Sequence[str], kind: Any) -> None:
+    """Of a table that becomes another kind, drop what the new one lacks or means otherwise: it was said of the old.
+
+    What no kind has stays, to be complained about.
+    """
+    models: list[type[BaseModel]] = [_spec_of(table.get("task"))]
+    inner, usual = table, None
+    for name in names:
+        inner = inner.get(name, {}) if isinstance(inner, dict) else {}
+        fields = [model.model_fields[name] for model in models if name in model.model_fields]
+        models = [found for field in fields for found in _models_in(field.annotation)]
+        usual = getattr(fields[0].default, "kind", None) if fields else None
+    if not isinstance(inner, dict):
+        return
+    kinds = {model.model_fields["kind"].default: model for model in models if "kind" in model.model_fields}
+    old, new = kinds.get(inner.get("kind", usual)), kinds.get(kind)
+    if old is None or new is None or old is new:
+        return
+    for name in (set(inner) & set(old.model_fields)) - {"kind"}:
+        same = new.model_fields.get(name)
+        if same is None or same.annotation != old.model_fields[name].annotation:
+            del inner[name]
 
 
 def _table_of(shorthand: Any) -> dict[str, Any]:

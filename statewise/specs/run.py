@@ -42,4 +42,5 @@ class RunSpec(Spec):
 
 
 def absolute(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name if name == "-" else str(Path(name).absolute()) for name in names)
+    """Standard input and datasets of the hub are the same everywhere."""
+    return tuple(name if name == "-" or name.startswith("hub:") else str(Path(name).absolute()) for name in names)

@@ -1,4 +1,4 @@
-"""Writing TOML (the standard library only reads it): tables of scalars and lists, which is all a spec holds."""
+"""Writing TOML (the standard library only reads it): tables, lists of them, scalars: all a spec holds."""
 
 import json
 import re
@@ -15,15 +15,23 @@ def dumps(table: Mapping[str, Any]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str], *, one_of_many: bool = False) -> None:
     if path:
-        lines.append(f"\n[{'.'.join(map(_key, path))}]")
+        name = ".".join(map(_key, path))
+        lines.append(f"\n[[{name}]]" if one_of_many else f"\n[{name}]")
     for key, value in sorted(table.items(), key=lambda item: item[0] != "kind"):  # what a table is, first
-        if value is not None and not isinstance(value, Mapping):
+        if value is not None and not isinstance(value, Mapping) and not _is_tables(value):
             lines.append(f"{_key(key)} = {_scalar(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
             _write(value, (*path, key), lines)
+        elif _is_tables(value):
+            for inner in value:
+                _write(inner, (*path, key), lines, one_of_many=True)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _key(name: str) -> str:

@@ -1,12 +1,17 @@
-"""Translation as data: pairs of texts, an encoder-decoder over them, and how it writes."""
+"""Translation as data: pairs of texts, a model over them, how it writes and how it ends.
 
-from typing import ClassVar, Literal, Self
+The model is an encoder-decoder, or any one machine of the lineage that reads the source and then goes on with the
+target.
+"""
 
-from pydantic import Field, model_validator
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.attention import TransformerSpec
 from statewise.specs.base import Spec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.model import AnyMixerSpec
 from statewise.specs.paths import Paths
 from statewise.specs.run import RunSpec, absolute
 from statewise.specs.seq2seq import Seq2SeqSpec
@@ -31,6 +36,8 @@ class PairDataSpec(Spec):
     )
     language: str | None = Field(None, description="gettext: of which language the catalogs are, such as de or pt_BR")
     header: Literal["auto", "yes", "no"] = Field("auto", description="auto: where a column is named")
+    delimiter: str | None = Field(None, min_length=1, description="between columns; default: a comma or a tab")
+    encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     source_column: str | int = Field(0, description="column of the source, by name or by number from 0")
     target_column: str | int = Field(1, description="column of the target")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="pairs of which one side is empty")
@@ -88,6 +95,9 @@ class DecodingSpec(Spec):
     watch: int = Field(
         100, ge=0, description="held-out sources translated greedily at each evaluation while training; 0: none"
     )
+    draws: int = Field(
+        20, ge=0, description="outputs drawn for each source by `evaluate`, to calibrate their lengths; 0: none"
+    )
 
     @model_validator(mode="after")
     def _best_of_those_kept(self) -> Self:
@@ -100,44 +110,130 @@ class DecodingSpec(Spec):
         return self
 
 
+class TerminationSpec(Spec):
+    """How a target ends."""
+
+    kind: Literal["end", "bernoulli", "remaining"] = Field(
+        "end",
+        description="one more symbol to choose (end), a yes or no at every step (bernoulli), or the length first and "
+        "then the steps to go as an input (remaining)",
+    )
+
+
+def _default_kind(value: Any) -> Any:
+    return {"kind": "seq2seq", **value} if isinstance(value, dict) else value
+
+
+TranslatorSpec = Annotated[
+    Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
+]
+
+
 class TranslationSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
 
     task: Literal["translation"] = "translation"
     data: PairDataSpec = PairDataSpec()
-    model: Seq2SeqSpec = Seq2SeqSpec()
+    model: TranslatorSpec = Field(
+        Seq2SeqSpec(), description="seq2seq; or one machine that reads the source and goes on with the target"
+    )
     objective: TokenObjectiveSpec = TokenObjectiveSpec()
     forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
     decoding: DecodingSpec = DecodingSpec()
+    termination: TerminationSpec = TerminationSpec()
 
     @property
     def name(self) -> str:
-        return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
+        if isinstance(self.model, Seq2SeqSpec):
+            return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
+        end = "" if self.termination.kind == "end" else f"-{self.termination.kind}"
+        return f"{self.model.kind}{end}-translation"
 
     def absolute(self) -> Self:
         names = ("train", "target", "validation", "validation_target")
         data = {name: absolute(getattr(self.data, name)) for name in names}
         return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _what_follows_from_the_model(cls, table: Any) -> Any:
+        """One machine reads both sides, so they have one vocabulary; only an end symbol can be searched for by beam."""
+        if not isinstance(table, dict):
+            return table
+        kind = _said(table.get("model"), "kind", "seq2seq")
+        if kind != "seq2seq":
+            table = {**table, "data": _filled(table.get("data"), "shared_vocab", True, PairDataSpec())}
+        if _said(table.get("termination"), "kind", "end") != "end":
+            table = {**table, "decoding": _filled(table.get("decoding"), "beam", 1, DecodingSpec())}
+        return table
+
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        if self.model.share_embeddings and not self.data.shared_vocab:
-            raise ValueError("model.share_embeddings needs one vocabulary; set data.shared_vocab = true")
-        for name in ("coverage_penalty", "align"):
-            if getattr(self.decoding, name) and self.model.context != "attention":
-                raise ValueError(f"decoding.{name} needs a decoder that looks; set model.context = 'attention'")
         if self.train.judge in ("bleu", "exact") and not self.decoding.watch:
             raise ValueError(f"train.judge = {self.train.judge!r} needs translations; set decoding.watch above 0")
-        for side, part in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
+        if isinstance(self.model, Seq2SeqSpec):
+            self._encoder_decoder_agrees(self.model)
+        else:
+            self._one_machine_agrees(self.model)
+        return self
+
+    def _encoder_decoder_agrees(self, model: Seq2SeqSpec) -> None:
+        if self.termination.kind != "end":
+            raise ValueError(
+                f"termination.kind = {self.termination.kind!r} is for one machine that reads and writes; an "
+                "encoder-decoder ends by a symbol: leave it out, or set model.kind to gru, transformer, …"
+            )
+        if model.share_embeddings and not self.data.shared_vocab:
+            raise ValueError("model.share_embeddings needs one vocabulary; set data.shared_vocab = true")
+        for name in ("coverage_penalty", "align"):
+            if getattr(self.decoding, name) and model.context != "attention":
+                raise ValueError(f"decoding.{name} needs a decoder that looks; set model.context = 'attention'")
+        for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
             if isinstance(part, TransformerSpec) and part.position == "learned" and part.context <= self.data.longest:
                 raise ValueError(
                     f"model.{side} has {part.context} learned positions, but data.longest = {self.data.longest} and "
                     "an end symbol need more; raise its context or lower data.longest"
                 )
-        look = self.model.attention
+        look = model.attention
         if look.score == "location" and look.longest <= self.data.longest:
             raise ValueError(
                 f"model.attention.longest = {look.longest} positions are fewer than data.longest = "
                 f"{self.data.longest} and an end symbol; raise one or lower the other"
             )
-        return self
+
+    def _one_machine_agrees(self, model: AnyMixerSpec) -> None:
+        if not self.data.shared_vocab:
+            raise ValueError(
+                f"model.kind = {model.kind!r} reads the source and goes on with the target, so both have one "
+                "vocabulary; leave data.shared_vocab out, or set it to true"
+            )
+        for name in ("coverage_penalty", "align"):
+            if getattr(self.decoding, name):
+                raise ValueError(f"decoding.{name} needs a decoder that looks; set model.kind = 'seq2seq'")
+        if self.termination.kind != "end" and self.decoding.beam > 1:
+            raise ValueError(
+                f"decoding.beam = {self.decoding.beam} searches for an end symbol, and termination.kind = "
+                f"{self.termination.kind!r} has none; set decoding.beam = 1, or termination.kind = 'end'"
+            )
+        need = 2 * (self.data.longest + 1)
+        if isinstance(model, TransformerSpec) and model.position == "learned" and model.context < need:
+            raise ValueError(
+                f"model has {model.context} learned positions, but a source and a target of data.longest = "
+                f"{self.data.longest} with what stands between them take {need}; raise model.context or lower "
+                "data.longest"
+            )
+
+
+def _said(part: Any, name: str, default: str) -> Any:
+    return part.get(name, default) if isinstance(part, dict) else getattr(part, name, default)
+
+
+def _filled(part: Any, name: str, value: Any, default: Spec) -> Any:
+    """`part` with `name` decided where nothing was said of it."""
+    if part is None:
+        part = default
+    if isinstance(part, dict):
+        return {name: value, **part}
+    if isinstance(part, Spec) and name not in part.model_fields_set:
+        return {**part.model_dump(exclude_unset=True), name: value}
+    return part

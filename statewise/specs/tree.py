@@ -74,6 +74,7 @@ class TreeDataSpec(Spec):
     embedded: Literal["listops", "boolean", "arithmetic", "syntax"] = Field(
         "listops", description="which trees, when `train` is empty; the first three are generated from the seed"
     )
+    encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     labels: dict[str, str] = Field(
         {}, description="other names for labels; to become '' is to be left out of the loss and of every figure"
     )

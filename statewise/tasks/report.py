@@ -3,6 +3,14 @@
 from typing import Any, NamedTuple, Protocol
 
 
+class More(NamedTuple):
+    """A further table, beside the figures."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 class Report(NamedTuple):
     """A table: what predicts, and its figures under `columns`. `own` is the row of the model itself."""
 
@@ -10,6 +18,7 @@ class Report(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
     own: int
     note: str  # one line below the table
+    more: tuple[More, ...] = ()
 
 
 class Evaluation(Protocol):

@@ -5,7 +5,7 @@ import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,6 +16,7 @@ from statewise.specs import AnyRunSpec, UserError, parse_spec
 from statewise.tasks.report import Evaluation
 from statewise.training.checkpoint import vouched_for
 from statewise.training.folder import load_weights, model_tensors
+from statewise.training.forcing import ExposureGap
 
 NEEDS = ("run.toml", "model.safetensors")
 M = TypeVar("M", bound=nn.Module)
@@ -40,6 +41,25 @@ class Run(ABC):
     @abstractmethod
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
         """On `data` (files), or on what was held out of training: figures, their trivial baselines beside them."""
+
+    @property
+    def exposure_unit(self) -> str:
+        """What `exposure_gap` is measured in."""
+        return "nats"
+
+    def exposure_gap(
+        self,
+        data: str | Path | Sequence[str] | None = None,
+        *,
+        rows: int = 128,
+        choice: Literal["sample", "best"] = "sample",
+        seed: int = 0,
+    ) -> ExposureGap:
+        """What it costs, position by position, to have read its own output instead of the truth."""
+        raise UserError(
+            f"a {self.spec.task} run reads nothing that it wrote, so there is no exposure gap",
+            fix="language models, translations and recursive forecasts have one",
+        )
 
     def with_settings(self, settings: Sequence[str]) -> "Run":
         """The same with other settings, `path=value`, of those that need no training: how it searches, for example."""

@@ -1,19 +1,24 @@
 """What the documentation shows is run: every shell and Python block, page by page; and its links lead somewhere.
 
 The blocks of a page run in order, in one temporary folder; its Python blocks share one namespace.
-A block marked `text` (or anything else) is not run.
+A block marked `text` (or anything else) is not run. The commands of the README start as they do for everybody;
+those of the other pages are forks of one process that has imported everything (`warm.py`).
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WARM = Path(__file__).with_name("warm.py")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -56,11 +61,9 @@ def without_make(code: str) -> str:
     return "\n".join(kept)
 
 
-@pytest.fixture
-def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def shell(folder: Path, statewise: str) -> dict[str, str]:
     """An environment in which `statewise` and `python` are those that run this test."""
-    folder = tmp_path_factory.mktemp("bin")
-    for command, words in {"statewise": "-m statewise", "python": ""}.items():
+    for command, words in {"statewise": statewise, "python": ""}.items():
         script = folder / command
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         script.chmod(0o755)
@@ -69,11 +72,35 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": modules, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
 
 
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return shell(tmp_path_factory.mktemp("bin"), "-m statewise")
+
+
+@pytest.fixture(scope="module")
+def warm(cold: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory() as short:  # the name of a socket must be
+        place = Path(short) / "warm"
+        command = [sys.executable, str(WARM), "serve", str(place)]
+        with subprocess.Popen(command, env=cold, stdin=subprocess.PIPE) as server:
+            try:
+                while not place.exists():
+                    assert server.poll() is None, "the server ended"
+                    time.sleep(0.05)
+                # -S and -E: the caller needs nothing that is installed.
+                yield shell(tmp_path_factory.mktemp("bin"), f'-S -E "{WARM}" call "{place}"')
+            finally:
+                assert server.stdin is not None
+                server.stdin.close()
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page) and "zh" not in page.parts], ids=name_of)
 def test_the_blocks_of_a_page_run(
-    page: Path, shell: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, cold: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    commands = any(block.language != "python" for block in runnable(page))
+    environment = request.getfixturevalue("warm") if commands and page.name != "README.md" else cold
     namespace: dict[str, Any] = {"__name__": "page"}
     for block in runnable(page):
         where = f"{name_of(page)}:{block.line}"
@@ -83,7 +110,7 @@ def test_the_blocks_of_a_page_run(
             continue
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", without_make(block.code)],
-            env=shell,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -134,6 +134,54 @@ MISTAKES = [
     ("evaluate runs/lstm --text txet.txt", "'txet.txt'", "did you mean 'text.txt'?"),
     ("evaluate runs/lstm --text empty.txt", "'empty.txt'", "holds no text"),
     ("evaluate runs/lstm --text binary.bin", "'binary.bin'", "binary file", "plain UTF-8"),
+    ("evaluate runs/lstm --data gone.txt --json", "'gone.txt'", "does not exist"),
+    ("evaluate runs/classifier --data lines.txt", "'lines.txt'", "label-first"),
+    ("evaluate runs/classifier --data rows.tsv --set decoding.beam=2", "decoding.beam=2", "no setting to change"),
+    # predict
+    ("predict", "'RUN'", "try: statewise predict --help"),
+    ("predict runs/classifier", "FILE", "try: statewise predict --help"),
+    ("predict runs/lstm text.txt", "does not predict", "it can evaluate and generate"),
+    ("predict nowhere rows.tsv", "'nowhere'", "runs/lstm"),
+    ("predict runs/classifier rwos.tsv", "rwos.tsv'", "does not exist", "did you mean 'rows.tsv'?"),
+    ("predict runs/classifier binary.bin", "binary.bin line 1", "binary file"),
+    ("predict runs/classifier rows.tsv --out folder", "'folder'", "name a file"),
+    ("predict runs/classifier rows.tsv --out no/where.txt", "'no/where.txt'", "a folder that exists"),
+    ("predict runs/classifier rows.tsv --jsn", "--jsn", "--json"),
+    ("generate runs/classifier", "it can evaluate and predict"),
+    # reproduce
+    ("reproduce imdb-bilstn", "'imdb-bilstn'", "did you mean 'imdb-bilstm'?"),
+    ("reproduce imdb-bilstm", "--data is missing", "statewise reproduce imdb-bilstm --data DIR"),
+    ("reproduce imdb-bilstm --data nowhere", "'nowhere'", "name the folder that holds the data"),
+    (
+        "reproduce imdb-bilstm --data folder",
+        "'folder'",
+        "'*train*.tsv*'",
+        "it holds notes.txt",
+        "--set data.train=FILE",
+    ),
+    # tasks
+    ("train lstm --set task=classificaton", "'classificaton'", "did you mean 'classification'?", "tagging"),
+    ("train classification --data rwos.tsv", "rwos.tsv'", "did you mean 'rows.tsv'?"),
+    ("train classification --data rows.tsv --set train.judge=acuracy", "'acuracy'", "did you mean 'accuracy'?"),
+    ("train classification --set objective.weights=even", "'even'", "'balanced'"),
+    ("train classification --set objective.smoothing=1", "objective.smoothing = 1", "less than 1"),
+    ("train classification --set objective.kind=crf", "objective.kind", "'crf'"),
+    ("train classification --set reader.summary=first", "'first'", "'last', 'mean' or 'max'"),
+    ("train classification --set model.kind=markov", "'markov'", "lstm"),
+    ("train classification --set data.kind=image", "'image'", "'text', 'values' or 'grid'"),
+    ("train classification --set data.kind=values", "no embedded values", "--data FILE"),
+    ("train classification --set decoding.beam=2", "decoding", "unknown key"),
+    ("train classification --data hub:", "'hub:'", "hub:NAME:SPLIT"),
+    ("train digits --set reader.summary=mean", "reader.*", "model.summary"),
+    ("train tagging --set objective.kind=crff", "'crff'", "did you mean 'crf'?"),
+    ("train tagging --set reader.summary=mean", "reader.summary has no meaning"),
+    ("train translation --set decoding.n_best=9", "n_best = 9", "widen the beam"),
+    ("train translation --set forcing.kind=teachr", "'teachr'", "did you mean 'teacher'?"),
+    ("train tree --set model.kind=nray", "'nray'", "did you mean 'nary'?", "child_sum"),
+    ("train forecasting --set forecast.horizon=0", "forecast.horizon = 0", "greater than or equal to 1"),
+    ("train forecasting --set objective.kind=gausian", "'gausian'", "did you mean 'gaussian'?"),
+    ("train forecasting --set data.series=sine", "'sine'", "'noisy_sine'"),
+    ("train forecasting --set train.window=8", "train.window has no meaning", "leave it out"),
     # verify
     ("verify", "nothing to verify", "--all"),
     ("verify lsmt", "'lsmt'", "did you mean 'lstm'?"),
@@ -160,6 +208,21 @@ def museum(world: Path) -> Path:
     (world / "tokenizer.json").write_text('{"model": 3')
     (world / "broken.state").write_text("no state")
     statewise.save_state(statewise.build("gru", vocab=9, width=8).init_state(1), world / "gru.state")
+    rows = "label\ttext\n" + "good\ta warm film\nbad\ta dull film\n" * 6
+    (world / "rows.tsv").write_text(rows)
+    (world / "lines.txt").write_text("a warm film\n")
+    if not (world / "runs/classifier").exists():
+        small = [word for one in ("model.width=8", "model.embedding=8", "train.steps=1") for word in ("--set", one)]
+        said = call(
+            "train",
+            "classification",
+            "--data",
+            str(world / "rows.tsv"),
+            *small,
+            "--out",
+            str(world / "runs/classifier"),
+        )
+        assert said.code == 0, said.err
     (world / "empty").mkdir(exist_ok=True)
     (world / "folder").mkdir(exist_ok=True)
     (world / "folder" / "notes.txt").write_text("x")

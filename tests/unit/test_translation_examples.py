@@ -22,7 +22,7 @@ from statewise.tasks.translation.examples import (
     read_files,
     read_split,
 )
-from statewise.tasks.translation.write import Writer, most_written, told
+from statewise.tasks.translation.write import Writer, told
 from statewise.training import Parallel
 
 SOURCES = ["a b c", "b", "c c a b b", "a", "d e"]
@@ -252,7 +252,7 @@ def test_processes_share_what_one_would_read(forcing: str) -> None:
 def test_nats_are_those_of_the_definition() -> None:
     task = job(spec(**SMALL))
     model = task.build().double().eval()
-    found = told(model, task.held_rows, end_id=task.languages.target.end_id, device=torch.device("cpu"))
+    found = told(task.translator, model, task.held_rows)
     by_hand, count = 0.0, 0
     for source, target in zip(task.held_rows.sources, task.held_rows.targets):
         state = model.condition(torch.from_numpy(source)[None])
@@ -267,7 +267,7 @@ def test_nats_are_those_of_the_definition() -> None:
 
 def test_nothing_longer_is_written_than_allowed_nor_the_unknown_word() -> None:
     task = job(spec(model__decoder__width=8, decoding__max_ratio=0.5, decoding__extra=2, data__min_count=2))
-    writer = Writer(task.build().eval(), task.languages, task.spec.decoding, None, torch.device("cpu"))
+    writer = Writer(task.translator, task.build().eval(), task.spec.decoding)
     for source, hypotheses in zip(task.held_rows.sources, writer.search(task.held_rows.sources)):
         assert len(hypotheses[0].tokens) <= np.ceil(0.5 * (len(source) - 1)) + 2
         assert task.languages.target.unknown_id not in hypotheses[0].tokens
@@ -277,4 +277,4 @@ def test_nothing_longer_is_written_than_allowed_nor_the_unknown_word() -> None:
         model__decoder__context=12,
         data__longest=9,
     )
-    assert most_written(learned.model.decoder) == 11
+    assert job(learned).translator.most_written(5) == 11

@@ -1,9 +1,10 @@
-"""What a classifier reads: texts as tokens, or sequences of real values; each with its label.
+"""What a classifier reads: texts as tokens, sequences or grids of real values; each with its label.
 
-B batch, T time, C values at each moment.
+B batch, T time, H height, W width, C values at each moment or in each cell.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -13,23 +14,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data import Arrays, Labelled, Tokenizer, Where, hold_out, pad, read_arrays, read_labelled
-from statewise.data.embedded import docstrings
+from statewise.data import (
+    Arrays,
+    Grids,
+    Labelled,
+    Tokenizer,
+    Where,
+    hold_out,
+    pad,
+    read_arrays,
+    read_grids,
+    read_labelled,
+)
+from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.scaling import Scaling
-from statewise.specs import LabelledDataSpec, UserError
+from statewise.specs import ClassificationSpec, GridSpec, LabelledDataSpec, UserError
 from statewise.training.checkpoint import Payload
 
 
 class Batch(NamedTuple):
-    source: Tensor  # [B, T] tokens or [B, T, C] values
-    lengths_B: Tensor
+    source: Tensor  # [B, T] tokens, [B, T, C] values or [B, H, W, C] cells
+    size_B: Tensor  # how much of each is real: [B] lengths, or [B, 2] heights and widths
 
     def to(self, device: torch.device) -> "Batch":
         return Batch(*(part.to(device, non_blocking=True) for part in self))
 
 
 class Rows(NamedTuple):
-    """Sequences, ready to be read. `cut` of them were longer than the spec allows."""
+    """Sequences or grids, ready to be read. `cut` of them were longer than the spec allows."""
 
     sequences: Sequence[NDArray[Any]]
     cut: int
@@ -39,21 +51,23 @@ class Rows(NamedTuple):
 
     @property
     def lengths(self) -> list[int]:
-        return [len(sequence) for sequence in self.sequences]
+        """Of each row, how many moments or cells it has."""
+        return [math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences]
 
     def batch(self, index: NDArray[np.int64]) -> Batch:
         chosen = [self.sequences[i] for i in index]
         if chosen[0].ndim == 1:
             return Batch(*pad(chosen))
-        lengths_B = torch.tensor([len(values_TC) for values_TC in chosen])
-        padded = torch.zeros(len(chosen), int(lengths_B.max()), chosen[0].shape[1])
-        for row, values_TC in enumerate(chosen):
-            padded[row, : len(values_TC)] = torch.from_numpy(values_TC)
-        return Batch(padded, lengths_B)
+        sizes = torch.tensor([values.shape[:-1] for values in chosen])
+        padded = torch.zeros(len(chosen), *sizes.amax(0).tolist(), chosen[0].shape[-1])
+        for row, values in enumerate(chosen):
+            inside = tuple(slice(size) for size in values.shape[:-1])
+            padded[row][inside] = torch.from_numpy(values)
+        return Batch(padded, sizes.squeeze(1) if sizes.shape[1] == 1 else sizes)
 
 
 class Labels(NamedTuple):
-    """Texts or values with their labels and places, as they were read."""
+    """Texts, values or grids with their labels and places, as they were read."""
 
     content: Sequence[Any]
     labels: list[str]
@@ -97,7 +111,7 @@ class ValueEncoding(NamedTuple):
 
     def encode(self, content: Sequence[NDArray[np.float32]]) -> Rows:
         channels = len(self.scaling.mean_C)
-        for values_TC in content[:1]:
+        for values_TC in content:
             if values_TC.shape[1] != channels:
                 raise UserError(f"{values_TC.shape[1]} values at each moment, but training had {channels}")
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]
@@ -110,13 +124,40 @@ class ValueEncoding(NamedTuple):
         return {"values": len(self.scaling.mean_C)}
 
 
-def learn_encoding(spec: LabelledDataSpec, train: Labels) -> Encoding:
+class GridEncoding(NamedTuple):
+    """Grids as they are, or, for a model that reads sequences (`columns` wide), one row at each moment."""
+
+    scaling: Scaling
+    columns: int | None
+
+    def encode(self, content: Sequence[NDArray[np.float32]]) -> Rows:
+        channels = len(self.scaling.mean_C)
+        for values_HWC in content:
+            if values_HWC.shape[2] != channels:
+                raise UserError(f"{values_HWC.shape[2]} values in each cell, but training had {channels}")
+            if self.columns is not None and values_HWC.shape[1] != self.columns:
+                raise UserError(
+                    f"a grid is {values_HWC.shape[1]} wide, others are {self.columns}; this model reads it row by row",
+                    fix="bring all to one width, or set model.kind = grid",
+                )
+        scaled = [self.scaling.scaled(values_HWC.astype(np.float64)).astype(np.float32) for values_HWC in content]
+        return Rows(scaled if self.columns is None else [one.reshape(len(one), -1) for one in scaled], 0)
+
+    def files(self) -> dict[str, Payload]:
+        return {"scaling.json": json.dumps({**self.scaling.to_json(), "columns": self.columns}) + "\n"}
+
+    def model_input(self) -> dict[str, int]:
+        return {"values": len(self.scaling.mean_C) * (self.columns or 1)}
+
+
+def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     """A vocabulary or a scaling, from the training part alone."""
-    if spec.kind == "values":
-        flat_NC = np.concatenate(list(train.content)).astype(np.float64)
-        std_C = flat_NC.std(0)
-        std_C[std_C == 0] = 1.0
-        return ValueEncoding(Scaling(tuple(flat_NC.mean(0).tolist()), tuple(std_C.tolist())), spec.longest)
+    spec = run.data
+    if spec.kind != "text":
+        scaling = _scaling(train.content)
+        if spec.kind == "values":
+            return ValueEncoding(scaling, spec.longest)
+        return GridEncoding(scaling, None if isinstance(run.model, GridSpec) else train.content[0].shape[1])
     named = Path(spec.tokenizer)
     if named.suffix == ".json":
         return TextEncoding(Tokenizer.load(named), spec.longest)
@@ -126,19 +167,31 @@ def learn_encoding(spec: LabelledDataSpec, train: Labels) -> Encoding:
     return TextEncoding(tokenizer, spec.longest)
 
 
+def _scaling(content: Sequence[NDArray[np.float32]]) -> Scaling:
+    for one in content:
+        if one.shape[-1] != content[0].shape[-1]:
+            raise UserError(f"files have {content[0].shape[-1]} and {one.shape[-1]} values at a place: use one number")
+    flat_NC = np.concatenate([one.reshape(-1, one.shape[-1]) for one in content]).astype(np.float64)
+    std_C = flat_NC.std(0)
+    std_C[std_C == 0] = 1.0
+    return Scaling(tuple(flat_NC.mean(0).tolist()), tuple(std_C.tolist()))
+
+
 def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
     """What `files` left in a folder."""
     if spec.kind == "text":
         return TextEncoding(Tokenizer.load(folder / "tokenizer.json"), spec.longest)
     try:
         record = json.loads((folder / "scaling.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        columns = record["columns"] if spec.kind == "grid" else None
+    except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{str(folder)!r}: scaling.json cannot be read") from None
-    return ValueEncoding(Scaling.from_json(record), spec.longest)
+    scaling = Scaling.from_json(record)
+    return ValueEncoding(scaling, spec.longest) if spec.kind == "values" else GridEncoding(scaling, columns)
 
 
-def read_rows(spec: LabelledDataSpec, paths: Sequence[str]) -> Labels:
-    """Labelled rows of files in the spec's format."""
+def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
+    """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
     if spec.kind == "text":
         found = read_labelled(
             paths,
@@ -146,27 +199,47 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str]) -> Labels:
             label=spec.label,
             format=spec.format,
             header=spec.header,
+            delimiter=spec.delimiter,
+            encoding=spec.encoding,
             empty=spec.empty,
         )
         return _of_texts(found)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
-    parts = [_arrays(spec, path) for path in paths]
+    return _of_arrays([_arrays(spec, path, labelled) for path in paths])
+
+
+def _of_arrays(parts: Sequence[Arrays | Grids]) -> Labels:
     return Labels(
-        [values_TC for part in parts for values_TC in part.values_NTC],
+        [values for part in parts for values in part[0]],
         [label for part in parts for label in part.labels],
         [where for part in parts for where in part.where],
     )
 
 
-def _arrays(spec: LabelledDataSpec, path: str) -> Arrays:
+def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids:
     """`data.npz`, or `data.npz:x_test:y_test` where other arrays than the spec's are meant."""
-    name, *arrays = path.split(":")
-    if name.endswith(".npz") and len(arrays) == 2:
-        return read_arrays(name, values=arrays[0], label=arrays[1])
+    values, label = spec.values, spec.label
+    name, colon, arrays = path.rpartition(".npz:")
+    if colon and arrays.count(":") == 1:
+        path = f"{name}.npz"
+        values, label = arrays.split(":")
+    if path.startswith("hub:"):
+        raise UserError(f"{path!r}: datasets of the hub are read as texts, not as {spec.kind}", fix="use an .npz")
+    if spec.kind == "grid":
+        return read_grids(path, values=values, label=str(label), labelled=labelled)
     assert spec.format != "label-first"
     assert spec.format != "folder"
-    return read_arrays(path, values=spec.values, label=spec.label, format=spec.format, header=spec.header)
+    return read_arrays(
+        path,
+        values=values,
+        label=label,
+        format=spec.format,
+        header=spec.header,
+        delimiter=spec.delimiter,
+        encoding=spec.encoding,
+        labelled=labelled,
+    )
 
 
 def _of_texts(found: Sequence[Labelled]) -> Labels:
@@ -175,12 +248,16 @@ def _of_texts(found: Sequence[Labelled]) -> Labels:
 
 def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
     """What is learned from and what is held out."""
+    if "-" in (*spec.train, *spec.validation):
+        raise UserError("rows cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         if spec.kind == "values":
             raise UserError("there are no embedded values with labels", fix="name a file: --data FILE")
-        embedded = docstrings()
-        return _of_texts(embedded.train), _of_texts(embedded.held)
-    rows = read_rows(spec, spec.train)
+        if spec.kind == "text":
+            probed = spec.embedded == "recall"
+            embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()
+            return _of_texts(embedded.train), _of_texts(embedded.held)
+    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()])
     if spec.validation:
         return rows, read_rows(spec, spec.validation)
     split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.data import RaggedBatches, evaluation_batches
 from statewise.data.labels import Labels as Classes
-from statewise.models.classifier import Classifier, build_classifier
+from statewise.models.classifier import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
     Batch,
@@ -47,8 +47,9 @@ class ClassificationJob(Job):
         self, spec: ClassificationSpec, train: Labels, held: Labels, encoding: Encoding, classes: Classes, par: Parallel
     ) -> None:
         self.spec, self.classes, self.encoding, self._par = spec, classes, encoding, par
-        self.sha256 = fingerprint(train.labels, [str(one) for one in train.content])
+        self.sha256 = fingerprint(train.labels, map(_written, train.content))
         self.train_rows, self.held_rows = encoding.encode(train.content), encoding.encode(held.content)
+        self._lengths = self.train_rows.lengths
         self._train_label_N = classes.encode(train.labels, where=train.where).ids_N
         # A label that training never showed cannot be predicted: such rows count, and count as wrong.
         self.held_label_N, self.unseen = classes.encode(held.labels, where=held.where, unseen="wrong")
@@ -56,14 +57,14 @@ class ClassificationJob(Job):
         if spec.objective.weights == "balanced":
             self._weight_K = torch.from_numpy(classes.weights())
         self._batches = RaggedBatches(
-            self.train_rows.lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
+            self._lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
 
     @classmethod
     def open(cls, spec: ClassificationSpec, opening: Opening) -> "ClassificationJob":
         train, held = read_split(spec.data, seed=spec.seed)
         if opening.kept is None:
-            encoding, classes = learn_encoding(spec.data, train), Classes.of(train.labels)
+            encoding, classes = learn_encoding(spec, train), Classes.of(train.labels)
         else:
             encoding = load_encoding(spec.data, opening.kept)
             classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
@@ -77,7 +78,7 @@ class ClassificationJob(Job):
     def judges(self) -> Mapping[str, Better]:
         return {"accuracy": "higher", "nats": "lower"}
 
-    def build(self) -> Classifier:
+    def build(self) -> AnyClassifier:
         return build_classifier(
             self.spec.model,
             self.spec.reader,
@@ -91,7 +92,10 @@ class ClassificationJob(Job):
 
     def headline(self) -> str:
         size = sum(p.numel() for p in self.build().parameters())
-        name = ", ".join(self.spec.data.train) or "the embedded docstrings"
+        name = (
+            ", ".join(self.spec.data.train)
+            or f"the embedded {'digits' if self.spec.data.kind == 'grid' else self.spec.data.embedded}"
+        )
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
         return (
             f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train_rows):,} rows{cut}, "
@@ -108,12 +112,12 @@ class ClassificationJob(Job):
             self.train_rows.batch(mine).to(device), torch.from_numpy(self._train_label_N[mine]).to(device)
         )
         weight = float(self._weight_K[self._train_label_N[everyone]].sum()) / self._par.world
-        tokens = sum(len(self.train_rows.sequences[i]) for i in everyone)
+        tokens = sum(self._lengths[i] for i in everyone)
         return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch, label_B = window.content
-        logits_BK = model(batch.source[some], batch.lengths_B[some])
+        logits_BK = model(batch.source[some], batch.size_B[some])
         loss = categorical_loss(
             logits_BK, label_B[some], class_weight_K=self._weight_K, smoothing=self.spec.objective.smoothing
         )
@@ -127,9 +131,14 @@ class ClassificationJob(Job):
         return {"accuracy": float(right_N.mean()), "nats": float(nats)}
 
 
+def _written(content: str | NDArray[np.float32]) -> str:
+    """All of a row, for the fingerprint; NumPy writes only the ends of a long one."""
+    return content if isinstance(content, str) else f"{content.shape}{content.tobytes().hex()}"
+
+
 @torch.no_grad()
 def log_probabilities(
-    model: Classifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
+    model: AnyClassifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
 ) -> NDArray[np.float64]:
     """Of each class, for each row; rows are read in order of length and given back in theirs."""
     found: NDArray[np.float64] | None = None
@@ -137,7 +146,7 @@ def log_probabilities(
     for index in evaluation_batches(rows.lengths, batch=max(1, _EVALUATION_TOKENS // longest)):
         poll()
         batch = rows.batch(index).to(device)
-        log_BK = model(batch.source, batch.lengths_B).double().log_softmax(-1).cpu().numpy()
+        log_BK = model(batch.source, batch.size_B).double().log_softmax(-1).cpu().numpy()
         if found is None:
             found = np.empty((len(rows), log_BK.shape[1]))
         found[index] = log_BK

@@ -10,7 +10,7 @@ import torch
 
 from statewise.data import read_texts
 from statewise.data.labels import Labels as Classes
-from statewise.models.classifier import Classifier, build_classifier
+from statewise.models.classifier import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
 from statewise.tasks.classification.job import log_probabilities
@@ -54,14 +54,14 @@ class ClassificationEvaluation(NamedTuple):
 @final
 class ClassificationRun(Run):
     spec: ClassificationSpec
-    model: Classifier
+    model: AnyClassifier
 
     def __init__(
         self,
         path: Path,
         *,
         spec: ClassificationSpec,
-        model: Classifier,
+        model: AnyClassifier,
         encoding: Encoding,
         classes: Classes,
         device: torch.device,
@@ -121,19 +121,27 @@ class ClassificationRun(Run):
             unseen=dict(unseen),
         )
 
-    def _read(self, data: str | Path | Sequence[str]) -> Labels:
-        return read_rows(self.spec.data, [str(data)] if isinstance(data, str | Path) else [str(one) for one in data])
+    def _read(self, data: str | Path | Sequence[str], *, labelled: bool = True) -> Labels:
+        paths = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+        return read_rows(self.spec.data, paths, labelled=labelled)
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         spec = self.spec.data
-        if spec.kind == "values":
-            rows = self._read(data)
+        if spec.kind != "text":
+            rows = self._read(data, labelled=False)
             content, where = list(rows.content), rows.where
         else:
             if spec.format == "label-first" or spec.format == "folder":  # what has no label yet is one text a line
-                texts = read_texts(data, format="lines")
+                texts = read_texts(data, format="lines", encoding=spec.encoding)
             else:
-                texts = read_texts(data, text=spec.text, format=spec.format, header=spec.header)
+                texts = read_texts(
+                    data,
+                    text=spec.text,
+                    format=spec.format,
+                    header=spec.header,
+                    delimiter=spec.delimiter,
+                    encoding=spec.encoding,
+                )
             content, where = [one.text for one in texts], [one.where for one in texts]
         for begin in range(0, len(content), _ROWS):
             some = content[begin : begin + _ROWS]

@@ -102,8 +102,8 @@ def read_parts(spec: SeriesDataSpec, *, seed: int = 0) -> SeriesParts:
         _check_columns(parts)
     if not parts.validation:
         raise UserError(
-            "nothing is held out to decide which weights are kept",
-            fix="give data.split a second part, or name data.validation",
+            f"{', '.join(spec.train) or 'the embedded series'}: nothing is held out to decide which weights are kept",
+            fix="give more rows, or data.split a second part, or name data.validation",
         )
     return parts
 

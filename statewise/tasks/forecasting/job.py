@@ -242,7 +242,7 @@ def forecaster_loss(
     assert isinstance(model, RecursiveForecaster)
     forcing = forcing or TeacherForcing()
     context = prepared.past.values_BLC.shape[1]
-    x_BTI, all_BTC, seen_BTC = _sequence(model, prepared)
+    x_BTI, all_BTC, seen_BTC = as_sequence(model, prepared)
     sample = not isinstance(forcing, TeacherForcing) and forcing.choice == "sample"
     # The context is always the truth; ragged rows have none, and are forced from their beginning.
     true = context if lengths_B is None else 1
@@ -282,7 +282,7 @@ def forecaster_loss(
     return real_loss(model.head, params, wanted_BTC, counted=counted_BTC)
 
 
-def _sequence(model: RecursiveForecaster, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
+def as_sequence(model: RecursiveForecaster, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs at every moment but the last; and all values, and which of them were observed."""
     values_BLC, observed_BLC, covariates_BTX = prepared.past
     all_BTC = torch.cat([values_BLC, prepared.target_BHC.nan_to_num()], 1)
@@ -295,7 +295,7 @@ def _sequence(model: RecursiveForecaster, prepared: Prepared) -> tuple[Tensor, T
 @torch.no_grad()
 def one_step(model: RecursiveForecaster, prepared: Prepared, lengths_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each next value given the true past, and the truth; what is missing, or past a row's end, is NaN."""
-    x_BTI, all_BTC, seen_BTC = _sequence(model, prepared)
+    x_BTI, all_BTC, seen_BTC = as_sequence(model, prepared)
     outputs_BTD, _ = model.machine(x_BTI, None, None if lengths_B is None else (lengths_B - 1).clamp(min=0))
     params, shift = model.distribution(outputs_BTD)
     return model.head.mean(params) + shift, all_BTC[:, 1:].masked_fill(~seen_BTC[:, 1:], torch.nan)

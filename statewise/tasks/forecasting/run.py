@@ -15,11 +15,13 @@ from statewise.specs import BernoulliSpec, ForecastingSpec, UserError, make_spec
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
-from statewise.tasks.forecasting.job import build_of
+from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
+from statewise.tasks.forecasting.job import build_of, loss_name
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, save_plot
 from statewise.tasks.forecasting.write import line, moment_of, number, special_columns, table_of, written
 from statewise.tasks.run import Opened, Run
+from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -199,6 +201,36 @@ class ForecastingRun(Run):
             raise UserError(f"no stretch of {gap + 2} moments without a missing value was held out", fix="lower gap")
         return Interpolation(gap, made, *(sums / count).tolist())
 
+    @property
+    def exposure_unit(self) -> str:
+        return loss_name(self.spec)
+
+    def exposure_gap(
+        self,
+        data: str | Path | Sequence[str] | None = None,
+        *,
+        rows: int = 128,
+        choice: Literal["sample", "best"] = "best",
+        seed: int = 0,
+        part: Part | None = None,
+    ) -> ExposureGap:
+        """The loss of each next value after `context` true ones, on about `rows` windows without a missing value."""
+        model, context = self.model, self.spec.forecast.context
+        if not isinstance(model, RecursiveForecaster):
+            raise UserError(
+                "this run forecasts its whole horizon at once and reads nothing of its own: it has no exposure gap",
+                fix="train with forecast.mode = recursive to compare",
+            )
+        _, spans = self._chosen(data, part)
+        return forecast_gap(
+            model,
+            *gap_windows(self.spec, spans, rows=rows),
+            context=1 if isinstance(context, str) else context,
+            sample=choice == "sample",
+            device=self.device,
+            seed=seed,
+        )
+
     def _chosen(
         self, data: str | Path | Sequence[str] | None, part: Part | None, *, scaled: bool = True
     ) -> tuple[str, tuple[Span, ...]]:
@@ -273,13 +305,13 @@ class ForecastingRun(Run):
     def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
         """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
         for path in _paths(data):
+            forecasts = [(series, self.forecast(series)) for series in self._read([path])]
             table = table_of(path)
             columns = table.columns if table is not None else ("time", "series", *self.known.channels)
             delimiter = table.delimiter if table is not None else ","
             time, id_ = special_columns(table, self.spec.data)
-            yield line(columns, delimiter)
-            for series in self._read([path]):
-                ahead = self.forecast(series)
+            yield line(columns, delimiter)  # only now: what cannot be continued leaves no half a table
+            for series, ahead in forecasts:
                 like = table.cells(time)[-1] if table is not None and time is not None else ""
                 for step, moment in enumerate(ahead.time_H):
                     cells: dict[str, str] = {}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, forward_with_resets
+from statewise.core import Machine, State
 from statewise.data import (
     Batch,
     Batches,
@@ -28,12 +28,15 @@ from statewise.data import (
 )
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
+from statewise.specs.forcing import TeacherForcing
 from statewise.tasks.job import Job, Opening
+from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.report import Report
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload, read_tensors
 from statewise.training.folder import make_folder
+from statewise.training.forcing import forced_forward, truth_probability
 
 _LANES, _WINDOW, _WARM = 16, 256, 256
 
@@ -62,6 +65,18 @@ class Evaluation(NamedTuple):
             f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.unknown:,} unknown"
         )
         return Report(("perplexity",), rows, own=1, note=note)
+
+
+class Speaking(NamedTuple):
+    """What is carried where a model may have to read itself: its state, and what it gave last."""
+
+    inner: State
+    given_BV: Tensor
+
+
+class _Content(NamedTuple):
+    batch: Batch
+    step: int
 
 
 @final
@@ -129,7 +144,10 @@ class LanguageModelJob(Job):
         return {"corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": size}}
 
     def begin(self, model: Any, rows: int) -> Any:
-        return model.init_state(rows)
+        state = model.init_state(rows)
+        if isinstance(self.spec.forcing, TeacherForcing):
+            return state
+        return Speaking(state, model.like.new_zeros(rows, self.corpus.tokenizer.vocab))
 
     def window(self, step: int) -> Window:
         batch = self.batches.at(step)
@@ -142,14 +160,34 @@ class LanguageModelJob(Job):
         )
         count, time = batch.inputs_BT.shape
         read = count * time
-        return Window(count, time, batch.fresh, moved, weight=read, tokens=read * self._par.world)
+        content = _Content(moved, step)
+        return Window(count, time, batch.fresh, content, weight=read, tokens=read * self._par.world)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        batch: Batch = window.content
-        resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
-        logits_BTV, state = read_with_resets(model, batch.inputs_BT[some, times], state, resets_BT)
+        batch: Batch = window.content.batch
+        logits_BTV, state = self._read(model, window, some, times, state)
         targets_BT = batch.targets_BT[some, times]
         return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="sum"), state
+
+    def _read(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        batch, step = window.content
+        inputs_BT = batch.inputs_BT[some, times]
+        policy = self.spec.forcing
+        if isinstance(policy, TeacherForcing):
+            resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
+            return read_with_resets(model, inputs_BT, state, resets_BT)
+        logits_BTV, inner = forced_forward(
+            Documents(model, end_id=self._end_id),
+            inputs_BT,
+            state.inner,
+            truth_probability=truth_probability(policy, step),
+            key=(self.spec.seed, step),
+            feedback=feed_within(policy.choice, end_id=self._end_id),
+            before=None if window.fresh and times.start == 0 else state.given_BV,  # at first, nothing was given yet
+            first_row=self._par.rank * window.rows + some.start,
+            first_time=times.start,
+        )
+        return logits_BTV, Speaking(inner, logits_BTV[:, -1].detach().to(state.given_BV))
 
     def count(self, model: CountingMachine[Any]) -> int:
         model.count(self._train.tokens, end_id=self._end_id)
@@ -167,16 +205,6 @@ class LanguageModelJob(Job):
 def fresh_window(spec: LanguageModelSpec) -> int | None:
     """Whoever learned from windows in random order never carried a memory from one to the next: judge it so."""
     return spec.train.window_tokens() if spec.data.order == "random" else None
-
-
-def read_with_resets(
-    model: Machine[Any], inputs_BT: Tensor, state: Any, resets_BT: Tensor | None
-) -> tuple[Tensor, Any]:
-    """Read a window in which documents may begin: there the state starts afresh."""
-    if resets_BT is None or not resets_BT.any():
-        logits_BTV, state = model(inputs_BT, state)
-        return logits_BTV, state
-    return forward_with_resets(model, inputs_BT, state, resets_BT, initial=model.init_state(1))
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -12,9 +12,13 @@ from statewise.data import Split, Tokenizer, encode_files, open_corpus
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
+from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
 from statewise.tasks.run import Opened, Run
 from statewise.training.checkpoint import read_tensors
+from statewise.training.forcing import ExposureGap, exposure_gap
+
+_LEAST = 16  # windows that an exposure gap is measured on
 
 
 @final
@@ -85,6 +89,49 @@ class LanguageModelRun(Run):
             vocab=self.tokenizer.vocab,
             train_counts_V=self.train_counts_V,
             fresh=fresh_window(self.spec),
+        )
+
+    def exposure_gap(
+        self,
+        data: str | Path | Sequence[str] | None = None,
+        *,
+        rows: int = 128,
+        choice: Literal["sample", "best"] = "sample",
+        seed: int = 0,
+        prefix: int = 64,
+        own: int = 64,
+        after: int = 64,
+    ) -> ExposureGap:
+        """What it costs to have read its own text: `prefix` true tokens, `own` of its own, and `after` true ones again.
+
+        On at most `rows` windows spread evenly over the text, shorter ones where it is short. Documents may begin
+        inside: the state starts afresh there, whoever wrote what came before.
+        """
+        if min(prefix, own) < 1 or after < 0 or rows < 1:
+            raise UserError(
+                f"rows = {rows}, prefix = {prefix}, own = {own}, after = {after}",
+                fix="at least 1 of each, and 0 or more after them",
+            )
+        tokens = self._split(data).tokens
+        positions = len(tokens) - 1
+        if positions < 3:
+            raise UserError(f"{positions} tokens to predict are too few to be continued", fix="give more text")
+        time = min(prefix + own + after, positions)
+        shrunk = time / (prefix + own + after)
+        prefix, own = max(1, int(prefix * shrunk)), max(1, int(own * shrunk))
+        count = min(rows, max(_LEAST, positions // time))  # of a short text they overlap
+        begin_B = np.unique(np.linspace(0, positions - time, count).astype(np.int64))
+        window_BT = tokens[begin_B[:, None] + np.arange(time + 1)].astype(np.int64)
+        tokens_BT = torch.from_numpy(window_BT).to(self.device)
+        end_id = self.tokenizer.end_id
+        return exposure_gap(
+            Documents(self.model, end_id=end_id),
+            tokens_BT[:, :-1],
+            tokens_BT[:, 1:],
+            prefix=prefix,
+            own=own,
+            feedback=feed_within(choice, end_id=end_id),
+            seed=seed,
         )
 
     def _split(self, data: str | Path | Sequence[str] | None) -> Split:

@@ -1,4 +1,4 @@
-"""What an encoder-decoder reads and writes: pairs of texts as tokens.
+"""What a translator reads and writes: pairs of texts as tokens.
 
 B batch, S source time, T target time.
 """
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from statewise.data import Pair, Tokenizer, Where, bound, hold_out, pad, read_pairs
+from statewise.data.anywhere import hub_name
 from statewise.data.embedded import phrases
 from statewise.data.gettext_pairs import read_catalogs
 from statewise.data.lines import suffix
@@ -44,13 +45,17 @@ class Pairs:
 
 
 class Batch(NamedTuple):
-    """The end symbol stands before the target that is read, and after the one that is written."""
+    """A start symbol stands before the target that is read, and an end symbol after the one that is written."""
 
     source_BS: Tensor
     source_length_B: Tensor
     input_BT: Tensor
     target_BT: Tensor  # past a row's end: passed over by the loss
     length_B: Tensor
+    whole_B: Tensor  # words of the whole target, however much of it is read
+
+    def chosen(self, some: slice) -> "Batch":
+        return Batch(*(part[some] for part in self))
 
     def to(self, device: torch.device) -> "Batch":
         return Batch(*(part.to(device, non_blocking=True) for part in self))
@@ -65,6 +70,7 @@ class Rows:
 
     sources: list[Ids]
     targets: list[Ids]
+    whole: list[int]  # words of each target, before it was cut
     cut: int
 
     def __len__(self) -> int:
@@ -80,14 +86,15 @@ class Rows:
             return self
         total_N = np.cumsum([len(target) for target in self.targets])
         count = max(1, int(np.searchsorted(total_N, tokens, side="right")))
-        return replace(self, sources=self.sources[:count], targets=self.targets[:count])
+        return replace(self, sources=self.sources[:count], targets=self.targets[:count], whole=self.whole[:count])
 
-    def batch(self, index: Ids, end_id: int) -> Batch:
+    def batch(self, index: Ids, start_id: int) -> Batch:
         source_BS, source_length_B = pad([self.sources[i] for i in index])
         targets = [self.targets[i] for i in index]
-        input_BT, length_B = pad([np.append(end_id, target[:-1]) for target in targets], value=end_id)
+        input_BT, length_B = pad([np.append(start_id, target[:-1]) for target in targets], value=start_id)
         target_BT, _ = pad(targets, value=_IGNORED)
-        return Batch(source_BS, source_length_B, input_BT, target_BT, length_B)
+        whole_B = torch.tensor([self.whole[i] for i in index])
+        return Batch(source_BS, source_length_B, input_BT, target_BT, length_B, whole_B)
 
 
 class Languages(NamedTuple):
@@ -134,7 +141,7 @@ class Languages(NamedTuple):
         """From the ids of whole texts to what is read of them."""
         cut = sum(max(len(source), len(target)) > self.longest for source, target in zip(sources, targets))
         ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
-        return Rows([self._read(source) for source in sources], ended, cut)
+        return Rows([self._read(source) for source in sources], ended, [len(target) for target in targets], cut)
 
     def encode_sources(self, texts: Sequence[str]) -> list[Ids]:
         return [self._read(source) for source in self.source.encode_many(list(texts))]
@@ -172,7 +179,7 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
     if spec.format == "gettext":
         assert spec.language is not None, "the spec saw to it"
         return _pairs([pair for folder in paths or (None,) for pair in read_catalogs(spec.language, folder)])
-    tables = spec.format != "auto" or all(suffix(Path(path)) in FORMATS for path in paths)
+    tables = spec.format != "auto" or all(hub_name(path) or suffix(Path(path)) in FORMATS for path in paths)
     if not targets and not tables:
         paths, targets = _halves(list(paths))
     found = read_pairs(
@@ -181,6 +188,8 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
         format="auto" if targets else spec.format,
         columns=(spec.source_column, spec.target_column),
         header=spec.header,
+        delimiter=spec.delimiter,
+        encoding=spec.encoding,
         empty=spec.empty,
     )
     return _pairs(found)

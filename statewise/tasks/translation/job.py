@@ -9,21 +9,18 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
+from statewise.core import Machine
 from statewise.data import RaggedBatches
-from statewise.models import ConditionalMachine
-from statewise.models.build_seq2seq import build_seq2seq
 from statewise.specs import TranslationSpec
-from statewise.specs.forcing import TeacherForcing
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric.translation import quick_scores
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
-from statewise.tasks.translation.write import Writer, most_written, told
+from statewise.tasks.translation.make import make_translator
+from statewise.tasks.translation.write import Writer, told
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload
-from statewise.training.forcing import feed_tokens, forced_forward, truth_probability
 
 
 class _Content(NamedTuple):
@@ -38,6 +35,7 @@ class TranslationJob(Job):
 
     def __init__(self, spec: TranslationSpec, train: Pairs, held: Pairs, languages: Languages, par: Parallel) -> None:
         self.spec, self.languages, self._par = spec, languages, par
+        self.translator = make_translator(spec, languages, par.device)
         self.sha256 = fingerprint(train.sources, train.targets)
         self._frequent = most_frequent(train.targets)
         self.train_rows, self.beyond = learnable(spec.data, languages, train)
@@ -61,17 +59,14 @@ class TranslationJob(Job):
     def judges(self) -> Mapping[str, Better]:
         return {"nats": "lower", "bleu": "higher", "exact": "higher"}
 
-    def build(self) -> ConditionalMachine[Any]:
-        return build_seq2seq(
-            self.spec.model,
-            source_vocab=self.languages.source.vocab,
-            target_vocab=self.languages.target.vocab,
-            seed=self.spec.seed,
-        )
+    def build(self) -> Machine[Any]:
+        return self.translator.build()
 
     def identity(self) -> dict[str, Payload]:
         frequent = json.dumps(self._frequent, ensure_ascii=False) + "\n"
-        return {"data.sha256": self.sha256, "frequent.json": frequent, **self.languages.files()}
+        lengths = json.dumps({"longest": max(self.train_rows.whole)}) + "\n"
+        known: dict[str, Payload] = {"frequent.json": frequent, "lengths.json": lengths}
+        return {"data.sha256": self.sha256, **known, **self.languages.files()}
 
     def headline(self) -> str:
         size = sum(p.numel() for p in self.build().parameters())
@@ -79,9 +74,13 @@ class TranslationJob(Job):
         name = ", ".join(data.train) or ("the embedded phrases" if data.language is None else "installed catalogs")
         what = {"cut": "cut", "leave-out": "left out", "refuse": ""}[self.spec.data.beyond]
         beyond = f", {self.beyond:,} longer than {self.spec.data.longest} {what}" if self.beyond else ""
+        one, other = self.languages.source.vocab, self.languages.target.vocab
+        words = f"vocabularies {one:,} and {other:,}"
+        if self.languages.source is self.languages.target:
+            words = f"vocabulary {one:,}"
         return (
-            f"{self.spec.name}, {size:,} parameters, on {name} ({len(self.train_rows):,} pairs{beyond}, vocabularies "
-            f"{self.languages.source.vocab:,} and {self.languages.target.vocab:,}, {len(self.held_rows):,} held out)"
+            f"{self.spec.name}, {size:,} parameters, on {name} ({len(self.train_rows):,} pairs{beyond}, {words}, "
+            f"{len(self.held_rows):,} held out)"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -96,7 +95,7 @@ class TranslationJob(Job):
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)
-        batch = self.train_rows.batch(mine, self.languages.target.end_id).to(self._par.device)
+        batch = self.translator.batch(self.train_rows, mine)
         written = sum(len(self.train_rows.targets[i]) for i in everyone)
         read = sum(len(self.train_rows.sources[i]) for i in everyone)
         content = _Content(batch, step, self._par.rank * len(mine))
@@ -104,28 +103,22 @@ class TranslationJob(Job):
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch, step, first_row = window.content
-        policy = self.spec.forcing
-        # What follows a row's end is passed over by the loss, so no state needs to be held there.
-        logits_BTV, _ = forced_forward(
+        total = self.translator.loss(
             model,
-            batch.input_BT[some],
-            model.condition(batch.source_BS[some], batch.source_length_B[some]),
-            truth_probability=truth_probability(policy, step),
-            key=(self.spec.seed, step),
-            feedback=None if isinstance(policy, TeacherForcing) else feed_tokens(policy.choice),
+            batch.chosen(some),
+            forcing=self.spec.forcing,
+            step=step,
             first_row=first_row + some.start,
+            smoothing=self.spec.objective.smoothing,
         )
-        smoothing = self.spec.objective.smoothing
-        return categorical_loss(logits_BTV, batch.target_BT[some], smoothing=smoothing).total, state
+        return total, state
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
         """Nats with the truth told; BLEU and exact matches of a few greedy translations."""
         rows = self.held_rows.first(self.spec.train.evaluate_tokens)
-        end_id, device = self.languages.target.end_id, self._par.device
-        figures = {"nats": told(model, rows, end_id=end_id, device=device, poll=poll).nats_per_token}
+        figures = {"nats": told(self.translator, model, rows, poll=poll).nats_per_token}
         if watch := self.spec.decoding.watch:
-            most = most_written(self.spec.model.decoder)
-            writer = Writer(model, self.languages, self.spec.decoding, most, device)
+            writer = Writer(self.translator, model, self.spec.decoding)
             written = writer.greedy(self.held_rows.sources[:watch], poll=poll)
             scores = quick_scores(written, self.held.targets[:watch])
             figures |= {"bleu": scores.bleu, "exact": scores.exact}

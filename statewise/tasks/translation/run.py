@@ -1,5 +1,6 @@
-"""A trained encoder-decoder, opened."""
+"""A trained translator, opened."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,20 +9,24 @@ from typing import Any, Literal, NamedTuple, final, overload
 import numpy as np
 import torch
 
+from statewise.core import Machine
 from statewise.data import Text, Tokenizer, read_texts
 from statewise.data.vocabulary import END
 from statewise.decoding import Hypothesis
-from statewise.models import ConditionalMachine
-from statewise.models.build_seq2seq import build_seq2seq
+from statewise.decoding.termination import calibrate_lengths
 from statewise.specs import TranslationSpec, UserError, make_spec
 from statewise.tasks.metric.translation import bleu, chrf, exact_match, tokenised_bleu, translation_scores
-from statewise.tasks.report import Report
+from statewise.tasks.report import More, Report
 from statewise.tasks.run import Opened, Run
-from statewise.tasks.translation.examples import Ids, Languages, Pairs, load_frequent, read_files, read_split
-from statewise.tasks.translation.write import Writer, most_written, told
-from statewise.training.forcing import ExposureGap, exposure_gap, feed_tokens
+from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
+from statewise.tasks.translation.length import LengthRange, by_length, for_machines
+from statewise.tasks.translation.make import make_translator
+from statewise.tasks.translation.write import Writer, told
+from statewise.training.checkpoint import vouched_for
+from statewise.training.forcing import ExposureGap
 
 _ROWS = 1024  # translated at a time, so that a long file streams
+_CALIBRATED = 128  # rows whose lengths are drawn many times
 
 
 class Translation(NamedTuple):
@@ -49,6 +54,12 @@ class TranslationEvaluation(NamedTuple):
     frequent_target: str
     cut: int  # rows of which not all was read
     decoding: dict[str, Any]
+    termination: str
+    length_error: float  # tokens that the translations are too long or too short, in the mean
+    length_exact: float  # share of translations with as many tokens as the target
+    longest_learned: int | None  # tokens of the longest target of training
+    by_length: list[dict[str, Any]]
+    lengths: dict[str, Any] | None  # of drawn outputs, against the true ones: see `calibrate_lengths`
 
     def report(self, name: str) -> Report:
         own = {"bleu": self.bleu, "bleu_tokenised_lower": self.bleu_tokenised_lower}
@@ -66,6 +77,29 @@ class TranslationEvaluation(NamedTuple):
             rows,
             own=1,
             note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut} · {self.signature}",
+            more=(self._length_table(),),
+        )
+
+    def _length_table(self) -> More:
+        rows = []
+        for one in map(LengthRange._make, (row.values() for row in self.by_length)):
+            name = str(one.shortest) if one.shortest == one.longest else f"{one.shortest} to {one.longest}"
+            name += " (never learned from)" if one.beyond else ""
+            shares = (f"{100 * one.exact:.1f} %", f"{100 * one.right_length:.1f} %", f"{one.length_error:.2f}")
+            rows.append((name, f"{one.rows:,}", *shares))
+        every = (f"{100 * self.exact:.1f} %", f"{100 * self.length_exact:.1f} %", f"{self.length_error:.2f}")
+        rows.append(("all", f"{self.rows:,}", *every))
+        drawn = ""
+        if self.lengths is not None:
+            covered = ", ".join(f"{100 * float(s):.0f} %: {100 * v:.0f} %" for s, v in self.lengths["covered"].items())
+            drawn = (
+                f"\ndrawn lengths: PIT {self.lengths['pit_distance']:.2f} from uniform, mean "
+                f"{self.lengths['drawn_mean']:.2f} for {self.lengths['true_mean']:.2f}, intervals hold {covered}"
+            )
+        return More(
+            f"by tokens of the target, ended by {self.termination!r}{drawn}",
+            ("target", "rows", "exact", "right length", "length error"),
+            tuple(rows),
         )
 
 
@@ -81,40 +115,36 @@ def _short(text: str) -> str:
 @final
 class TranslationRun(Run):
     spec: TranslationSpec
-    model: ConditionalMachine[Any]
+    model: Machine[Any]
 
     def __init__(
         self,
         path: Path,
         *,
         spec: TranslationSpec,
-        model: ConditionalMachine[Any],
+        model: Machine[Any],
         languages: Languages,
         frequent: str,
+        longest_learned: int | None,
         device: torch.device,
         skipped: Sequence[str] = (),
     ) -> None:
         self.path, self.spec, self.model = path, spec, model.eval()
         self.languages, self.frequent, self.skipped = languages, frequent, list(skipped)
-        self._device = device
+        self.longest_learned, self._device = longest_learned, device
+        self._translator = make_translator(spec, languages, device)
 
     @classmethod
     def open(cls, spec: TranslationSpec, opened: Opened) -> "TranslationRun":
         languages = Languages.load(spec.data, opened.verified)
-        model = opened.model(
-            lambda: build_seq2seq(
-                spec.model,
-                source_vocab=languages.source.vocab,
-                target_vocab=languages.target.vocab,
-                seed=spec.seed,
-            )
-        )
+        model = opened.model(make_translator(spec, languages, opened.device).build)
         return cls(
             opened.path,
             spec=spec,
             model=model,
             languages=languages,
             frequent=load_frequent(opened.text("frequent.json")),
+            longest_learned=_longest_learned(opened),
             device=opened.device,
             skipped=opened.skipped,
         )
@@ -124,6 +154,8 @@ class TranslationRun(Run):
         return self._device
 
     def sizes(self) -> dict[str, Any]:
+        if self.languages.source is self.languages.target:
+            return {**self.spec.model.sizes(), "vocabulary": self.languages.target.vocab}
         vocabularies = {"source_vocab": self.languages.source.vocab, "target_vocab": self.languages.target.vocab}
         return {**self.spec.model.sizes(), **vocabularies}
 
@@ -137,6 +169,7 @@ class TranslationRun(Run):
             model=self.model,
             languages=self.languages,
             frequent=self.frequent,
+            longest_learned=self.longest_learned,
             device=self.device,
             skipped=self.skipped,
         )
@@ -147,10 +180,15 @@ class TranslationRun(Run):
         """`data` are files of pairs, or sources and then as many targets."""
         held = self._held(data)
         rows = self.languages.encode(held)
-        truth = told(self.model, rows, end_id=self.languages.target.end_id, device=self.device)
+        truth = told(self._translator, self.model, rows)
         writer = self._writer()
-        written = [writer.text(found[0]) for found in writer.search(rows.sources)]
+        best = [found[0] for found in writer.search(rows.sources)]
+        written = [writer.text(one) for one in best]
         scores = translation_scores(written, held.targets)
+        length_N = [len(one.tokens) for one in best]
+        exact_N = [one.split() == other.split() for one, other in zip(written, held.targets)]
+        apart_N = np.abs(np.array(length_N) - rows.whole)
+        ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
         return TranslationEvaluation(
             nats=truth.nats_per_token,
             bleu=scores.bleu,
@@ -167,7 +205,21 @@ class TranslationRun(Run):
             frequent_target=self.frequent,
             cut=rows.cut,
             decoding=writer.decoding.model_dump(),
+            termination=self.spec.termination.kind,
+            length_error=float(apart_N.mean()),
+            length_exact=float((apart_N == 0).mean()),
+            longest_learned=self.longest_learned,
+            by_length=[one._asdict() for one in ranges],
+            lengths=self._calibration(writer, rows),
         )
+
+    def _calibration(self, writer: Writer, rows: Rows) -> dict[str, Any] | None:
+        """On rows spread evenly over the data: each is written many times."""
+        if not writer.decoding.draws:
+            return None
+        index = np.unique(np.linspace(0, len(rows) - 1, min(_CALIBRATED, len(rows))).astype(int))
+        drawn_NM = writer.draw_lengths([rows.sources[i] for i in index])
+        return for_machines(calibrate_lengths(np.array(rows.whole)[index], drawn_NM))
 
     def exposure_gap(
         self,
@@ -179,19 +231,8 @@ class TranslationRun(Run):
     ) -> ExposureGap:
         """What it costs, along the target, to have read its own output instead of the truth; on the first `rows`."""
         encoded = self.languages.encode(self._held(data))
-        index = np.arange(min(rows, len(encoded)))
-        batch = encoded.batch(index, self.languages.target.end_id).to(self.device)
-        with torch.no_grad():
-            state = self.model.condition(batch.source_BS, batch.source_length_B)
-        return exposure_gap(
-            self.model,
-            batch.input_BT,
-            batch.target_BT,
-            state,
-            lengths_B=batch.length_B,
-            feedback=feed_tokens(choice),
-            seed=seed,
-        )
+        batch = self._translator.batch(encoded, np.arange(min(rows, len(encoded))))
+        return self._translator.exposure_gap(self.model, batch, choice=choice, seed=seed)
 
     def _held(self, data: str | Path | Sequence[str] | None) -> Pairs:
         if data is None:
@@ -200,8 +241,7 @@ class TranslationRun(Run):
         return read_files(self.spec.data, paths)
 
     def _writer(self) -> Writer:
-        decoding, most = self.spec.decoding, most_written(self.spec.model.decoder)
-        return Writer(self.model, self.languages, decoding, most, self.device)
+        return Writer(self._translator, self.model, self.spec.decoding)
 
     # ---------------------------------------------------------------- translations
 
@@ -272,9 +312,32 @@ class TranslationRun(Run):
     def _sources(self, data: str | Path | Sequence[str]) -> list[Text]:
         spec = self.spec.data
         if spec.format == "scan":
-            return [one._replace(text=_scan_source(one.text)) for one in read_texts(data, format="lines")]
+            return [
+                one._replace(text=_scan_source(one.text))
+                for one in read_texts(data, format="lines", encoding=spec.encoding)
+            ]
         form = "auto" if spec.format == "gettext" else spec.format
-        return read_texts(data, text=spec.source_column, format=form, header=spec.header)
+        return read_texts(
+            data,
+            text=spec.source_column,
+            format=form,
+            header=spec.header,
+            delimiter=spec.delimiter,
+            encoding=spec.encoding,
+        )
+
+
+def _longest_learned(opened: Opened) -> int | None:
+    """Runs from before it was kept do not have it."""
+    if not vouched_for(opened.verified, "lengths.json"):
+        return None
+    try:
+        longest = json.loads(opened.text("lengths.json"))["longest"]
+    except (ValueError, KeyError, TypeError):
+        longest = None
+    if not isinstance(longest, int):
+        raise UserError(f"{str(opened.verified)!r}: lengths.json does not hold a length")
+    return longest
 
 
 def _baseline(written: Sequence[str], references: Sequence[str]) -> dict[str, float]:

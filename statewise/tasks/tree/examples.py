@@ -43,13 +43,15 @@ class Batch(NamedTuple):
 
 def read_split(spec: TreeDataSpec, *, seed: int) -> tuple[Read, Read]:
     """What is learned from and what is held out."""
+    if "-" in (*spec.train, *spec.validation):
+        raise UserError("trees cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         kind = spec.embedded
         found = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
         return formed(found.train, spec, learned=True), formed(found.held, spec)
-    read = formed(read_trees(spec.train), spec, learned=True)
+    read = formed(read_trees(spec.train, encoding=spec.encoding), spec, learned=True)
     if spec.validation:
-        return read, formed(read_trees(spec.validation), spec)
+        return read, formed(read_trees(spec.validation, encoding=spec.encoding), spec)
     split = hold_out(len(read.trees), share=spec.held_out, seed=seed, strata=[tree.root_label for tree in read.trees])
     return read.chosen(split.train_N)._replace(dropped=read.dropped), read.chosen(split.held_M)
 

@@ -140,7 +140,7 @@ class TreeRun(Run):
         if data is None:
             held = read_split(spec.read_data, seed=spec.seed)[1]
         else:
-            held = formed(read_trees(data), spec.read_data)
+            held = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data)
         refuse_wide(spec, held)
         trees = make_trees(spec, held, self.tokenizer, self.classes)
         roots_only = spec.objective.nodes == "root"
@@ -215,7 +215,7 @@ class TreeRun(Run):
                 yield answer.written(one)
 
     def _answers(self, data: str | Path | Sequence[str]) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
-        for some in _cut(read_trees_and_gaps(data), _TREES):
+        for some in _cut(read_trees_and_gaps(data, encoding=self.spec.data.encoding), _TREES):
             trees = [one for one in some if isinstance(one, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
             for one in some:

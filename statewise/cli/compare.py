@@ -1,0 +1,171 @@
+"""`statewise compare`: which model, at what cost, and why?"""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from statewise.cli.output import print_json
+
+if TYPE_CHECKING:
+    from statewise.comparison.engine import Ran
+    from statewise.comparison.plan import Plan
+    from statewise.specs.study import StudySpec
+
+_DEFAULT = "lineage"
+# What fits a terminal; the report has all of it.
+_SHOWN = ("entry", "metric", "group", "parameters", "state_bytes", "tokens_per_second", "decode_tokens_per_second")
+
+
+def compare(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="A shipped study's name, or a .toml file of your own.")
+    ] = _DEFAULT,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", "-d", help="What to learn from, in place of the study's own data.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", "-m", help="Make it shorter or longer: scales all steps.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Runs of each entry.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Trials side by side. Default: one a core, or a GPU.")
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each trial.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the study. Default: studies/STUDY.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. base.train.lr=0.001."),
+    ] = None,
+    static: Annotated[bool, typer.Option("--static", help="A report without scripts: pictures only.")] = False,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option("--engine", help="Where trials run: here, or on a Ray cluster.")
+    ] = "local",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The whole result for machines.")] = False,
+) -> int:
+    """Train several models under the same budget, several times each, and say which is better and whether that is sure.
+
+    Whatever is done is kept: the same command goes on where it was stopped.
+
+    Example: statewise compare lineage --data my.txt --minutes 10
+    """
+    from statewise.comparison.plan import plan as make_plan
+    from statewise.comparison.progress import make_board
+    from statewise.comparison.report import write_report
+    from statewise.training.signals import Signals
+
+    asked = _asked(study, set_ or [], seeds=seeds, minutes=minutes)
+    folder = out or Path("studies") / Path(study).stem
+    with Signals() as signals:
+        plan = make_plan(asked, data=data)
+        ran = _engine(engine)(
+            plan,
+            folder=folder,
+            workers=workers or _one_each(plan),
+            threads=threads,
+            display=make_board(quiet=quiet or json_),
+            signals=signals,
+        )
+        page = write_report(
+            plan.study,
+            plan.entries,
+            ran.found,
+            folder=folder,
+            static=static,
+            failures=ran.failed,
+            command=shlex.join(["statewise", *sys.argv[1:]]),
+        )
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        if json_:
+            print_json({**report, "report": str(page), "left": len(ran.left), "failed": len(ran.failed)})
+        else:
+            _print(report, ran, page)
+        if signals.received:
+            told = f"stopped by signal {signals.received}; what is done is kept, and the same command goes on with it"
+            print(f"statewise: {told}", file=sys.stderr)
+            return 128 + signals.received
+    return 1 if any(one.phase == "final" for one in ran.failed) else 0
+
+
+def _asked(name: str, overrides: list[str], *, seeds: int | None, minutes: float | None) -> "StudySpec":
+    """The study with what the command line changes of it."""
+    from statewise.comparison.study import load_study, parse_study, scaled
+    from statewise.specs import UserError
+    from statewise.specs.parse import read_override, with_settings
+    from statewise.specs.study import StudySpec
+
+    study = load_study(name)
+    settings: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    for override in overrides:
+        path, value = read_override(override)
+        if path.partition(".")[0] not in StudySpec.model_fields:
+            raise UserError(
+                f"--set {override!r}: a study has no {path.partition('.')[0]!r}",
+                fix=f"a setting of all entries begins with base: --set base.{override}",
+            )
+        settings[path] = value
+    if settings:
+        table = with_settings(study.model_dump(mode="json"), settings)
+        study = parse_study(table, source=f"study {name!r} with --set")
+    return study if minutes is None else scaled(study, minutes)
+
+
+def _engine(name: Literal["local", "ray"]) -> Callable[..., "Ran"]:
+    if name == "ray":
+        from statewise.comparison.ray_engine import run_on_ray
+
+        return run_on_ray
+    from statewise.comparison.engine import run
+
+    return run
+
+
+def _one_each(plan: "Plan") -> int:
+    """A worker for each core, or for each GPU where these are used: more would share one, and its time."""
+    import os
+
+    import torch
+
+    wanted = plan.study.base.get("train", {}).get("device", "auto")
+    if torch.cuda.is_available() and wanted != "cpu":
+        return torch.cuda.device_count()
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
+    """The verdict and the table of the report, as far as a terminal is wide, and where the rest is."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    columns = [column for column in report["table"]["columns"] if column["name"] in _SHOWN]
+    table = Table(title=escape(report["title"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        unit = "" if column["name"] in ("metric", "group") or not column["unit"] else f"\n{column['unit']}"
+        longest = max((len(row[column["name"]]["text"]) for row in report["table"]["rows"]), default=0)
+        table.add_column(
+            escape(column["title"] + unit), justify="left" if column["text"] else "right", min_width=longest
+        )
+    for row in report["table"]["rows"]:
+        table.add_row(*(escape(row[column["name"]]["text"]) for column in columns))
+    console = Console()
+    console.print(table)
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    say(f"equal groups are not distinguishable: {report['method']}")
+    say(" ".join(report["verdict"]))
+    for failure in ran.failed:
+        say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
+    if ran.left:
+        say(f"{len(ran.left)} trials are not done")
+    say(f"report: {page}; to open it in a browser: {page.absolute().as_uri()}")

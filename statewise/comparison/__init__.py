@@ -1,0 +1,1 @@
+"""Studies across models: the same budget, several seeds, one report."""

@@ -1,0 +1,299 @@
+"""All trials of a study: the search first, the same for every entry, then every seed with what it found."""
+
+import hashlib
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, assert_never
+
+from statewise.comparison.budget import Entry, solve_entry, wanted_amount
+from statewise.comparison.opened import Opener
+from statewise.comparison.study import changed, spec_of
+from statewise.comparison.trial import Found, Phase, Trial, trial_key
+from statewise.specs import (
+    AnyRunSpec,
+    ClassificationSpec,
+    ForecastingSpec,
+    LanguageModelSpec,
+    TaggingSpec,
+    TranslationSpec,
+    TreeSpec,
+    UserError,
+    nearest,
+)
+from statewise.specs.study import EntrySpec, StudySpec
+from statewise.tasks.classification.run import ClassificationEvaluation
+from statewise.tasks.forecasting.evaluation import ForecastEvaluation
+from statewise.tasks.language_model import Evaluation
+from statewise.tasks.tagging.run import TaggingEvaluation
+from statewise.tasks.translation.run import TranslationEvaluation
+from statewise.tasks.tree.run import TreeEvaluation
+
+AS_WRITTEN = -1  # in the place of the number of a try
+_SAMPLE_SEED = 0
+# What stands above a training does not decide its result.
+_ABOVE = ("cli", "lab", "serving", "comparison", "inspection")
+# What entries must have in common to be asked the same question.
+_QUESTION = (
+    "train",
+    "target",
+    "validation",
+    "validation_target",
+    "test",
+    "text",
+    "held_out",
+    "embedded",
+    "distance",
+    "series",
+    "length",
+    "language",
+)
+_PER_TOKEN = ("nats_per_token", "perplexity", "nats")
+_TOKENS = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "target_vocab")
+
+Settings = dict[str, Any]
+
+
+class Tried(NamedTuple):
+    """A line of the search log. `figure` is None where the trial did not end, or not in a number."""
+
+    entry: str
+    settings: Settings
+    figure: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. The search is on a seed that no final trial has, so that luck is not chosen twice."""
+
+    study: StudySpec
+    entries: list[Entry]
+    search_trials: list[Trial]
+    tried: dict[str, list[Settings]]  # of each entry, in order; none where nothing is searched
+    solved: dict[tuple[str, int], Entry]  # of each entry, as written and at each of its tries
+
+    @property
+    def search_seed(self) -> int:
+        return self.study.seeds
+
+    def final_trials(self, found: Sequence[Found] = ()) -> list[Trial]:
+        """Every seed of every entry, with the settings that did best in the search.
+
+        An entry whose search has no result, because every try failed, is run as it is written.
+        """
+        chosen = {entry.name: self._best(entry.name, found) for entry in self.entries}
+        return [
+            self.trial(name, AS_WRITTEN if index is None else index, seed, "final")
+            for seed in range(self.study.seeds)
+            for name, index in chosen.items()
+        ]
+
+    def search_log(self, found: Sequence[Found]) -> list[Tried]:
+        """Every try of every entry, and which was chosen."""
+        if not self.search_trials:
+            return []
+        log = []
+        for name, tries in self.tried.items():
+            best = self._best(name, found)
+            for index, settings in enumerate(tries):
+                log.append(Tried(name, settings, self._figure(name, index, found), index == best))
+        return log
+
+    def _best(self, name: str, found: Sequence[Found]) -> int | None:
+        """Of equally good ones the first."""
+        if not self.search_trials:
+            return None
+        sign = 1 if self.study.better == "lower" else -1
+        if isinstance(self.solved[name, AS_WRITTEN].spec, ForecastingSpec):
+            sign = 1
+        figures = {index: self._figure(name, index, found) for index in range(len(self.tried[name]))}
+        there = [(sign * figure, index) for index, figure in figures.items() if figure is not None]
+        return min(there)[1] if there else None
+
+    def _figure(self, name: str, index: int, found: Sequence[Found]) -> float | None:
+        entry = self.solved[name, index]
+        key = self.trial(name, index, self.search_seed, "search").key
+        for one in found:
+            if one.key == key:
+                figure = _searched_figure(entry.spec, one, self.study.metric)
+                return figure if figure is not None and math.isfinite(figure) else None
+        return None
+
+    def trial(self, name: str, index: int, seed: int, phase: Phase) -> Trial:
+        """One training of an entry at one of its tries. Its paths mean the same from every folder."""
+        entry = self.solved[name, index]
+        spec = entry.spec.model_copy(update={"seed": seed}).absolute()
+        searched = {} if index == AS_WRITTEN else self.tried[name][index]
+        key = trial_key(spec, data=entry.data, code=code_version())
+        return Trial(name, seed, phase, spec, key, {**searched, **entry.solved})
+
+
+def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, opener: Opener | None = None) -> Plan:
+    """Solve every entry and lay out its trials. `data`: what to learn from, in the place of the study's own."""
+    opener = opener or Opener()
+    if data is not None:
+        names = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+        study = _on_other_data(study, names, opener)
+    specs = {entry.name: spec_of(study, entry) for entry in study.entry}
+    _refuse_metric(study, next(iter(specs.values())))
+    _refuse_unlike(study, specs)
+    wanted = wanted_amount(study, opener)
+    solved: dict[tuple[str, int], Entry] = {}
+    tried: dict[str, list[Settings]] = {}
+    for entry in study.entry:
+        solved[entry.name, AS_WRITTEN] = solve_entry(study, entry, opener=opener, wanted=wanted)
+        tried[entry.name] = tries(study, entry)
+        for index, settings in enumerate(tried[entry.name]):
+            # A rate does not change a size, but a depth does: the budget is met at every try.
+            table = {**entry.settings, **settings}
+            variant = entry.model_copy(update={"settings": table})
+            solved[entry.name, index] = solve_entry(study, variant, opener=opener, wanted=wanted)
+    entries = [solved[entry.name, AS_WRITTEN] for entry in study.entry]
+    made = Plan(study, entries, [], tried, solved)
+    _refuse_twins(made)
+    search = [
+        made.trial(name, index, made.search_seed, "search")
+        for index in range(max(map(len, tried.values())))
+        for name in tried
+        if index < len(tried[name]) and study.search.trials > 1
+    ]
+    return Plan(study, entries, search, tried, solved)
+
+
+def _on_other_data(study: StudySpec, names: list[str], opener: Opener) -> StudySpec:
+    """With a larger vocabulary the same number of parameters may be too few for any width worth having: the budget
+    becomes what the first entry, at the width it has on the study's own data, takes on these."""
+    other = changed(study, {spec_of(study, study.entry[0]).main_data: names})
+    sized = next((entry for entry in study.entry if entry.width is not None), None)
+    if study.budget.kind != "parameters" or study.budget.amount is None or sized is None:
+        return other
+    own = solve_entry(study, sized, opener=opener, wanted=float(study.budget.amount))
+    spec = spec_of(other, sized, own.solved)
+    amount = max(study.budget.amount, opener(spec).parameters(spec))
+    return other.model_copy(update={"budget": study.budget.model_copy(update={"amount": amount})})
+
+
+def tries(study: StudySpec, entry: EntrySpec) -> list[Settings]:
+    """The whole grid where it has no more points than `trials`, else a sample of it; the same for every entry.
+
+    A setting that an entry does not have is left out for it.
+    """
+    if study.search.trials == 1:
+        return []
+    if not study.search.space:
+        raise UserError(
+            f"search.trials = {study.search.trials}, but search.space is empty",
+            fix='say what is tried, for example space = { "train.lr" = [0.001, 0.003] }',
+        )
+    names = list(study.search.space)
+    grid = [dict(zip(names, values)) for values in itertools.product(*study.search.space.values())]
+    if len(grid) > study.search.trials:
+        chosen = random.Random(_SAMPLE_SEED).sample(range(len(grid)), study.search.trials)
+        grid = [grid[i] for i in sorted(chosen)]
+    own = [name for name in names if _applies(study, entry, name)]
+    found: list[Settings] = []
+    for point in grid:
+        kept = {name: point[name] for name in own}
+        if kept and kept not in found:
+            found.append(kept)
+    return found
+
+
+def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
+    if spec_of(study, entry).learns == "counting" and name.startswith("train."):
+        return False
+    problems = []
+    for value in study.search.space[name]:
+        try:
+            spec_of(study, entry, {name: value})
+        except UserError as error:
+            problems.append(error)
+    if problems and not all(f"{name}: unknown key" in str(one) for one in problems):
+        raise problems[0]
+    return not problems
+
+
+def _searched_figure(spec: AnyRunSpec, found: Found, metric: str) -> float | None:
+    """By validation: a forecaster's evaluation is on the test part, which nothing is chosen by."""
+    if isinstance(spec, ForecastingSpec):
+        return min((point.figure for point in found.curve), default=None)
+    return found.figures.get(metric)
+
+
+# -------------------------------------------------------------------- what cannot be compared
+
+
+def figures_of(spec: AnyRunSpec) -> list[str]:
+    """The numbers that a run's evaluation gives."""
+    found: type[Any]
+    match spec:
+        case LanguageModelSpec():
+            found = Evaluation
+        case ClassificationSpec():
+            found = ClassificationEvaluation
+        case TranslationSpec():
+            found = TranslationEvaluation
+        case TaggingSpec():
+            found = TaggingEvaluation
+        case TreeSpec():
+            found = TreeEvaluation
+        case ForecastingSpec():
+            found = ForecastEvaluation
+        case _:
+            assert_never(spec)
+    return [name for name, kind in found.__annotations__.items() if kind in (float, float | None)]
+
+
+def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
+    figures = figures_of(spec)
+    if study.metric not in figures:
+        raise UserError(
+            f"metric {study.metric!r} is not a figure of a {spec.task} run", fix=nearest(study.metric, figures)
+        )
+
+
+def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:
+    """Figures of different kinds, or about different data, are not put into one order."""
+    (first, one), *others = specs.items()
+    for name, other in others:
+        if other.task != one.task:
+            raise UserError(
+                f"{first!r} is a {one.task} run and {name!r} a {other.task} run: their figures differ in kind",
+                fix="make two studies of them",
+            )
+        keys = _QUESTION + (_TOKENS if study.metric in _PER_TOKEN else ())
+        for key in keys:
+            here, there = (getattr(spec.data, key, None) for spec in (one, other))
+            if here != there:
+                fix = "give all entries the same data"
+                if key in _TOKENS:
+                    fix = "use one tokenizer, or a metric that does not depend on it, such as bits_per_byte"
+                raise UserError(
+                    f"{first!r} has data.{key} = {here!r} and {name!r} has {there!r}: {study.metric} of the two is not "
+                    "comparable",
+                    fix=fix,
+                )
+
+
+def _refuse_twins(made: Plan) -> None:
+    seen: dict[str, str] = {}
+    for trial in made.final_trials():
+        if (other := seen.setdefault(trial.key, trial.entry)) != trial.entry:
+            raise UserError(f"entries {other!r} and {trial.entry!r} are the same run", fix="leave one out")
+
+
+@cache
+def code_version() -> str:
+    """A hash of all source that decides what a training gives, the package's version in it."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        inside = path.relative_to(package)
+        if inside.parts[0] not in _ABOVE:
+            digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,192 @@
+"""How a study shows itself while it runs: a live table on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from statewise.comparison.trial import Failure, Found, Trial
+from statewise.specs.study import StudySpec
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Board(Protocol):
+    def begin(
+        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
+    ) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
+    def ended(self, trial: Trial, found: Found) -> None: ...
+    def failed(self, trial: Trial, failure: Failure) -> None: ...
+    def say(self, text: str) -> None: ...
+    def tick(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Quiet:
+    """For `--quiet` and for libraries."""
+
+    def begin(
+        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
+    ) -> None: ...
+    def started(self, trial: Trial) -> None: ...
+    def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
+    def ended(self, trial: Trial, found: Found) -> None: ...
+    def failed(self, trial: Trial, failure: Failure) -> None: ...
+    def say(self, text: str) -> None: ...
+    def tick(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Tally:
+    """What is known of a phase: which trials run and how far each is, which have ended and how."""
+
+    def __init__(
+        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
+    ) -> None:
+        self.study = study
+        self.trials = list(trials)
+        self.found = {one.key: one for one in found}
+        self.failures = {one.key: one for one in failed}
+        self.running: dict[str, tuple[Trial, Mapping[str, Any]]] = {}
+        self._began, self._before = time.monotonic(), len(found) + len(failed)
+
+    @property
+    def done(self) -> int:
+        return len(self.found) + len(self.failures)
+
+    def left(self) -> str:
+        """The time that the rest will take if it goes on like this."""
+        since = self.done - self._before
+        if since == 0:
+            return ""
+        seconds = (time.monotonic() - self._began) / since * (len(self.trials) - self.done)
+        return f"about {int(seconds // 60)}:{int(seconds % 60):02d} left"
+
+    def headline(self) -> str:
+        phase = "search: " if self.trials and self.trials[0].phase == "search" else ""
+        lost = f"{len(self.failures)} failed" if self.failures else ""
+        return "  ".join(filter(None, [f"{phase}{self.done}/{len(self.trials)} trials", lost, self.left()]))
+
+    def doing(self, trial: Trial, words: Mapping[str, Any]) -> str:
+        if "step" in words:
+            return f"step {words['step']}/{words['steps']}  {words['tokens_per_second']:,.0f} tok/s"
+        return str(words.get("doing", "starting"))
+
+    def figure(self, entry: str) -> str:
+        """The mean over the seeds that are done."""
+        keys = {trial.key for trial in self.trials if trial.entry == entry}
+        values = [one.figures[self.study.metric] for key, one in self.found.items() if key in keys]
+        return f"{mean(values):.4f}" if values else ""
+
+    def table(self) -> Table:
+        table = Table(title=Text(f"{self.study.title}: {self.headline()}"), title_justify="left")
+        for heading in ("entry", "trials", self.study.metric.replace("_", " "), "now"):
+            table.add_column(heading, justify="left" if heading in ("entry", "now") else "right", no_wrap=True)
+        for entry in dict.fromkeys(trial.entry for trial in self.trials):
+            mine = [trial for trial in self.trials if trial.entry == entry]
+            done = sum(trial.key in self.found for trial in mine)
+            failed = sum(trial.key in self.failures for trial in mine)
+            now = [
+                f"{trial.seed}: {self.doing(trial, words)}"
+                for trial, words in self.running.values()
+                if trial.entry == entry
+            ]
+            count = f"{done}/{len(mine)}" + (f" ({failed} failed)" if failed else "")
+            table.add_row(escape(entry), count, self.figure(entry), escape("  ".join(now)))
+        return table
+
+
+class _Counting:
+    """What both displays share: the tally, kept up to date."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tally: Tally | None = None
+
+    @property
+    def tally(self) -> Tally:
+        assert self._tally is not None
+        return self._tally
+
+    def begin(
+        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
+    ) -> None:
+        self._tally = Tally(study, trials, found, failed)
+        if found or failed:
+            self.say(f"{len(found) + len(failed)} of {len(trials)} trials were done before")
+
+    def started(self, trial: Trial) -> None:
+        self.tally.running[trial.key] = trial, {}
+
+    def moved(self, trial: Trial, words: Mapping[str, Any]) -> None:
+        self.tally.running[trial.key] = trial, words
+
+    def ended(self, trial: Trial, found: Found) -> None:
+        self.tally.running.pop(trial.key, None)
+        self.tally.found[trial.key] = found
+
+    def failed(self, trial: Trial, failure: Failure) -> None:
+        self.tally.running.pop(trial.key, None)
+        self.tally.failures[trial.key] = failure
+        self.say(f"{trial.entry}, seed {trial.seed}, failed: {failure.error.splitlines()[0]}")
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveTable(_Counting):
+    """A row for each entry, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def begin(
+        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
+    ) -> None:
+        super().begin(study, trials, found, failed)
+        self._live.start()
+        self.tick()
+
+    def tick(self) -> None:
+        self._live.update(self.tally.table(), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class Lines(_Counting):
+    """At most a line every few seconds, no control characters."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._last = time.monotonic()
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = now
+        running = [
+            f"{trial.entry}:{trial.seed} {self.tally.doing(trial, words)}"
+            for trial, words in self.tally.running.values()
+        ]
+        self.say("  ".join([self.tally.headline(), *running]))
+
+    def close(self) -> None: ...
+
+
+def make_board(*, quiet: bool = False) -> Board:
+    if quiet:
+        return Quiet()
+    console = Console(stderr=True)
+    return LiveTable(console) if console.is_terminal and sys.stderr.isatty() else Lines(console)

@@ -1,0 +1,149 @@
+"""The same trials on a Ray cluster: one that runs already, or else one that Ray starts here for as long as it takes.
+
+A task is one trial in a fresh process. It works in the study's folder, so a cluster of several machines wants that
+folder on a disk they share: then a trial whose machine died is resumed on another. Without one it is begun again, and
+its result still comes back.
+"""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from statewise.comparison.engine import Phase, Plans, Ran, in_phases, write_study
+from statewise.comparison.lock import locked
+from statewise.comparison.progress import Board, Quiet
+from statewise.comparison.record import (
+    found_of,
+    found_record,
+    order_of,
+    order_record,
+    read_failure,
+    read_found,
+    write_failure,
+    write_found,
+    write_order,
+)
+from statewise.comparison.trial import Failure, Trial
+from statewise.comparison.worker import run_trial
+from statewise.specs import UserError
+from statewise.training.folder import make_folder
+from statewise.training.signals import Signals
+
+_PACKAGE = Path(__file__).parents[2]
+_TICK = 0.2  # seconds between two looks at the signals
+_GRACE = 20.0  # seconds that a cancelled trial may take to save itself
+_RETRIES = 2  # times that a trial whose process or machine died is begun again
+_PATIENCE = 60.0  # seconds that a trial waits for one that was given up to let go of its folder
+
+
+def run_on_ray(
+    plan: Plans,
+    *,
+    folder: str | Path,
+    workers: int = 2,
+    threads: int = 1,
+    display: Board | None = None,
+    signals: Signals | None = None,
+) -> Ran:
+    """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
+    ray = _ray()
+    folder, display, signals = Path(folder).absolute(), display or Quiet(), signals or Signals()
+    make_folder(folder / "trials")
+    with locked(folder):
+        write_study(folder, plan.study)
+        ours = not ray.is_initialized()
+        if ours:
+            handler = signal.getsignal(signal.SIGTERM)
+            ray.init(log_to_driver=False, include_dashboard=False, runtime_env={"env_vars": _environment()})
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)  # Ray has put its own there, which knows nothing of reports
+        try:
+            wanted = plan.study.base.get("train", {}).get("device", "auto")
+            gpus = 1 if wanted != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1 else 0
+            # (A process takes one trial: what its memory was, is then that trial's alone.)
+            task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
+            return in_phases(
+                plan, folder, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, threads)
+            )
+        finally:
+            if ours:
+                ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--engine ray needs the package ray", fix="pip install 'statewise[ray]'") from None
+    return ray
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH", "")]))
+    return {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _work(path: str, order: dict[str, Any], threads: int) -> dict[str, Any]:
+    """On the cluster: one trial, and what it left as plain data."""
+    torch.set_num_threads(threads)
+    folder = Path(path)
+    make_folder(folder)
+    with locked(folder, patience=_PATIENCE, wait=True):
+        write_order(folder, order_of(order, source="the trial"))
+        run_trial(folder)
+        found, failure = read_found(folder), read_failure(folder)
+        return {
+            "found": None if found is None else found_record(found),
+            "failure": None if failure is None else failure._asdict(),
+        }
+
+
+def _drive(ray: Any, task: Any, phase: Phase, signals: Signals, workers: int, threads: int) -> None:
+    running: dict[Any, Trial] = {}
+    while (phase.waiting or running) and not signals.received:
+        while phase.waiting and len(running) < workers:
+            trial = phase.waiting.popleft()
+            path = phase.prepare(trial)
+            running[task.remote(str(path), order_record(phase.order(trial)), threads)] = trial
+        done, _ = ray.wait(list(running), timeout=_TICK)
+        for reference in done:
+            _take_in(ray, reference, running.pop(reference), phase)
+        phase.display.tick()
+    if running:
+        phase.display.say("stopping: trials in progress are saved first; once more to leave at once")
+        _cancel(ray, running, phase)
+
+
+def _take_in(ray: Any, reference: Any, trial: Trial, phase: Phase) -> None:
+    try:
+        left = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        phase.died(trial, f"Ray could not run it: {type(error).__name__}: {str(error).splitlines()[0]}")
+        return
+    path = phase.path(trial)
+    # Where the disk is shared, these are there already.
+    if left["found"] is not None and read_found(path) is None:
+        write_found(path, found_of(left["found"], source="what Ray gave back"))
+    if left["failure"] is not None and read_failure(path) is None:
+        write_failure(path, Failure(**left["failure"]))
+    if not phase.conclude(trial):
+        phase.died(trial, "it was stopped on the cluster")
+
+
+def _cancel(ray: Any, running: dict[Any, Trial], phase: Phase) -> None:
+    """An interrupt lets a training save itself; who has not ended after a while is ended."""
+    for reference in running:
+        ray.cancel(reference, force=False)
+    until = time.monotonic() + _GRACE
+    waiting = list(running)
+    while waiting and time.monotonic() < until:
+        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_TICK)
+    for reference in waiting:
+        ray.cancel(reference, force=True)
+    for trial in running.values():
+        phase.conclude(trial)

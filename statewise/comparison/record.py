@@ -1,0 +1,159 @@
+"""What a study keeps of each trial, as files that are either whole or not there.
+
+`trials/KEY/` holds `trial.json` (what is to be run), `run/` (an ordinary run folder), `sessions.jsonl` (each time that
+somebody worked on it) and at the end `result.json` or `failure.json`. `log.jsonl` beside `trials/` is only ever
+appended to.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from statewise.comparison.trial import Failure, Found, Point, Trial
+from statewise.specs import AnyRunSpec, UserError, parse_spec
+
+
+class Order(NamedTuple):
+    """A trial as a worker gets it."""
+
+    trial: Trial
+    metric: str  # of the study: what the curve shows
+
+
+def trial_folder(folder: Path, key: str) -> Path:
+    return folder / "trials" / key
+
+
+def write_order(path: Path, order: Order) -> None:
+    write_json(path / "trial.json", order_record(order))
+
+
+def order_record(order: Order) -> dict[str, Any]:
+    trial = order.trial
+    return {**trial._asdict(), "spec": trial.spec.model_dump(mode="json"), "metric": order.metric}
+
+
+def read_order(path: Path) -> Order:
+    return order_of(_read(path / "trial.json"), source=str(path / "trial.json"))
+
+
+def order_of(record: Mapping[str, Any], *, source: str) -> Order:
+    spec: AnyRunSpec = parse_spec(record["spec"], source=source)
+    trial = Trial(record["entry"], record["seed"], record["phase"], spec, record["key"], record["settings"])
+    return Order(trial, record["metric"])
+
+
+def write_found(path: Path, found: Found) -> None:
+    write_json(path / "result.json", found_record(found))
+
+
+def found_record(found: Found) -> dict[str, Any]:
+    return {**found._asdict(), "curve": [point._asdict() for point in found.curve]}
+
+
+def read_found(path: Path) -> Found | None:
+    """What was found, or None where the trial has not ended well."""
+    file = path / "result.json"
+    return found_of(_read(file), source=str(file)) if file.is_file() else None
+
+
+def found_of(record: Mapping[str, Any], *, source: str) -> Found:
+    try:
+        known = {name: record[name] for name in Found._fields}
+        known["curve"] = [Point(**point) for point in record["curve"]]
+        for name in ("state_bytes", "seconds_by_context"):  # JSON has only words for keys
+            if record[name] is not None:
+                known[name] = {int(context): value for context, value in record[name].items()}
+        if record["seconds_by_context"] is not None:
+            known["seconds_by_context"] = {int(c): taken for c, taken in record["seconds_by_context"].items()}
+        if record["surprise"] is not None:
+            known["surprise"] = [(piece, nats) for piece, nats in record["surprise"]]
+        return Found(**known)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"{source} is not the result of a trial", fix="remove the file: the trial is then run again"
+        ) from None
+
+
+def write_failure(path: Path, failure: Failure) -> None:
+    write_json(path / "failure.json", failure._asdict())
+
+
+def read_failure(path: Path) -> Failure | None:
+    file = path / "failure.json"
+    if not file.is_file():
+        return None
+    record = _read(file)
+    try:
+        return Failure(**record)
+    except TypeError:
+        raise UserError(
+            f"{str(file)!r} is not the record of a failure", fix="remove the file: the trial is then run again"
+        ) from None
+
+
+class Log:
+    """Who did what to which trial, a line each. Lines of several processes do not mix: each is one write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "log.jsonl"
+
+    def add(self, event: str, trial: Trial) -> None:
+        line = {"time": round(time.time(), 3), "event": event, "key": trial.key, "entry": trial.entry}
+        append(self.path, {**line, "seed": trial.seed, "phase": trial.phase})
+
+    def ended(self) -> set[str]:
+        """The keys of trials whose end was noted."""
+        return {line["key"] for line in read_lines(self.path) if line.get("event") == "end"}
+
+
+def append(path: Path, record: Mapping[str, Any]) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        os.write(handle, (json.dumps(dict(record)) + "\n").encode())
+    finally:
+        os.close(handle)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of lines; half a line, which a full disk can leave, is passed over."""
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            found.append(record)
+    return found
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """All of it appears at once, or nothing does."""
+    write_text(path, json.dumps(dict(record), indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    temporary = path.with_name(f".tmp-{path.name}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{str(path)!r} cannot be read: {error}", fix="remove its folder: the trial is then run again"
+        ) from None
+    if not isinstance(record, dict):
+        raise UserError(f"{str(path)!r} is not a table", fix="remove its folder: the trial is then run again")
+    return record

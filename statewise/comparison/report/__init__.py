@@ -1,0 +1,3 @@
+"""The report of a study: one content, written as HTML, Markdown and JSON."""
+
+from statewise.comparison.report.write import write_report as write_report

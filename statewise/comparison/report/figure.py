@@ -1,0 +1,122 @@
+"""A figure as data: what every form of the report draws, prints or exports."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from statewise.comparison.report.number import Format, count, duration, plain, size, whole
+
+Scale = Literal["linear", "log", "category"]
+Unit = Literal["plain", "count", "bytes", "seconds", "whole"]
+Kind = Literal["line", "points", "dots"]
+
+FORMATS: dict[Unit, Format] = {"plain": plain, "count": count, "bytes": size, "seconds": duration, "whole": whole}
+
+
+class Axis(NamedTuple):
+    label: str  # with its unit
+    scale: Scale = "linear"
+    unit: Unit = "plain"
+    base: int = 10  # log: where the ticks fall
+    categories: tuple[str, ...] = ()  # category: its rows, from the top
+    limits: tuple[float, float] | None = None  # what is shown, where that is not everything
+
+
+class Series(NamedTuple):
+    """`low` and `high` bound y (of `dots`: x). `entry` gives the colour; one without belongs to no entry."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    entry: str | None = None
+    small: bool = False  # beside a larger mark
+
+
+class Figure(NamedTuple):
+    """`line`: curves with a band; `points`: a point an entry; `dots`: a row an entry, values along x."""
+
+    name: str
+    title: str
+    kind: Kind
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    reading: str  # how to read it, in a sentence
+    finding: str  # what it shows here, computed
+    missing: tuple[str, ...] = ()  # what could not be drawn, and why
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self._asdict(),
+            "x": self.x._asdict(),
+            "y": self.y._asdict(),
+            "series": [series._asdict() for series in self.series],
+        }
+
+    def csv(self) -> str:
+        """One row a point; the columns are named by the axes."""
+        out = io.StringIO()
+        table = csv.writer(out, lineterminator="\n")
+        bounded = any(series.low for series in self.series)
+        table.writerow(["series", self.x.label, self.y.label, *(["low", "high"] if bounded else [])])
+        for series in self.series:
+            for at, (x, y) in enumerate(zip(series.x, series.y)):
+                bounds = [_exact(series.low[at]), _exact(series.high[at])] if series.low else [""] * (2 * bounded)
+                table.writerow([series.name, _place(self.x, x), _place(self.y, y), *bounds])
+        return out.getvalue()
+
+
+def ticks(axis: Axis, low: float, high: float, *, most: int) -> list[float]:
+    """At most so many round values between two bounds."""
+    if axis.scale == "log" and len(found := _log_ticks(low, high, base=axis.base, most=most)) > 1:
+        return found
+    # Bytes are round in their own unit. A short range of a logarithm is cut evenly.
+    unit = 1024.0 ** max(int(math.log(max(high, 1), 1024)), 0) if axis.unit == "bytes" else 1.0
+    return [
+        tick * unit for tick in _linear_ticks(low / unit, high / unit, most=most) if tick > 0 or axis.scale != "log"
+    ]
+
+
+def bounds(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis: the values with a little air."""
+    if axis.limits is not None:
+        return axis.limits
+    low, high = min(values), max(values)
+    if axis.scale == "log":
+        assert low > 0, (axis.label, low)
+        air = (high / low) ** 0.05 if high > low else 1.3
+        return low / air, high * air
+    air = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return (max(low - air, 0.0) if low >= 0 else low - air), high + air
+
+
+def _linear_ticks(low: float, high: float, *, most: int) -> list[float]:
+    raw = (high - low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.9999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(at * step, 12) for at in range(first, math.floor(high / step + 1e-9) + 1)][: most + 1]
+
+
+def _log_ticks(low: float, high: float, *, base: int, most: int) -> list[float]:
+    first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
+    if base == 10:
+        for within in ((1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5), (1, 2, 5), (1, 3)):
+            found = [f * 10.0**p for p in range(first, last + 1) for f in within if low <= f * 10.0**p <= high]
+            if len(found) <= most:
+                return found
+    powers = [p for p in range(first, last + 1) if low <= float(base) ** p <= high]
+    every = -(-len(powers) // most) or 1
+    return [float(base) ** p for p in powers if p % every == 0]
+
+
+def _place(axis: Axis, value: float) -> str:
+    return axis.categories[round(value)] if axis.scale == "category" else _exact(value)
+
+
+def _exact(value: float) -> str:
+    return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)

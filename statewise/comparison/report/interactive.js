@@ -1,0 +1,111 @@
+"use strict";
+(() => {
+  // The same figures with plotly: zoom, exact values, series that can be left out. On paper the drawings stand instead.
+  const { figures, colours } = JSON.parse(document.getElementById("figures").textContent);
+  const HUES = 8, DASHES = ["solid", "dash", "dot"];
+  const MARKS = ["circle", "square", "diamond", "triangle-up"];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const number = (series, at) => (series.entry === null ? at : colours[series.entry]);
+  const faint = (colour, share) => `${colour}${Math.round(share * 255).toString(16).padStart(2, "0")}`;
+  const off = new Map();
+
+  const binary = (value) => {
+    const at = Math.min(Math.max(Math.floor(Math.log2(value) / 10), 0), 4);
+    return `${+(value / 2 ** (10 * at)).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][at]}`;
+  };
+  const seconds = (value) => (value < 1e-3 ? `${+(value * 1e6).toPrecision(3)} µs`
+    : value < 1 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`);
+  const counted = (value) => {
+    const at = Math.min(Math.max(Math.floor(Math.log10(value) / 3), 0), 5);
+    return `${+(value / 1000 ** at).toPrecision(3)}${["", "k", "M", "G", "T", "P"][at]}`;
+  };
+  const FORMAT = { plain: {}, whole: { tickformat: "," }, seconds: { ticksuffix: " s" }, count: { tickformat: "~s" } };
+  const FORMS = { bytes: binary, seconds, count: counted, whole: (v) => v.toLocaleString("en"), plain: (v) => `${+v.toPrecision(4)}` };
+
+  const axis = (figure, which, narrow) => {
+    const one = figure[which], ticks = figure.ticks[`${which}-${narrow ? "narrow" : "wide"}`];
+    const base = { title: { text: plain(one.label), standoff: 8, font: { size: narrow ? 11 : 13 } }, gridcolor: css("--rule"), linecolor: css("--quiet"),
+      zeroline: false, automargin: true, tickfont: { color: css("--quiet"), size: 11 } };
+    if (one.scale === "category") {
+      return { ...base, tickvals: one.categories.map((_, at) => at), range: [one.categories.length - 0.4, -0.6],
+        ticktext: one.categories.map((name) => plain(name.length > 20 ? `${name.slice(0, 19)}…` : name)) };
+    }
+    const log = one.scale === "log";
+    const range = log ? [Math.log10(ticks.low), Math.log10(ticks.high)] : [ticks.low, ticks.high];
+    // Plotly's own ticks get finer as one zooms in, but it has no words for bytes, and too many on a logarithm.
+    if (!log && one.unit !== "bytes") return { ...base, type: "linear", range, nticks: narrow ? 4 : 7, ...FORMAT[one.unit] };
+    return { ...base, type: log ? "log" : "linear", range, tickvals: ticks.values, ticktext: ticks.texts.map(plain) };
+  };
+
+  const traces = (figure) => figure.series.flatMap((series, at) => {
+    const nth = number(series, at), colour = css(`--c${nth % HUES}`);
+    const visible = !(off.get(figure.name) || new Set()).has(at);
+    const line = { color: colour, width: 2, dash: DASHES[Math.floor(nth / HUES) % DASHES.length] };
+    const form = (one, value) => (one.scale === "category" ? plain(one.categories[Math.round(value)]) : plain(FORMS[one.unit](value)));
+    const text = series.x.map((x, i) => `<b>${plain(series.name)}</b><br>${plain(figure.x.label)}: ${form(figure.x, x)}`
+      + `<br>${plain(figure.y.label)}${figure.y.label ? ": " : ""}${form(figure.y, series.y[i])}`
+      + (series.low.length ? `<br>from ${plain(`${+series.low[i].toPrecision(5)}`)} to ${plain(`${+series.high[i].toPrecision(5)}`)}` : ""));
+    const main = { type: "scatter", name: plain(series.name), x: series.x, y: series.y, visible, text, hoverinfo: "text",
+      mode: figure.kind === "line" ? "lines+markers" : "markers", line, showlegend: false,
+      marker: { color: colour, symbol: MARKS[(nth + Math.floor(nth / HUES)) % 4], size: series.small ? 6 : figure.kind === "line" && series.x.length > 1 ? (figure.series.length > HUES ? 4 : 6) : 11 } };
+    if (!series.low.length) return [main];
+    if (figure.kind === "line") {
+      const band = { type: "scatter", x: [...series.x, ...[...series.x].reverse()], y: [...series.high, ...[...series.low].reverse()],
+        fill: "toself", fillcolor: faint(colour, 0.14), line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, visible };
+      return [band, main];
+    }
+    const middle = figure.kind === "dots" ? series.x : series.y;
+    const bars = { type: "data", symmetric: false, color: colour, thickness: 2, width: 0,
+      array: series.high.map((v, i) => v - middle[i]), arrayminus: series.low.map((v, i) => middle[i] - v) };
+    return [{ ...main, [figure.kind === "dots" ? "error_x" : "error_y"]: bars }];
+  });
+
+  const draw = (figure) => {
+    const place = document.querySelector(`.live[data-figure="${figure.name}"]`);
+    const chart = place.firstElementChild || place.appendChild(document.createElement("div"));
+    const narrow = place.clientWidth < 480, rows = figure.y.categories.length;
+    const layout = { paper_bgcolor: css("--paper"), plot_bgcolor: css("--paper"), font: { color: css("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
+      margin: { l: 8, r: 14, t: 8, b: 8 }, height: rows ? 70 + 24 * rows : narrow ? 300 : 360, hovermode: "closest",
+      xaxis: axis(figure, "x", narrow), yaxis: axis(figure, "y", narrow), showlegend: false };
+    return window.Plotly.react(chart, traces(figure), layout, { responsive: true, displaylogo: false, displayModeBar: "hover",
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { filename: figure.name, scale: 2 } });
+  };
+
+  // One's own legend: it wraps under the figure instead of lying on it, and keys can be reached by keyboard.
+  const legend = (figure) => {
+    if (figure.series.length < 2) return;
+    const keys = document.createElement("div");
+    keys.className = "keys";
+    figure.series.forEach((series, at) => {
+      const key = document.createElement("button");
+      key.setAttribute("aria-pressed", "true");
+      key.title = "show or hide";
+      const still = document.getElementById(figure.name).querySelector(`.wide .key[data-series="${at}"]`);
+      const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      const drawn = still.cloneNode(true);
+      drawn.querySelector("text").remove();
+      swatch.setAttribute("viewBox", `${still.dataset.left - 1} ${still.dataset.top} 24 14`);
+      swatch.setAttribute("class", "chart");
+      swatch.setAttribute("style", "width:24px;height:14px;margin:0");
+      swatch.append(drawn);
+      key.append(swatch, document.createTextNode(series.name));
+      key.addEventListener("click", () => {
+        const hidden = off.get(figure.name) || new Set();
+        hidden.has(at) ? hidden.delete(at) : hidden.add(at);
+        off.set(figure.name, hidden);
+        key.setAttribute("aria-pressed", String(!hidden.has(at)));
+        draw(figure);
+      });
+      keys.append(key);
+    });
+    document.querySelector(`.live[data-figure="${figure.name}"]`).append(keys);
+  };
+
+  document.documentElement.classList.add("interactive");
+  for (const figure of figures) { draw(figure); legend(figure); }
+  dark.addEventListener("change", () => figures.forEach(draw));
+  let waiting = 0; // a window that is being drawn larger says so many times
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => figures.forEach(draw), 150); });
+})();

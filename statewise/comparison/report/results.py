@@ -1,0 +1,94 @@
+"""What was found, entry by entry: the one place that sorts trials before they are written about."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from statewise.comparison.trial import Failure, Found
+from statewise.specs.study import StudySpec
+
+UNITS = {
+    "bits_per_byte": "bits per byte",
+    "nats_per_token": "nats per token",
+    "bits_per_token": "bits per token",
+    "perplexity": "perplexity",
+    "accuracy": "accuracy",
+    "bleu": "BLEU",
+    "mse": "MSE",
+    "mae": "MAE",
+}
+
+
+class Results(NamedTuple):
+    """`order`: the entries as the study lists them, those without a result included."""
+
+    study: StudySpec
+    order: tuple[str, ...]
+    final: dict[str, list[Found]]  # by seed; only entries that have some
+    search: list[Found]
+    failures: list[Failure]
+
+    @property
+    def done(self) -> list[str]:
+        return [name for name in self.order if name in self.final]
+
+    @property
+    def metric(self) -> str:
+        return UNITS.get(self.study.metric, self.study.metric.replace("_", " "))
+
+    def unbound(self, entry: str) -> bool:
+        """Whether the budget does not hold for it: it has no size that could be turned."""
+        spec = next((one for one in self.study.entry if one.name == entry), None)
+        return self.study.budget.kind != "none" and spec is not None and spec.width in (None, "none")
+
+    def figures(self, entry: str) -> list[float]:
+        """The study's metric, a value a seed."""
+        return [one.figures[self.study.metric] for one in self.final[entry]]
+
+    def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
+        """Over the seeds that have it."""
+        values = [value for one in self.final[entry] if (value := of(one)) is not None and math.isfinite(value)]
+        return fmean(values) if values else None
+
+    def contexts(self) -> list[int]:
+        return sorted({context for runs in self.final.values() for one in runs for context in one.state_bytes})
+
+    def stated_context(self) -> int | None:
+        """The context the table states state bytes at: that of the budget, or the nearest one measured."""
+        wanted = self.study.budget.context
+        return min(self.contexts(), key=lambda context: abs(context - wanted), default=None)
+
+    def missing(self) -> list[str]:
+        """What the study asked for and the report does not have."""
+        seeds, said = self.study.seeds, []
+        for name in self.order:
+            failed = [one for one in self.failures if one.entry == name and one.phase == "final"]
+            have = len(self.final.get(name, []))
+            if have < seeds:
+                why = f", {len(failed)} failed" if failed else ""
+                count = "none" if have == 0 else f"only {have}"
+                said.append(f"{name}: {count} of {seeds} {'seed' if seeds == 1 else 'seeds'} finished{why}.")
+        return said
+
+
+def sort(study: StudySpec, names: Iterable[str], found: Sequence[Found], failures: Sequence[Failure]) -> Results:
+    """A result whose metric is absent or not finite counts as a failure, and is said to be one."""
+    order = list(dict.fromkeys([*names, *(one.entry for one in found)]))
+    known = [one for one in found if math.isfinite(one.figures.get(study.metric, math.nan))]
+    without = [
+        Failure(one.key, one.entry, one.seed, one.phase, f"it has no finite {study.metric!r}", True)
+        for one in found
+        if one not in known
+    ]
+    final = {
+        name: sorted((one for one in known if one.entry == name and one.phase == "final"), key=lambda one: one.seed)
+        for name in order
+    }
+    return Results(
+        study=study,
+        order=tuple(order),
+        final={name: runs for name, runs in final.items() if runs},
+        search=[one for one in known if one.phase == "search"],
+        failures=[*failures, *without],
+    )

@@ -1,0 +1,296 @@
+"""What several seeds allow to be said: intervals, paired tests, and an order that knows where it is none.
+
+N seeds, K entries.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from statewise.comparison.trial import Found
+from statewise.kernels import student_t
+from statewise.specs import UserError, nearest
+
+Better = Literal["lower", "higher"]
+Interval = tuple[float, float]
+
+_RESAMPLES = 10_000
+_EXACT = 16  # up to so many seeds, all 2^N signs are tried
+_SIGNS = 1 << _EXACT
+
+
+class Standing(NamedTuple):
+    """One entry over its seeds. With one seed there is a figure, and no interval."""
+
+    entry: str
+    seeds: tuple[int, ...]
+    figures: tuple[float, ...]
+    mean: float
+    deviation: float | None
+    t_interval: Interval | None
+    bootstrap_interval: Interval | None
+    failed: int  # seeds that did not end, or not in a number
+
+    @property
+    def note(self) -> str:
+        """What has to be said beside the figure; often nothing."""
+        notes = []
+        if len(self.figures) == 1:
+            notes.append("one seed: no interval")
+        elif self.deviation == 0:
+            notes.append("the same with every seed")
+        if self.failed:
+            notes.append(f"{self.failed} of {self.failed + len(self.figures)} seeds failed")
+        return "; ".join(notes)
+
+
+class Comparison(NamedTuple):
+    """Two entries on the seeds they share. `difference` is the mean of first minus second."""
+
+    first: str
+    second: str
+    seeds: int
+    difference: float
+    paired_t: float | None  # p-value by the two entries' own differences
+    sign_flip: float | None  # exact p-value: of all signs of the differences, how many are as far from 0
+    pooled_t: float | None  # p-value with the spread of all entries
+    corrected: float | None  # of `pooled_t` (or `paired_t`), by Holm, over all pairs
+    distinguishable: bool
+
+
+class Ranking(NamedTuple):
+    """Best first. Entries of one group are not distinguishable from the best of that group."""
+
+    metric: str
+    better: Better
+    confidence: float
+    standings: list[Standing]
+    groups: list[list[str]]
+    comparisons: list[Comparison]
+    method: str  # in words
+
+    def group(self, entry: str) -> int:
+        """Which group an entry is in, from 1."""
+        return next(i for i, names in enumerate(self.groups, start=1) if entry in names)
+
+    def between(self, one: str, other: str) -> Comparison:
+        return next(each for each in self.comparisons if {each.first, each.second} == {one, other})
+
+
+def standing(entry: str, figures: Mapping[int, float | None], *, confidence: float = 0.95) -> Standing:
+    """`figures` by seed; None or not finite: that seed failed."""
+    there = {seed: float(x) for seed, x in sorted(figures.items()) if x is not None and math.isfinite(x)}
+    values = tuple(there.values())
+    return Standing(
+        entry=entry,
+        seeds=tuple(there),
+        figures=values,
+        mean=float(np.mean(values)) if values else math.nan,
+        deviation=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        t_interval=t_interval(values, confidence=confidence),
+        bootstrap_interval=bootstrap_interval(values, confidence=confidence),
+        failed=len(figures) - len(values),
+    )
+
+
+def standings(
+    found: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None, confidence: float = 0.95
+) -> list[Standing]:
+    """Of every entry with a final trial, in the order of `entries` (default: of `found`)."""
+    final = [one for one in found if one.phase == "final"]
+    for one in final:
+        if one.figures and metric not in one.figures:
+            raise UserError(
+                f"{one.entry!r} has no {metric!r}, so it cannot be ranked by it", fix=nearest(metric, one.figures)
+            )
+    names = list(entries or dict.fromkeys(one.entry for one in final))
+    by_seed = {name: {one.seed: one.figures.get(metric) for one in final if one.entry == name} for name in names}
+    return [standing(name, by_seed[name], confidence=confidence) for name in names if by_seed[name]]
+
+
+def ranking(
+    found: Sequence[Found],
+    *,
+    metric: str,
+    better: Better,
+    entries: Sequence[str] | None = None,
+    error: Literal["pooled", "own"] = "pooled",
+    confidence: float = 0.95,
+) -> Ranking:
+    """An order of the entries, and which of them the seeds cannot tell apart.
+
+    `pooled`: seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds
+    of many entries already say something; it takes the spread to be alike. `own`: each pair's differences alone.
+    """
+    unsorted = [one for one in standings(found, metric=metric, entries=entries, confidence=confidence) if one.figures]
+    ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
+    comparisons = compare(ordered, error=error, confidence=confidence)
+    groups: list[list[str]] = []
+    apart = {frozenset((one.first, one.second)) for one in comparisons if one.distinguishable}
+    for one in ordered:
+        if groups and frozenset((groups[-1][0], one.entry)) not in apart:
+            groups[-1].append(one.entry)
+        else:
+            groups.append([one.entry])
+    return Ranking(metric, better, confidence, ordered, groups, comparisons, _method(ordered, error, confidence))
+
+
+def compare(
+    standings: Sequence[Standing], *, error: Literal["pooled", "own"] = "pooled", confidence: float = 0.95
+) -> list[Comparison]:
+    """All pairs."""
+    pooled = pooled_p(standings)
+    pairs = list(itertools.combinations(range(len(standings)), 2))
+    raw: list[tuple[float, int, float | None, float | None, float | None]] = []
+    for i, j in pairs:
+        one, other = (dict(zip(standings[k].seeds, standings[k].figures)) for k in (i, j))
+        shared = sorted(one.keys() & other.keys())
+        gaps = [one[seed] - other[seed] for seed in shared]
+        difference = float(np.mean(gaps)) if gaps else standings[i].mean - standings[j].mean
+        raw.append((difference, len(shared), paired_t(gaps), sign_flip(gaps), pooled.get((i, j))))
+    decisive = [own if error == "own" else (own if all_of is None else all_of) for _, _, own, _, all_of in raw]
+    corrected = holm(decisive)
+    return [
+        Comparison(
+            first=standings[i].entry,
+            second=standings[j].entry,
+            seeds=seeds,
+            difference=difference,
+            paired_t=own,
+            sign_flip=flip,
+            pooled_t=all_of,
+            corrected=p,
+            distinguishable=p is not None and p < 1 - confidence,
+        )
+        for (i, j), (difference, seeds, own, flip, all_of), p in zip(pairs, raw, corrected)
+    ]
+
+
+def _method(standings: Sequence[Standing], error: str, confidence: float) -> str:
+    most = max((len(one.figures) for one in standings), default=0)
+    if most < 2:
+        return "one seed: nothing can be said of differences, the order is that of single runs"
+    test = "paired t-tests" if error == "own" else "t-tests over seeds as blocks, with one spread for all entries"
+    return f"{test}, corrected by Holm over all pairs, at {confidence:.0%}"
+
+
+# -------------------------------------------------------------------- intervals
+
+
+def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """`mean ± t · s / √N`; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    half = _quantile(0.5 + confidence / 2, len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    mean = float(np.mean(values))
+    return mean - half, mean + half
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, confidence: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0
+) -> Interval | None:
+    """Percentiles of the mean of values drawn with replacement; None for fewer than two. Few values make it narrow."""
+    if len(values) < 2:
+        return None
+    chance = np.random.default_rng(seed)
+    mean_R = np.asarray(values)[chance.integers(len(values), size=(resamples, len(values)))].mean(1)
+    low, high = np.quantile(mean_R, [0.5 - confidence / 2, 0.5 + confidence / 2])
+    return float(low), float(high)
+
+
+# -------------------------------------------------------------------- tests
+
+
+def paired_t(differences: Sequence[float]) -> float | None:
+    """Two-sided p-value of a mean difference of 0. None for fewer than two pairs, or where nothing varies."""
+    if len(differences) < 2:
+        return None
+    deviation = float(np.std(differences, ddof=1))
+    mean = float(np.mean(differences))
+    if _is_nothing(deviation, mean, differences):
+        return None
+    return _two_sided(mean * math.sqrt(len(differences)) / deviation, len(differences) - 1)
+
+
+def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float | None:
+    """The share of all signs under which the mean is at least as far from 0: were there no difference, each were alike.
+
+    Exact up to 16 pairs, by a seeded sample of signs beyond. With N pairs no p-value is below 2^(1 - N).
+    """
+    if len(differences) < 2:
+        return None
+    gap_N = np.asarray(differences, dtype=np.float64)
+    reached = abs(gap_N.sum())
+    slack = 1e-12 * np.abs(gap_N).sum()  # equal sums in another order are equal
+    if len(gap_N) <= _EXACT:
+        sign_RN = np.array(list(itertools.product((1.0, -1.0), repeat=len(gap_N))))
+        return float((np.abs(sign_RN @ gap_N) >= reached - slack).mean())
+    sign_RN = np.random.default_rng(seed).choice((1.0, -1.0), size=(_SIGNS, len(gap_N)))
+    return (int((np.abs(sign_RN @ gap_N) >= reached - slack).sum()) + 1) / (
+        _SIGNS + 1
+    )  # the signs that are there count
+
+
+def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
+    """Two-sided p-values of all pairs from one least-squares fit: figure = entry + seed + noise.
+
+    Some seeds of some entries may be missing. Pairs are left out where the fit has nothing left to judge noise by.
+    """
+    seeds = sorted({seed for one in standings for seed in one.seeds})
+    rows = [(k, seeds.index(seed), x) for k, one in enumerate(standings) for seed, x in zip(one.seeds, one.figures)]
+    if len(standings) < 2 or len(seeds) < 2:
+        return {}
+    design_RP = np.zeros((len(rows), len(standings) + len(seeds)))
+    for row, (k, n, _) in enumerate(rows):
+        design_RP[row, k] = design_RP[row, len(standings) + n] = 1.0
+    figure_R = np.array([x for _, _, x in rows])
+    inverse_PR = np.linalg.pinv(design_RP)
+    rank = int(np.linalg.matrix_rank(design_RP))
+    freedom = len(rows) - rank
+    if freedom < 1:
+        return {}
+    effect_P = inverse_PR @ figure_R
+    residual_R = figure_R - design_RP @ effect_P
+    variance = float(residual_R @ residual_R) / freedom
+    found = {}
+    for i, j in itertools.combinations(range(len(standings)), 2):
+        if not set(standings[i].seeds) & set(standings[j].seeds):
+            continue
+        contrast_P = np.zeros(design_RP.shape[1])
+        contrast_P[i], contrast_P[j] = 1.0, -1.0
+        weight_R = contrast_P @ inverse_PR
+        deviation = math.sqrt(variance * float(weight_R @ weight_R))
+        difference = float(contrast_P @ effect_P)
+        if not _is_nothing(deviation, difference, figure_R.tolist()):
+            found[i, j] = _two_sided(difference / deviation, freedom)
+    return found
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction: the chance that any of them is wrong is kept. None stays, and is not counted."""
+    there = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, i) in enumerate(there):
+        highest = max(highest, min(1.0, (len(there) - rank) * p))
+        corrected[i] = highest
+    return corrected
+
+
+def _is_nothing(deviation: float, mean: float, values: Sequence[float]) -> bool:
+    """Rounding is not noise: what does not vary cannot be tested."""
+    size = max((abs(value) for value in values), default=0.0)
+    return deviation <= 1e-12 * max(size, abs(mean))
+
+
+def _two_sided(t: float, freedom: int) -> float:
+    below = student_t.cdf(torch.tensor(-abs(t), dtype=torch.float64), torch.tensor(float(freedom)))
+    return float(2 * below)
+
+
+def _quantile(q: float, freedom: int) -> float:
+    return float(student_t.quantile(torch.tensor(q, dtype=torch.float64), torch.tensor(float(freedom))))

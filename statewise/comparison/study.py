@@ -1,0 +1,111 @@
+"""A study by its name or file: read, changed and shortened, before anything is solved or run."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
+from statewise.specs.base import Spec
+from statewise.specs.parse import with_settings
+from statewise.specs.recipe import recipe_folder
+from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec
+
+# What is counted in steps, and so becomes shorter with a study.
+_IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
+
+
+def study_names() -> list[str]:
+    return sorted(path.stem for path in _shipped().glob("*.toml"))
+
+
+def load_study(name_or_path: str | Path) -> StudySpec:
+    """A shipped study by its name, or any by the path of its TOML file."""
+    named = str(name_or_path)
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        if named not in study_names():
+            raise UserError(f"{named!r} is neither a shipped study nor a .toml file", fix=nearest(named, study_names()))
+        path = _shipped() / f"{named}.toml"
+    return parse_study(_read(path), source=f"study {named!r}")
+
+
+def parse_study(table: Mapping[str, Any], *, source: str = "the study") -> StudySpec:
+    """Validate a table; every entry must be a run that could be trained."""
+    try:
+        study = StudySpec.model_validate(table)
+    except ValidationError as error:
+        lines = [_explain(one["loc"], one["msg"], one["type"]) for one in error.errors()]
+        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
+    names = [entry.name for entry in study.entry]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"{source} has two entries of the name {twice[0]!r}", fix="give each a name of its own")
+    for entry in study.entry:
+        spec_of(study, entry)
+    return study
+
+
+def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | None = None) -> AnyRunSpec:
+    """The run of an entry: the base, what the entry says, and `settings` above both."""
+    table = with_settings(with_settings(study.base, entry.settings), settings or {})
+    return parse_spec(table, source=f"entry {entry.name!r} of the study")
+
+
+def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
+    """The study with other settings in its base; an entry's own still stand above them."""
+    return study.model_copy(update={"base": with_settings(study.base, settings)})
+
+
+def scaled(study: StudySpec, minutes: float) -> StudySpec:
+    """The same in about so many minutes: whatever is counted in steps is multiplied, rounded, and at least 1."""
+    if not minutes > 0:
+        raise UserError(f"minutes is {minutes:g}, expected more than 0")
+    share = minutes / study.minutes
+    base = _scaled(study.base, share)
+    entries = tuple(one.model_copy(update={"settings": _scaled(one.settings, share)}) for one in study.entry)
+    budget = study.budget
+    if budget.kind == "flops" and budget.amount is not None:
+        budget = budget.model_copy(update={"amount": max(1, round(budget.amount * share))})
+    return study.model_copy(update={"base": base, "entry": entries, "budget": budget, "minutes": float(minutes)})
+
+
+def _scaled(table: Mapping[str, Any], share: float, inside: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        path = f"{inside}{key}"
+        if isinstance(value, Mapping):
+            found[key] = _scaled(value, share, f"{path}.")
+        elif path in _IN_STEPS and isinstance(value, int) and value > 0:  # no steps stay none
+            found[key] = max(1, round(value * share))
+        else:
+            found[key] = value
+    return found
+
+
+def _shipped() -> Path:
+    return recipe_folder() / "studies"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"study {str(path)!r} does not exist", fix=nearest(path.stem, study_names())) from None
+    except IsADirectoryError:
+        raise UserError(f"{str(path)!r} is a folder, not a study", fix="name a .toml file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="mend the file") from None
+
+
+def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
+    path = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
+    if kind == "extra_forbidden":
+        inner: dict[str, type[Spec]] = {"entry": EntrySpec, "budget": BudgetSpec, "search": SearchSpec}
+        beside = inner[str(location[0])] if len(location) > 1 else StudySpec
+        return f"  {path}: unknown key; {nearest(str(location[-1]), beside.model_fields)}"
+    return f"  {path}: {message[0].lower()}{message[1:]}"

@@ -1,0 +1,71 @@
+"""One training of one entry: what is run, and what was found. Plain data, so that any engine can carry it."""
+
+import hashlib
+import json
+from typing import Any, Literal, NamedTuple
+
+from statewise.specs import AnyRunSpec
+
+Phase = Literal["search", "final"]
+
+
+class Trial(NamedTuple):
+    """`key` names its folder: a hash of all that decides its result."""
+
+    entry: str
+    seed: int
+    phase: Phase
+    spec: AnyRunSpec
+    key: str
+    settings: dict[str, Any]  # what was searched or solved for it
+
+
+class Point(NamedTuple):
+    """A place on the learning curve: what the validation said, and what it had taken to get there."""
+
+    step: int
+    tokens: int
+    seconds: float
+    flops: float
+    figure: float
+
+
+class Found(NamedTuple):
+    """What a trial found. Kept as `result.json` in its folder, written last and whole."""
+
+    key: str
+    entry: str
+    seed: int
+    phase: Phase
+    settings: dict[str, Any]  # what was searched or solved for it
+    figures: dict[str, float]  # of the task's evaluation
+    curve: list[Point]
+    parameters: int
+    flops_per_token: float | None
+    state_bytes: dict[int, int]  # by context length
+    seconds: float  # of training, without evaluation
+    tokens: int
+    tokens_per_second: float
+    decode_tokens_per_second: float | None
+    peak_bytes: int  # of the process
+    sample: str | None
+    surprise: list[tuple[str, float]] | None  # pieces of the same held-out text, with nats
+    weights_sha256: str
+    seconds_by_context: dict[int, float] | None = None  # to read one more token after so many
+
+
+class Failure(NamedTuple):
+    """Why a trial has no result. `lasting`: it would fail the same way again, so it is not tried again."""
+
+    key: str
+    entry: str
+    seed: int
+    phase: Phase
+    error: str
+    lasting: bool
+
+
+def trial_key(spec: AnyRunSpec, *, data: str, code: str) -> str:
+    """A function of the spec, of the data's fingerprint and of the code's version."""
+    content = json.dumps([spec.model_dump(mode="json"), data, code], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:20]

@@ -1,0 +1,223 @@
+"""One trial, in a process of its own: train or go on, evaluate, measure, and leave a result or a reason.
+
+`python -m statewise.comparison.worker` imports everything once and then forks for each trial it is told of. So a trial
+costs no import, what it takes of memory is its own, and if it dies nothing else does.
+"""
+
+import json
+import os
+import select
+import shutil
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import torch
+
+from statewise.comparison.context import bytes_by_context, seconds_by_context
+from statewise.comparison.measure import (
+    Session,
+    clock,
+    curve,
+    decode_speed,
+    figures_of,
+    flops_of,
+    peak_bytes,
+    shown,
+)
+from statewise.comparison.record import append, read_lines, read_order, write_failure, write_found
+from statewise.comparison.trial import Failure, Found, Trial
+from statewise.specs import UserError
+from statewise.tasks import Trained, load, train
+from statewise.tasks.run import NEEDS, read_spec
+from statewise.training import Stopped
+from statewise.training.device import pick_device
+from statewise.training.folder import newest_verified
+from statewise.training.problem import NonFinite
+
+End = Literal["found", "failed", "stopped"]
+Tell = Callable[[Mapping[str, Any]], None]
+STOPPED = 75  # exit code of a trial that was asked to stop, and can go on
+_EVERY = 0.2  # seconds between two words about a training
+
+
+def run_trial(path: Path, *, tell: Tell = lambda _: None) -> End:
+    """Do what `trial.json` says. Afterwards there is `result.json` or `failure.json`, unless a signal came."""
+    order = read_order(path)
+    trial = order.trial
+    try:
+        found = _run(path, trial, order.metric, tell)
+    except Stopped:
+        return "stopped"
+    except (UserError, NonFinite) as error:
+        return _failed(path, trial, str(error), lasting=True)
+    except Exception as error:
+        traceback.print_exc()
+        return _failed(path, trial, f"{type(error).__name__}: {error}", lasting=False)
+    write_found(path, found)
+    return "found"
+
+
+def _failed(path: Path, trial: Trial, error: str, *, lasting: bool) -> End:
+    write_failure(path, Failure(trial.key, trial.entry, trial.seed, trial.phase, error, lasting))
+    return "failed"
+
+
+def _run(path: Path, trial: Trial, metric: str, tell: Tell) -> Found:
+    trained = _train(path, trial, tell)
+    tell({"doing": "evaluating"})
+    run = load(trained.path, device=trial.spec.train.device)
+    figures = figures_of(run, metric=metric)
+    append(path / "sessions.jsonl", {"peak": peak_bytes(run.device)})
+    tell({"doing": "measuring"})
+    lines = read_lines(path / "sessions.jsonl")
+    at = clock(trained.path, _sessions(lines))
+    tokens, seconds = at.at(trained.outcome.step)
+    flops_per_token = flops_of(run)
+    text = shown(run)
+    return Found(
+        key=trial.key,
+        entry=trial.entry,
+        seed=trial.seed,
+        phase=trial.phase,
+        settings=trial.settings,
+        figures=figures,
+        curve=curve(trained.path, metric=metric, at=at, flops_per_token=flops_per_token),
+        parameters=sum(p.numel() for p in run.model.parameters()),
+        flops_per_token=flops_per_token,
+        state_bytes=bytes_by_context(run.model),
+        seconds=seconds,
+        tokens=tokens,
+        tokens_per_second=tokens / max(seconds, 1e-9),
+        decode_tokens_per_second=decode_speed(run),
+        # Of all who worked on it: the last may only have had to evaluate.
+        peak_bytes=max(line["peak"] for line in lines if "peak" in line),
+        sample=None if text is None else text.sample,
+        surprise=None if text is None else text.surprise,
+        weights_sha256=trained.outcome.weights_sha256,
+        seconds_by_context=seconds_by_context(run.model),
+    )
+
+
+def _train(path: Path, trial: Trial, tell: Tell) -> Trained:
+    out, sessions = path / "run", path / "sessions.jsonl"
+    checkpoint, _ = newest_verified(out, needs=NEEDS) if trial.spec.learns == "gradient" else (None, [])
+    if checkpoint is None:
+        shutil.rmtree(out, ignore_errors=True)
+        sessions.unlink(missing_ok=True)
+        _begin(sessions, Session(0, 0))
+        return _noting_memory(path, train(trial.spec, out=out, display=_Telling(tell)))
+    _begin(sessions, Session(checkpoint.step, checkpoint.progress["tokens"]))
+    return _noting_memory(path, train(out=out, resume=True, display=_Telling(tell)))
+
+
+def _noting_memory(path: Path, trained: Trained) -> Trained:
+    """A worker that is killed while it evaluates has still trained, and knows what that took."""
+    device = pick_device(read_spec(trained.path).train.device)
+    append(path / "sessions.jsonl", {"peak": peak_bytes(device)})
+    return trained
+
+
+def _begin(path: Path, session: Session) -> None:
+    append(path, {**session._asdict(), "pid": os.getpid(), "time": round(time.time(), 3)})
+
+
+def _sessions(lines: list[dict[str, Any]]) -> list[Session]:
+    """Those that left something: one that began no further than a later one was lost."""
+    kept: list[Session] = []
+    for line in lines:
+        if "step" in line:
+            while kept and kept[-1].step >= line["step"]:
+                kept.pop()
+            kept.append(Session(line["step"], line["tokens"]))
+    return kept
+
+
+class _Telling:
+    """A display for training that passes on how far it is."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._steps, self._last = tell, 0, 0.0
+
+    def start(self, *, step: int, steps: int) -> None:
+        self._steps = steps
+
+    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None:
+        now = time.monotonic()
+        if now - self._last >= _EVERY:
+            self._last = now
+            self._tell({"step": step, "steps": self._steps, "tokens_per_second": tokens_per_second})
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)  # into the trial's own log
+
+    def stop(self) -> None: ...
+
+
+def main() -> None:
+    """Read orders from standard input, a line each, until it closes; answer on standard output."""
+    channel = os.dup(1)
+    os.dup2(2, 1)  # whatever else is printed must not be taken for an answer
+    _import_what_trainings_want()
+    _say(channel, {"ready": True})
+    with open(0, "rb", buffering=0, closefd=False) as orders:
+        while line := orders.readline():
+            order = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                _child(Path(order["path"]), order["threads"], channel)
+            _, status = os.waitpid(pid, 0)
+            _say(channel, {"done": os.waitstatus_to_exitcode(status)})
+
+
+def _import_what_trainings_want() -> None:
+    """TensorBoard's writer, and the compiler: PyTorch imports it, for seconds, when it is told not to use it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401
+
+        torch.use_deterministic_algorithms(False)
+
+
+def _child(path: Path, threads: int, channel: int) -> NoReturn:
+    code = 1
+    try:
+        threading.Thread(target=_die_with_the_driver, daemon=True).start()
+        log = os.open(path / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        _say(channel, {"pid": os.getpid()})
+        torch.set_num_threads(threads)
+        end = run_trial(path, tell=lambda words: _say(channel, words))
+        code = STOPPED if end == "stopped" else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the loop above is the parent's
+
+
+def _die_with_the_driver() -> None:
+    """The driver holds the other end of standard input; however it dies, the kernel closes it."""
+    poll = select.poll()
+    poll.register(0, 0)  # nothing but the hang-up
+    while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
+        pass
+    os._exit(1)
+
+
+def _say(channel: int, words: Mapping[str, Any]) -> None:
+    try:
+        os.write(channel, (json.dumps(dict(words)) + "\n").encode())
+    except BrokenPipeError:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

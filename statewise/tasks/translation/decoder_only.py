@@ -1,0 +1,168 @@
+"""Translation by one machine: it reads the source as a prompt, and goes on with the target until it ends.
+
+B batch, S source time, T target time with the edge before it, V symbols and the end.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data import pad
+from statewise.decoding import Hypothesis
+from statewise.decoding.hypothesis import alignment_tap
+from statewise.decoding.termination import write
+from statewise.models.build_termination import build_terminating
+from statewise.models.end_as_token import EndAsToken
+from statewise.models.termination import EndSymbol, Terminating
+from statewise.specs import DecodingSpec, Seq2SeqSpec, TransformerSpec
+from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.tasks.loss import within
+from statewise.tasks.translation.examples import Batch, Ids
+from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
+from statewise.training.forcing import (
+    ExposureGap,
+    Feedback,
+    exposure_gap,
+    feed_tokens,
+    forced_forward,
+    truth_probability,
+)
+
+
+@final
+class DecoderOnly(Translator):
+    """Both languages have one vocabulary. The edge, one symbol more, stands between source and target.
+
+    A target that was cut has no end, but its length is known: who wants to know it beforehand is told the true one.
+    """
+
+    def build(self) -> Terminating[Any]:
+        assert not isinstance(self.spec.model, Seq2SeqSpec)
+        vocab = self.languages.target.vocab
+        return build_terminating(self.spec.model, scheme=self.spec.termination.kind, vocab=vocab, seed=self.spec.seed)
+
+    @property
+    def start_id(self) -> int:
+        return self.languages.target.vocab
+
+    def never(self, decoding: DecodingSpec) -> list[int]:
+        """The vocabulary's own end symbol closes sources: no target has it."""
+        unknown_id = self.languages.target.unknown_id
+        return [self.languages.target.end_id, *([] if decoding.unknown or unknown_id is None else [unknown_id])]
+
+    def most_written(self, source: int) -> int | None:
+        """Learned positions come to an end; the source and the edge take some."""
+        model = self.spec.model
+        if isinstance(model, TransformerSpec) and model.position == "learned":
+            return model.context - source - 1
+        return None
+
+    def loss(
+        self,
+        model: Any,
+        batch: Batch,
+        *,
+        forcing: ForcingSpec = TEACHER,
+        step: int = 0,
+        first_row: int = 0,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        summary_BD, state = self._begun(model, batch)
+        outputs_BTV, _ = forced_forward(
+            model,
+            batch.input_BT,
+            state,
+            truth_probability=truth_probability(forcing, step),
+            key=(self.spec.seed, step),
+            feedback=None if isinstance(forcing, TeacherForcing) else feed_content(forcing.choice),
+            first_row=first_row,
+        )
+        return self._nats(model, batch, summary_BD, outputs_BTV, smoothing).sum()
+
+    def _begun(self, model: Terminating[Any], batch: Batch) -> tuple[Tensor, Any]:
+        summary_BD, state = model.condition(batch.source_BS, batch.source_length_B)
+        return summary_BD, model.begin(summary_BD, state, length_B=batch.whole_B)
+
+    def _nats(
+        self, model: Terminating[Any], batch: Batch, summary_BD: Tensor, outputs_BTV: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
+        """Where they fall, `[B, T]`; 0 past what is read of a target."""
+        content_BT = batch.target_BT.clamp(min=0)
+        nats_BT = model.nats(summary_BD, outputs_BTV, content_BT, batch.whole_B, smoothing=smoothing)
+        return nats_BT.masked_fill(~within(batch.length_B, nats_BT.shape[1]), 0.0)
+
+    def search(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+    ) -> list[list[Hypothesis]]:
+        if align or decoding.coverage_penalty:
+            alignment_tap(model)  # refuses: nothing here looks at a source
+        source_BS, length_B = (part.to(self.device) for part in pad(sources))
+        longest_B, never = self.longest(sources, decoding), self.never(decoding)
+        if self.spec.termination.kind == "end":
+            assert isinstance(model, EndSymbol)
+            _, state = model.condition(source_BS, length_B)
+            return search_tokens(
+                EndAsToken(model),
+                state,
+                decoding,
+                end_id=model.edge,
+                longest_B=longest_B,
+                never=never,
+                align=align,
+                source_lengths_B=length_B,
+            )
+        written = write(
+            model, source_BS, length_B, longest=longest_B, shortest=decoding.min_length, never=never, seed=None
+        )
+        inside_BT = within(written.lengths_B, written.tokens_BT.shape[1])
+        content_BT = written.tokens_BT.masked_fill(~inside_BT, 0)
+        log_p_B = -model.loss(source_BS, length_B, content_BT, written.lengths_B).double().sum(1)
+        return [
+            [Hypothesis(tuple(tokens[:length]), log_p, log_p)]
+            for tokens, length, log_p in zip(
+                written.tokens_BT.tolist(), written.lengths_B.tolist(), log_p_B.tolist(), strict=True
+            )
+        ]
+
+    def draw_lengths(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+    ) -> NDArray[np.int64]:
+        draws = decoding.draws
+        parts = (*pad(sources), self.longest(sources, decoding))
+        source_BS, length_B, longest_B = (part.to(self.device).repeat_interleave(draws, 0) for part in parts)
+        written = write(
+            model,
+            source_BS,
+            length_B,
+            longest=longest_B,
+            shortest=decoding.min_length,
+            never=self.never(decoding),
+            seed=0,
+            first_row=first_row * draws,
+        )
+        lengths: NDArray[np.int64] = written.lengths_B.view(len(sources), draws).cpu().numpy()
+        return lengths
+
+    def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
+        with torch.no_grad():
+            summary_BD, state = self._begun(model, batch)
+        return exposure_gap(
+            model,
+            batch.input_BT,
+            batch.target_BT,
+            state,
+            lengths_B=batch.length_B,
+            feedback=feed_content(choice),
+            score=lambda outputs_BTV, _: self._nats(model, batch, summary_BD, outputs_BTV),
+            seed=seed,
+        )
+
+
+def feed_content(choice: Literal["sample", "best"]) -> Feedback:
+    """What is fed back while the truth goes on is a symbol of the content, whatever is thought of the end."""
+    feed = feed_tokens(choice)
+    return lambda outputs_BV, truth_B, uniform_B: feed(outputs_BV[:, :-1], truth_B, uniform_B)

@@ -1,0 +1,126 @@
+"""Translation by two machines: one reads the source, the other writes the target given what was read.
+
+B batch, S source time, T target time, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data import pad
+from statewise.decoding import Hypothesis, Sampling, sample
+from statewise.models import ConditionalMachine
+from statewise.models.build_seq2seq import build_seq2seq
+from statewise.specs import DecodingSpec, Seq2SeqSpec, TransformerSpec
+from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.tasks.loss import categorical_loss
+from statewise.tasks.translation.examples import Batch, Ids
+from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
+from statewise.training.forcing import ExposureGap, exposure_gap, feed_tokens, forced_forward, truth_probability
+
+
+@final
+class EncoderDecoder(Translator):
+    """The end symbol of the target's vocabulary stands before what is read and after what is written."""
+
+    @property
+    def model_spec(self) -> Seq2SeqSpec:
+        assert isinstance(self.spec.model, Seq2SeqSpec)
+        return self.spec.model
+
+    def build(self) -> ConditionalMachine[Any]:
+        return build_seq2seq(
+            self.model_spec,
+            source_vocab=self.languages.source.vocab,
+            target_vocab=self.languages.target.vocab,
+            seed=self.spec.seed,
+        )
+
+    @property
+    def start_id(self) -> int:
+        return self.languages.target.end_id
+
+    def never(self, decoding: DecodingSpec) -> list[int]:
+        unknown_id = self.languages.target.unknown_id
+        return [] if decoding.unknown or unknown_id is None else [unknown_id]
+
+    def most_written(self, source: int) -> int | None:
+        """Learned positions come to an end, and the end symbol takes one."""
+        decoder = self.model_spec.decoder
+        if isinstance(decoder, TransformerSpec) and decoder.position == "learned":
+            return decoder.context - 1
+        return None
+
+    def loss(
+        self,
+        model: Any,
+        batch: Batch,
+        *,
+        forcing: ForcingSpec = TEACHER,
+        step: int = 0,
+        first_row: int = 0,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        # What follows a row's end is passed over by the loss, so no state needs to be held there.
+        logits_BTV, _ = forced_forward(
+            model,
+            batch.input_BT,
+            model.condition(batch.source_BS, batch.source_length_B),
+            truth_probability=truth_probability(forcing, step),
+            key=(self.spec.seed, step),
+            feedback=None if isinstance(forcing, TeacherForcing) else feed_tokens(forcing.choice),
+            first_row=first_row,
+        )
+        return categorical_loss(logits_BTV, batch.target_BT, smoothing=smoothing).total
+
+    def search(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+    ) -> list[list[Hypothesis]]:
+        source_BS, length_B = (part.to(self.device) for part in pad(sources))
+        return search_tokens(
+            model,
+            model.condition(source_BS, length_B),
+            decoding,
+            end_id=self.start_id,
+            longest_B=self.longest(sources, decoding),
+            never=self.never(decoding),
+            align=align,
+            source_lengths_B=length_B,
+        )
+
+    def draw_lengths(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+    ) -> NDArray[np.int64]:
+        source_BS, length_B = (part.to(self.device) for part in pad(sources))
+        state, longest_B = model.condition(source_BS, length_B), self.longest(sources, decoding)
+        drawn = [
+            sample(
+                model,
+                state,
+                Sampling(seed=number),
+                start_id=self.start_id,
+                end_id=self.start_id,
+                max_length=longest_B,
+                min_length=decoding.min_length,
+                never=self.never(decoding),
+            )
+            for number in range(decoding.draws)
+        ]
+        return np.array([[len(one.tokens) for one in row] for row in zip(*drawn, strict=True)], dtype=np.int64)
+
+    def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
+        with torch.no_grad():
+            state = model.condition(batch.source_BS, batch.source_length_B)
+        return exposure_gap(
+            model,
+            batch.input_BT,
+            batch.target_BT,
+            state,
+            lengths_B=batch.length_B,
+            feedback=feed_tokens(choice),
+            seed=seed,
+        )

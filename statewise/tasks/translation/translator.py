@@ -1,0 +1,131 @@
+"""What training, evaluation and searching ask of a way to translate. They never ask which one it is.
+
+B batch, T target time, V vocabulary.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.core import Machine
+from statewise.decoding import Hypothesis, beam_search, greedy
+from statewise.models.token_machine import TokenMachine
+from statewise.specs import DecodingSpec, TranslationSpec
+from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows
+from statewise.training.forcing import ExposureGap
+
+TEACHER = TeacherForcing()
+
+
+class Translator(ABC):
+    """From pairs to losses and from sources to hypotheses, with one kind of model over two languages."""
+
+    def __init__(self, spec: TranslationSpec, languages: Languages, device: torch.device) -> None:
+        self.spec, self.languages, self.device = spec, languages, device
+
+    @abstractmethod
+    def build(self) -> Machine[Any]:
+        """The model before training."""
+
+    @property
+    @abstractmethod
+    def start_id(self) -> int:
+        """What is read before a target."""
+
+    @abstractmethod
+    def never(self, decoding: DecodingSpec) -> list[int]:
+        """What is not written."""
+
+    @abstractmethod
+    def most_written(self, source: int) -> int | None:
+        """Tokens that can be written at all after a source of so many; None: any number."""
+
+    @abstractmethod
+    def loss(
+        self,
+        model: Any,
+        batch: Batch,
+        *,
+        forcing: ForcingSpec = TEACHER,
+        step: int = 0,
+        first_row: int = 0,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        """The summed nats of what is read of the targets, ends included."""
+
+    @abstractmethod
+    def search(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+    ) -> list[list[Hypothesis]]:
+        """For each source its best hypotheses, the best first."""
+
+    @abstractmethod
+    def draw_lengths(
+        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+    ) -> NDArray[np.int64]:
+        """`[sources, decoding.draws]` lengths of outputs drawn from the model."""
+
+    @abstractmethod
+    def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
+        """What it costs, along the target, to have read its own output."""
+
+    def batch(self, rows: Rows, index: Ids) -> Batch:
+        return rows.batch(index, self.start_id).to(self.device)
+
+    def longest(self, sources: Sequence[Ids], decoding: DecodingSpec) -> Tensor:
+        """`[B]`: the most that is written for each source. Its end symbol is none of its words."""
+        found = []
+        for source in sources:
+            wanted = math.ceil(decoding.max_ratio * (len(source) - 1)) + decoding.extra
+            most = self.most_written(len(source))
+            found.append(wanted if most is None else min(wanted, most))
+        return torch.tensor(found, device=self.device)
+
+
+def search_tokens(
+    machine: TokenMachine[Any],
+    state: Any,
+    decoding: DecodingSpec,
+    *,
+    end_id: int,
+    longest_B: Tensor,
+    never: Sequence[int],
+    align: bool,
+    source_lengths_B: Tensor,
+) -> list[list[Hypothesis]]:
+    """What ends by a symbol is searched for in one way, whoever writes it."""
+    if decoding.beam == 1 and not decoding.coverage_penalty:
+        one = greedy(
+            machine,
+            state,
+            start_id=end_id,
+            end_id=end_id,
+            max_length=longest_B,
+            min_length=decoding.min_length,
+            never=never,
+            align=align,
+            source_lengths_B=source_lengths_B,
+        )
+        return [[hypothesis] for hypothesis in one]
+    return beam_search(
+        machine,
+        state,
+        start_id=end_id,
+        end_id=end_id,
+        max_length=longest_B,
+        beam=decoding.beam,
+        length_penalty=decoding.length_penalty,
+        coverage_penalty=decoding.coverage_penalty,
+        n_best=decoding.n_best,
+        min_length=decoding.min_length,
+        never=never,
+        align=align,
+        source_lengths_B=source_lengths_B,
+    )

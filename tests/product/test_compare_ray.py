@@ -1,0 +1,54 @@
+"""The same trials on a local Ray: the same numbers, retries, cancellation; the engines go on with each other's work."""
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from command import call
+from tiny_study import driver, results, sessions, trial_pids, wait_until, wait_until_gone, write_study
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, and what it gives without Ray, in `local`."""
+    folder = tmp_path_factory.mktemp("ray")
+    write_study(folder, steps=400, every=20)
+    with contextlib.chdir(folder):
+        assert call("compare", "tiny.toml", "--workers", "2", "--out", "local", "--quiet").code == 0
+    return folder
+
+
+def has_checkpoint(out: Path) -> bool:
+    return any("step-" in path.name for path in out.glob("trials/*/run/checkpoints/*"))
+
+
+def test_a_process_that_dies_is_replaced_and_the_numbers_are_the_same(folder: Path) -> None:
+    out = folder / "ray"
+    process = driver(folder, folder / "tiny.toml", out, "--engine", "ray", workers="2")
+    wait_until(lambda: has_checkpoint(out), process, seconds=150)
+    os.kill(trial_pids(out)[-1], signal.SIGKILL)
+    said, err = process.communicate(timeout=250)
+    assert process.returncode == 0, err
+    assert results(out) == results(folder / "local")
+    assert sessions(out) > 4
+    assert "lstm" in said
+
+
+def test_what_is_cancelled_on_ray_is_saved_and_goes_on_here(folder: Path) -> None:
+    out = folder / "cancelled"
+    process = driver(folder, folder / "tiny.toml", out, "--engine", "ray")
+    wait_until(lambda: has_checkpoint(out), process, seconds=150)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    wait_until_gone(trial_pids(out))
+    assert json.loads((out / "report.json").read_text())["missing"]
+    with contextlib.chdir(folder):
+        assert call("compare", "tiny.toml", "--out", "cancelled", "--workers", "2").code == 0
+    assert results(out) == results(folder / "local")
+    assert sessions(out) > 4

@@ -1,0 +1,131 @@
+"""What a study says of a trial besides its figures: the clock over several sessions, the cost of a longer past."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from statewise.comparison.context import bytes_by_context, drawn_out, machine_in, seconds_by_context
+from statewise.comparison.measure import Session, clock, curve
+from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
+from statewise.comparison.trial import Found, Point
+from statewise.core import leaves, state_bytes
+from statewise.models import LINEAGE, build_sample, build_seq2seq, context_bytes
+from statewise.models.classifier import build_classifier
+from statewise.specs import GRUSpec, LSTMSpec, ReaderSpec, Seq2SeqSpec, UserError
+
+LIST_KEEPERS = ("basic_attention", "transformer")
+
+
+def write_run(folder: Path, records: list[tuple[int, int, float]]) -> None:
+    """`(step, tokens, speed)` each, and an evaluation at every step."""
+    metrics, timing = [], []
+    for step, tokens, speed in records:
+        metrics += [{"step": step, "loss": 1.0, "tokens": tokens}, {"step": step, "validation_bits": 1 / step}]
+        timing.append({"step": step, "tokens_per_second": speed})
+    for name, lines in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_seconds_are_tokens_by_speed(tmp_path: Path) -> None:
+    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 125.0)])
+    found = clock(tmp_path, [Session(0, 0)])
+    assert found.seconds == [10.0, 16.0]
+    assert found.at(15) == (1500, 13.0)  # between the two, on the line
+    assert found.at(5) == (500, 5.0)
+    assert found.at(20) == (2000, 16.0)
+
+
+def test_a_resumed_trial_counts_what_was_kept_of_each_session(tmp_path: Path) -> None:
+    """The first session got to step 14 at 100 a second and was resumed from 12; the second had 50 a second."""
+    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 50.0), (30, 3000, 50.0)])
+    found = clock(tmp_path, [Session(0, 0), Session(12, 1200)])
+    assert found.seconds == [10.0, 12.0 + 800 / 50, 12.0 + 1800 / 50]
+
+
+def test_a_curve_says_what_each_place_had_cost(tmp_path: Path) -> None:
+    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 100.0)])
+    at = clock(tmp_path, [])
+    points = curve(tmp_path, metric="bits", at=at, flops_per_token=7.0)
+    assert points == [Point(10, 1000, 10.0, 21000.0, 0.1), Point(20, 2000, 20.0, 42000.0, 0.05)]
+    assert curve(tmp_path, metric="other", at=at, flops_per_token=None) == []
+
+
+@pytest.mark.parametrize("row", LINEAGE, ids=lambda row: row.name)
+def test_a_drawn_out_state_is_as_large_as_one_that_was_read(row) -> None:  # type: ignore[no-untyped-def]
+    model = build_sample(row.spec.small(), vocab=11).eval()
+    tokens_BT = model.sample_input(1, 512, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        read, drawn = model.absorb(tokens_BT), drawn_out(model, 512)
+        growing = not all(leaf.numel() for _, leaf in leaves(model.init_state(1)))
+        assert growing == (row.name in LIST_KEEPERS)
+        if growing:
+            assert [(name, leaf.shape) for name, leaf in leaves(drawn)] == [(n, leaf.shape) for n, leaf in leaves(read)]
+            for (_, here), (_, there) in zip(leaves(drawn), leaves(read)):
+                assert here.is_floating_point() or torch.equal(here, there)
+            assert state_bytes(drawn) == context_bytes(model, 512)
+            logits_BV, _ = model.step(tokens_BT[:, 0], drawn)
+            assert logits_BV.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_time_is_known_at_every_context(kind: str) -> None:
+    spec = next(row.spec for row in LINEAGE if row.name == kind)
+    found = seconds_by_context(build_sample(spec.small(), vocab=11))
+    assert found is not None
+    assert found.keys() == bytes_by_context(build_sample(spec.small(), vocab=11)).keys()
+    assert all(seconds > 0 for seconds in found.values())
+    assert (len(set(found.values())) == 1) == (kind == "lstm")
+
+
+def test_what_remembers_in_other_tasks() -> None:
+    one_way = build_classifier(LSTMSpec(width=8), ReaderSpec(bidirectional=False), num_classes=2, vocab=5)
+    assert set(bytes_by_context(one_way).values()) == {2 * 8 * 4}
+    both_ways = build_classifier(LSTMSpec(width=8), ReaderSpec(bidirectional=True), num_classes=2, vocab=5)
+    assert machine_in(both_ways) is None
+    assert bytes_by_context(both_ways) == {}
+    assert seconds_by_context(both_ways) is None
+    writer = build_seq2seq(
+        Seq2SeqSpec(encoder=GRUSpec(width=8), decoder=GRUSpec(width=8)), source_vocab=5, target_vocab=5
+    )
+    sizes = bytes_by_context(writer)
+    assert list(sizes) == sorted(sizes)
+    assert seconds_by_context(writer) is None
+
+
+def some_found() -> Found:
+    return Found(
+        key="k",
+        entry="lstm",
+        seed=1,
+        phase="final",
+        settings={"model.width": 8},
+        figures={"bits_per_byte": 2.5},
+        curve=[Point(1, 2, 3.0, 4.0, 5.0)],
+        parameters=9,
+        flops_per_token=None,
+        state_bytes={256: 8},
+        seconds=1.0,
+        tokens=2,
+        tokens_per_second=2.0,
+        decode_tokens_per_second=None,
+        peak_bytes=7,
+        sample="né",
+        surprise=[("n", 0.5), ("é", 1.5)],
+        weights_sha256="0",
+        seconds_by_context={256: 0.5},
+    )
+
+
+def test_a_result_comes_back_from_its_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "result.json", found_record(some_found()))
+    assert found_of(json.loads((tmp_path / "result.json").read_text()), source="the file") == some_found()
+    with pytest.raises(UserError, match="the file is not the result of a trial"):
+        found_of({"key": "k"}, source="the file")
+
+
+def test_half_a_line_in_a_log_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"event": "end", "key": "a"}\n{"event": "end", "k')
+    assert len(read_lines(tmp_path / "log.jsonl")) == 1
+    assert Log(tmp_path).ended() == {"a"}

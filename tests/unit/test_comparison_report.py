@@ -1,0 +1,415 @@
+"""The report says the same in all its forms, says what is missing, and lets nothing from data be more than text."""
+
+import csv
+import io
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import made_study as made
+import pytest
+
+from statewise.comparison.report import number, write_report
+from statewise.comparison.report.content import gather
+from statewise.comparison.report.figure import Axis, Figure, Series, bounds, ticks
+from statewise.comparison.report.html import page
+from statewise.comparison.report.surprise import Surprised, disagreements
+from statewise.comparison.report.svg import draw
+from statewise.comparison.trial import Failure, Found
+
+STYLE = Path(number.__file__).with_name("style.css").read_text()
+SCRIPT = "<script>alert(1)</script>"
+
+
+class Report(NamedTuple):
+    html: str
+    markdown: str
+    json: dict[str, Any]
+
+
+def written(
+    folder: Path,
+    entries: tuple[made.Made, ...] = made.ENTRIES,
+    *,
+    found: list[Found] | None = None,
+    failures: tuple[Failure, ...] = (),
+    seeds: int = 3,
+    searched: bool = False,
+    static: bool = True,
+) -> Report:
+    study = made.study([one.name for one in entries], seeds=seeds, searched=searched)
+    runs = made.results(entries, seeds=seeds) if found is None else found
+    path = write_report(
+        study, [made.entry(one) for one in entries], runs, folder=folder, static=static, failures=failures
+    )
+    assert path == folder / "report.html"
+    data = json.loads((folder / "report.json").read_text())
+    return Report(path.read_text(), (folder / "report.md").read_text(), data)
+
+
+class Seen(HTMLParser):
+    """What a browser would make of a page: its elements, and the tables' texts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: list[list[list[str]]] = []
+        self._cell = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self._cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._cell:
+            self.tables[-1][-1][-1] += data
+
+
+def first_markdown_table(text: str) -> list[list[str]]:
+    lines = text[text.index("\n| ") + 1 :].partition("\n\n")[0].splitlines()
+    cells = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return cells[2:]
+
+
+def test_three_forms_say_the_same(tmp_path: Path) -> None:
+    html, markdown, data = written(tmp_path)
+    seen = Seen(html)
+    columns = [column["name"] for column in data["table"]["columns"] if column["shown"]]
+    rows = [[row[name]["text"] for name in columns] for row in data["table"]["rows"]]
+    assert seen.tables[0][1:] == rows
+    assert first_markdown_table(markdown) == rows
+    for sentence in data["verdict"]:
+        assert sentence in html
+        assert sentence in markdown.replace("\\", "")
+    figures = [figure for section in data["sections"] for figure in section["figures"]]
+    assert len(figures) == 10
+    for figure in figures:
+        for words in (figure["title"], figure["reading"], figure["finding"]):
+            assert words.endswith(".") or words == figure["title"]
+            assert words in markdown.replace("\\", "")
+            assert words in html
+
+
+def test_numbers_are_those_that_were_found(tmp_path: Path) -> None:
+    found = made.results()
+    data = written(tmp_path, found=found).json
+    for row in data["table"]["rows"]:
+        runs = [one for one in found if one.entry == row["entry"]["value"]]
+        values = [one.figures["bits_per_byte"] for one in runs]
+        mean = sum(values) / 3
+        assert row["metric"]["value"] == pytest.approx(mean, abs=1e-12)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 2)
+        half = 4.302652729911275 * deviation / math.sqrt(3)  # SciPy: t.ppf(0.975, 2)
+        assert row["high"]["value"] == pytest.approx(mean + half, abs=1e-9)
+        assert row["state_bytes"]["value"] == runs[0].state_bytes[1024]
+    means = [row["metric"]["value"] for row in data["table"]["rows"]]
+    assert means == sorted(means)
+
+
+def test_a_figure_exports_what_it_shows(tmp_path: Path) -> None:
+    study = made.study([one.name for one in made.ENTRIES])
+    content = gather(study, [made.entry(one) for one in made.ENTRIES], made.results(), folder=tmp_path)
+    for figure in content.figures:
+        rows = list(csv.reader(io.StringIO(figure.csv())))
+        assert len(rows) == 1 + sum(len(series.x) for series in figure.series)
+        assert [float(row[1]) for row in rows[1:]] == [x for series in figure.series for x in series.x]
+        assert (figure.y.label or "") == rows[0][2]
+
+
+def test_the_verdict_names_who_cannot_be_told_apart(tmp_path: Path) -> None:
+    first, second = written(tmp_path).json["verdict"]
+    assert "gru" in first
+    assert "lstm" in first
+    assert "not distinguishable" in first
+    assert "transformer, the next that can be told apart" in first
+    assert "parameters" in second
+    assert "1,024 tokens" in second
+
+
+def test_a_clear_winner_is_said_to_be_one(tmp_path: Path) -> None:
+    entries = (made.ENTRIES[1], made.ENTRIES[2])
+    first, _ = written(tmp_path, entries).json["verdict"]
+    assert first.startswith("lstm is best")
+    assert "that of the next, elman" in first
+    assert "distinguishable" not in first
+
+
+# -------------------------------------------------------------------- partial studies
+
+
+def test_missing_seeds_and_failures_are_told(tmp_path: Path) -> None:
+    found = [one for one in made.results() if one.entry != "gru" and (one.entry, one.seed) != ("lstm", 1)]
+    failure = Failure("0123", "lstm", 1, "final", "the loss was NaN at step 12", True)
+    html, markdown, data = written(tmp_path, found=found, failures=(failure,))
+    assert data["missing"] == ["lstm: only 2 of 3 seeds finished, 1 failed.", "gru: none of 3 seeds finished."]
+    for text in (html, markdown):
+        assert "the loss was NaN at step 12" in text
+        assert "gru: none of 3 seeds finished." in text
+    last = data["table"]["rows"][-1]
+    assert (last["entry"]["text"], last["metric"]["text"]) == ("gru", "no result")
+
+
+def test_one_entry_on_one_seed_of_another_task(tmp_path: Path) -> None:
+    html, _, data = written(
+        tmp_path, made.ENTRIES[2:3], found=[made.found(made.ENTRIES[2], seed=0, bare=True)], seeds=1
+    )
+    assert data["verdict"][0].startswith("Only lstm has finished")
+    assert "±" not in data["table"]["rows"][0]["metric"]["text"]
+    assert "state_bytes" not in [column["name"] for column in data["table"]["columns"]]
+    assert data["samples"] == []
+    assert "not a model of text" in html
+
+
+def test_one_seed_is_no_ranking(tmp_path: Path) -> None:
+    first, _ = written(tmp_path, seeds=1).json["verdict"]
+    assert "one seed cannot tell" in first
+
+
+def test_nothing_yet(tmp_path: Path) -> None:
+    html, markdown, data = written(tmp_path, found=[])
+    assert data["verdict"][0] == "No trial has finished yet, so there is nothing to compare."
+    assert "No trial has finished yet" in html
+    assert "No trial has finished yet" in markdown
+    assert len(data["missing"]) == len(made.ENTRIES)
+
+
+def test_a_result_without_the_metric_is_a_failure(tmp_path: Path) -> None:
+    found = made.results()
+    found[4] = found[4]._replace(figures={"bits_per_byte": math.nan})
+    data = written(tmp_path, found=found).json
+    (row,) = data["failures"]["rows"]
+    assert row["entry"]["text"] == found[4].entry
+    assert "bits_per_byte" in row["error"]["text"]
+
+
+def test_the_search_is_logged(tmp_path: Path) -> None:
+    tries = [made.found(one, seed=3, phase="search", rate=rate) for one in made.ENTRIES for rate in (1e-3, 3e-3)]
+    data = written(tmp_path, found=[*made.results(), *tries], searched=True).json
+    rows = data["search"]["rows"]
+    assert len(rows) == 12
+    assert [row["note"]["text"] for row in rows] == ["chosen", ""] * 6
+    assert "same 2 tries" in data["searched"]
+
+
+# -------------------------------------------------------------------- text from data is text
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_nothing_from_data_runs(static: bool, tmp_path: Path) -> None:
+    bad = made.Made(f"{SCRIPT}|`*[x](javascript:1)", 2.2, 1e4, 800)
+    found = [made.found(one, seed=seed) for one in (bad, made.ENTRIES[2]) for seed in range(3)]
+    quoted = [("</pre>" + SCRIPT, 1.0), ('"><img src=x onerror=alert(1)>', 2.0)]
+    found = [one._replace(sample=SCRIPT + "```\n# no", surprise=quoted) for one in found]
+    study = made.study([bad.name, "lstm"], title=f"A {SCRIPT} title")
+    folder = tmp_path / "study"
+    failure = Failure("k", "lstm", 0, "search", SCRIPT, True)
+    path = write_report(study, [], found, folder=folder, static=static, failures=[failure], command=f"x {SCRIPT}")
+    html = path.read_text()
+    assert SCRIPT not in html
+    seen = Seen(re.sub(r"<script>.*?</script>", "<script></script>", html, flags=re.DOTALL))
+    scripts = [attributes for tag, attributes in seen.tags if tag == "script"]
+    assert scripts == ([{}] if static else [{"type": "application/json", "id": "figures"}, {}, {}, {}])
+    assert not [tag for tag, _ in seen.tags if tag in ("img", "iframe", "object")]
+    assert not [name for _, attributes in seen.tags for name in attributes if name.startswith("on")]
+    markdown = (folder / "report.md").read_text()
+    outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    assert "<script" not in outside.replace("\\<script", "")
+    assert "[x](" not in outside.replace("\\[x\\](", "")
+
+
+def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
+    seen = Seen(written(tmp_path).html)
+    for tag, attributes in seen.tags:
+        for name in ("src", "href"):
+            value = attributes.get(name) or ""
+            assert value.startswith(("#", "data:")) or not value, (tag, value)
+    policy = next(a["content"] for _, a in seen.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "script-src 'sha256-" in policy
+
+
+def test_plotly_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("plotly")
+    study = made.study([one.name for one in made.LINEAGE])
+    content = gather(study, [], made.results(made.LINEAGE), folder=tmp_path)
+    live = page(content)
+    assert 1 << 20 < len(live.encode()) < 8_000_000
+    figures = json.loads(re.findall(r'id="figures">(.*?)</script>', live)[0])["figures"]
+    assert json.loads(json.dumps([one.as_dict() for one in content.figures])) == [
+        {name: value for name, value in one.items() if name != "ticks"} for one in figures
+    ]
+    monkeypatch.setattr("statewise.comparison.report.html.find_spec", lambda name: None)
+    assert page(content) == page(content, static=True)
+    assert len(page(content).encode()) < 1_500_000
+
+
+# -------------------------------------------------------------------- drawings
+
+
+def shapes(svg: str) -> ET.Element:
+    return ET.fromstring(svg)
+
+
+@pytest.mark.parametrize("width", [340, 640])
+@pytest.mark.parametrize("entries", [made.ENTRIES, made.LINEAGE], ids=["six", "nineteen"])
+def test_drawings_stay_in_their_frame(width: int, entries: tuple[made.Made, ...], tmp_path: Path) -> None:
+    study = made.study([one.name for one in entries])
+    content = gather(study, [], made.results(entries), folder=tmp_path)
+    colours = {name: at for at, name in enumerate(content.order)}
+    for figure in content.figures:
+        drawing = shapes(draw(figure, colours=colours, width=width))
+        _, _, wide, high = map(float, drawing.attrib["viewBox"].split())
+        boxes = []
+        for text in drawing.iter("{http://www.w3.org/2000/svg}text"):
+            if "x" not in text.attrib:
+                continue
+            size = float(text.get("font-size", 12)) * 0.57 * len(text.text or "")
+            shift = {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor", "start"), 0.0)
+            left = float(text.attrib["x"]) - shift * size
+            assert left >= -1, (figure.name, text.text)
+            assert left + size <= wide + 1, (figure.name, text.text)
+            assert float(text.attrib["y"]) <= high
+            boxes.append((left, float(text.attrib["y"]) - 9, left + size, float(text.attrib["y"]), text.text))
+        for at, a in enumerate(boxes):
+            for b in boxes[at + 1 :]:
+                overlap = a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+                assert not overlap, (figure.name, a, b)
+
+
+def test_a_drawing_places_points_by_its_axes() -> None:
+    series = Series("a", x=(1.0, 10.0, 100.0), y=(0.0, 5.0, 10.0), entry="a")
+    figure = Figure("f", "t", "line", Axis("x", scale="log"), Axis("y"), (series,), "r.", "f.")
+    drawing = shapes(draw(figure, colours={"a": 0}, width=640))
+    marks = [one for one in drawing.iter("{http://www.w3.org/2000/svg}circle") if one.get("class") == "mark"][:3]
+    (x0, y0), (x1, y1), (x2, y2) = ((float(one.attrib["cx"]), float(one.attrib["cy"])) for one in marks)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.11)
+    assert y0 > y2
+
+
+@pytest.mark.parametrize(
+    ("axis", "low", "high"),
+    [
+        (Axis("a"), 2.2437, 2.6581),
+        (Axis("a"), 0.0, 300.0),
+        (Axis("a", scale="log"), 3.0, 900_000.0),
+        (Axis("a", scale="log"), 60_050.0, 60_500.0),
+        (Axis("a", scale="log", base=2), 24.0, 1e8),
+        (Axis("a", unit="bytes"), 3.9e8, 4.2e8),
+        (Axis("a", unit="bytes", scale="log", base=2), 5000.0, 5100.0),
+    ],
+)
+@pytest.mark.parametrize("most", [4, 7])
+def test_ticks_are_few_and_inside(axis: Axis, low: float, high: float, most: int) -> None:
+    found = ticks(axis, low, high, most=most)
+    assert 2 <= len(found) <= most + 1
+    assert found == sorted(set(found))
+    slack = 1e-9 * high
+    assert low - slack <= found[0]
+    assert found[-1] <= high + slack
+
+
+def test_bounds_hold_all_values() -> None:
+    for axis in (Axis("a"), Axis("a", scale="log")):
+        low, high = bounds(axis, [3.0, 7.0])
+        assert low < 3 < 7 < high
+        low, high = bounds(axis, [5.0])
+        assert low < 5 < high
+
+
+# -------------------------------------------------------------------- colours
+
+
+def luminance(colour: str) -> float:
+    """WCAG 2's relative luminance."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_colours_can_be_seen(theme: int) -> None:
+    block = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)[theme]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+    for name in ("ink", "quiet", "accent"):
+        assert contrast(colours[name], colours["paper"]) >= 4.5, name
+        assert contrast(colours[name], colours["panel"]) >= 4.5, name
+    assert contrast(colours["warn"], colours["warn-paper"]) >= 4.5
+    for at in range(8):
+        assert contrast(colours[f"c{at}"], colours["paper"]) >= 3, at
+
+
+# -------------------------------------------------------------------- surprise
+
+
+def test_disagreements_between_tokenizers() -> None:
+    """Pieces are compared between ends that both have: `ab|c` and `a|bc` share only the end of `abc`."""
+    one = Surprised("one", (("ab", 1.0), ("c", 2.0), ("d", 7.0)), 10.0)
+    other = Surprised("other", (("a", 0.5), ("bc", 0.5), ("d", 1.0)), 2.0)
+    first, second = disagreements([one, other])
+    assert (first.piece, first.gap, first.expected_by, first.surprised) == ("d", 6.0, "other", "one")
+    assert (second.piece, second.gap, second.before, second.after) == ("abc", 2.0, "", "d")
+
+
+def test_surprise_is_in_bits_and_the_mean_over_seeds(tmp_path: Path) -> None:
+    runs = [
+        made.found(made.ENTRIES[2], seed=seed)._replace(surprise=[("x", (seed + 1) * math.log(2))]) for seed in (0, 1)
+    ]
+    (read,) = written(tmp_path, made.ENTRIES[2:3], found=runs, seeds=2).json["surprise"]
+    assert read["pieces"] == [["x", pytest.approx(1.5)]]
+
+
+def test_another_text_is_not_compared(tmp_path: Path) -> None:
+    found = made.results()
+    found = [one._replace(surprise=[("other", 1.0)]) if one.entry == "gru" else one for one in found]
+    data = written(tmp_path, found=found).json
+    assert "gru" not in [one["entry"] for one in data["surprise"]]
+    assert any("gru read another text" in said for said in data["missing_text"])
+
+
+# -------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (number.count(60_160), "60.2k"),
+        (number.count(999_600), "1M"),
+        (number.count(0), "0"),
+        (number.count(12), "12"),
+        (number.size(620), "620 B"),
+        (number.size(1 << 20), "1 MiB"),
+        (number.duration(0.0002), "200 µs"),
+        (number.duration(99.14), "99.1 s"),
+        (number.duration(600), "10 min"),
+        (number.plain(2.26189), "2.262"),
+        (number.rough(0.08308), "0.083"),
+        (number.with_interval(2.26189, 0.0191), "2.262 ± 0.019"),
+        (number.with_interval(2.26189, None), "2.262"),
+        (number.with_interval(31.4, 12.2), "31 ± 12"),
+        (number.share(0.0354), "3.5 %"),
+    ],
+)
+def test_numbers_as_people_read_them(text: str, expected: str) -> None:
+    assert text == expected

@@ -1,0 +1,55 @@
+"""Every shipped study loads, meets its budget, and its first entries train and give its figure."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from statewise.comparison.opened import Opener
+from statewise.comparison.plan import plan
+from statewise.comparison.study import changed, load_study, study_names
+from statewise.models import LINEAGE
+from statewise.specs import parse_spec
+from statewise.tasks import train
+
+_SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "train.evaluate_every": 100}
+
+
+# Reading trees, source code and phrases takes longer than two steps of training.
+_QUICK = ("cost", "forecast", "lineage", "truncation")
+_opener = Opener()
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_study_is_planned(name: str) -> None:
+    made = plan(load_study(name), opener=_opener)
+    study = made.study
+    trials = made.final_trials()
+    assert len(trials) == len(study.entry) * study.seeds
+    assert len({one.key for one in trials}) == len(trials)
+    for trial in trials:
+        assert parse_spec(trial.spec.model_dump(mode="json")) == trial.spec
+    for entry, written in zip(made.entries, study.entry):
+        assert (entry.error is None) == (study.budget.kind == "none" or written.width is None)
+        assert abs(entry.error or 0) <= 0.02
+    assert study.question.endswith("?")
+
+
+def test_the_default_study_has_the_whole_lineage() -> None:
+    assert {entry.name for entry in load_study("lineage").entry} == {row.name for row in LINEAGE}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in study_names()]
+)
+def test_first_entries_train_and_have_the_figure(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    short = {path: value for path, value in _SHORT.items() if study.base["train"].get("steps") or "steps" not in path}
+    if study.base.get("task") == "translation":
+        short |= {"decoding.watch": 0, "decoding.beam": 1, "decoding.draws": 0, "decoding.extra": 0}
+    made = plan(changed(study, short).model_copy(update={"seeds": 1, "entry": study.entry[:2]}), opener=_opener)
+    for trial in made.final_trials():
+        trained = train(trial.spec, out=tmp_path / trial.entry)
+        figure = trained.load().evaluate()._asdict()[study.metric]
+        assert isinstance(figure, float)
+        assert math.isfinite(figure)

@@ -1,0 +1,191 @@
+"""Intervals, tests and corrections against SciPy and statsmodels; orders against what must hold of any."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from statewise.comparison.statistics import (
+    Standing,
+    bootstrap_interval,
+    compare,
+    holm,
+    paired_t,
+    pooled_p,
+    ranking,
+    sign_flip,
+    standing,
+    t_interval,
+)
+from statewise.comparison.trial import Found
+from statewise.specs import UserError
+
+VALUES = [2.31, 2.28, 2.40, 2.35, 2.29]
+OTHERS = [2.41, 2.33, 2.42, 2.47, 2.30]
+
+
+def found(
+    entry: str, seed: int, figure: float, *, metric: str = "bits", phase: Literal["search", "final"] = "final"
+) -> Found:
+    return Found(
+        key=f"{entry}-{seed}",
+        entry=entry,
+        seed=seed,
+        phase=phase,
+        settings={},
+        figures={metric: figure},
+        curve=[],
+        parameters=1,
+        flops_per_token=None,
+        state_bytes={},
+        seconds=1.0,
+        tokens=1,
+        tokens_per_second=1.0,
+        decode_tokens_per_second=None,
+        peak_bytes=1,
+        sample=None,
+        surprise=None,
+        weights_sha256="",
+    )
+
+
+def table(figures: dict[str, Sequence[float]]) -> list[Found]:
+    return [found(name, seed, x) for name, row in figures.items() for seed, x in enumerate(row)]
+
+
+@pytest.mark.parametrize("values", [VALUES, VALUES[:2], [0.0, 5.0, 1e6]])
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+def test_t_interval(values: list[float], confidence: float) -> None:
+    expected = stats.t.interval(confidence, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+    assert t_interval(values, confidence=confidence) == pytest.approx(expected, rel=1e-9)
+
+
+def test_bootstrap_interval() -> None:
+    expected = stats.bootstrap(
+        (VALUES,), np.mean, n_resamples=100_000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert bootstrap_interval(VALUES, resamples=100_000) == pytest.approx(tuple(expected), abs=1e-3)
+    few = bootstrap_interval(VALUES, resamples=50)
+    assert few == bootstrap_interval(VALUES, resamples=50)
+    assert few != bootstrap_interval(VALUES, resamples=50, seed=1)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_paired_t(size: int) -> None:
+    gaps = [a - b for a, b in zip(VALUES[:size], OTHERS)]
+    expected = stats.ttest_rel(VALUES[:size], OTHERS[:size]).pvalue
+    assert paired_t(gaps) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_sign_flips(size: int) -> None:
+    gaps = np.array(VALUES[:size]) - np.array(OTHERS[:size])
+    expected = stats.permutation_test(
+        (gaps,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=True
+    ).pvalue
+    got = sign_flip(gaps.tolist())
+    assert got == pytest.approx(expected, abs=1e-12)
+    assert got >= 2 ** (1 - size)
+
+
+def test_many_signs_are_sampled_the_same_way_each_time() -> None:
+    gaps = [0.1] * 19 + [-0.1]
+    exact = 2 * (1 + 20) / 2**20  # none or one of twenty signs turned, on either side
+    got = sign_flip(gaps)
+    assert got == sign_flip(gaps)
+    assert got == pytest.approx(exact, abs=5e-5)
+
+
+def test_what_does_not_vary_is_not_tested() -> None:
+    assert paired_t([0.1]) is None
+    assert paired_t([0.3, 0.3, 0.3]) is None
+    assert sign_flip([0.3]) is None
+
+
+def test_holm() -> None:
+    p_values = [0.01, 0.04, 0.03, 0.005, 0.9]
+    expected = multipletests(p_values, method="holm")[1]
+    assert holm(p_values) == pytest.approx(expected.tolist())
+    assert holm([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("missing", [None, (1, 2), (0, 0)])
+def test_pooled_is_a_fit_of_entries_and_seeds(missing: tuple[int, int] | None) -> None:
+    figures = np.random.default_rng(3).normal(size=(4, 3)) + np.arange(4)[:, None]
+    rows = [(k, n) for k in range(4) for n in range(3) if (k, n) != missing]
+    design = np.zeros((len(rows), 4 + 2))
+    for row, (k, n) in enumerate(rows):
+        design[row, k] = 1
+        if n:
+            design[row, 3 + n] = 1
+    fit = sm.OLS([figures[k, n] for k, n in rows], design).fit()
+    all_standings = [
+        standing(str(k), {n: None if (k, n) == missing else figures[k, n] for n in range(3)}) for k in range(4)
+    ]
+    got = pooled_p(all_standings)
+    assert len(got) == 6
+    for (i, j), p in got.items():
+        contrast = np.zeros(6)
+        contrast[i], contrast[j] = 1, -1
+        assert p == pytest.approx(float(fit.t_test(contrast).pvalue), rel=1e-6)
+
+
+def test_one_seed_has_no_interval_and_no_order_that_is_more_than_luck() -> None:
+    one = standing("a", {0: 2.0})
+    assert (one.mean, one.deviation, one.t_interval, one.bootstrap_interval) == (2.0, None, None, None)
+    assert one.note == "one seed: no interval"
+    order = ranking(table({"a": [2.0], "b": [9.0]}), metric="bits", better="lower")
+    assert order.groups == [["a", "b"]]
+    assert "one seed" in order.method
+
+
+def test_failed_seeds_are_counted_and_left_out() -> None:
+    one = standing("a", {0: 2.0, 1: math.nan, 2: None, 3: 4.0})
+    assert (one.seeds, one.mean, one.failed) == ((0, 3), 3.0, 2)
+    assert one.note == "2 of 4 seeds failed"
+
+
+@pytest.mark.parametrize("error", ["pooled", "own"])
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_groups(error: Literal["pooled", "own"], better: Literal["lower", "higher"]) -> None:
+    chance = np.random.default_rng(2)
+    centres = {"a": 1.0, "b": 1.0, "c": 5.0, "d": 5.0, "e": 9.0}
+    data = table({name: (centre + 0.01 * chance.normal(size=6)).tolist() for name, centre in centres.items()})
+    order = ranking(data, metric="bits", better=better, error=error)
+    groups = [set(group) for group in order.groups]
+    expected = [{"a", "b"}, {"c", "d"}, {"e"}]
+    assert groups == (expected if better == "lower" else expected[::-1])
+    assert order.group("e") == (3 if better == "lower" else 1)
+    assert not order.between("b", "a").distinguishable
+    assert order.between("a", "c").distinguishable
+
+
+def test_equal_figures_are_one_group() -> None:
+    order = ranking(table({"a": [1.0, 1.0], "b": [1.0, 1.0]}), metric="bits", better="lower")
+    assert order.groups == [["a", "b"]]
+
+
+def test_under_no_difference_few_are_told_apart() -> None:
+    """The chance that any pair of a study is called different is what it says: at most one in twenty."""
+    chance = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(100):
+        rows = [
+            Standing(str(k), (0, 1, 2), tuple(chance.normal(size=3).tolist()), 0.0, None, None, None, 0)
+            for k in range(4)
+        ]
+        wrong += any(one.distinguishable for one in compare(rows))
+    assert wrong / 100 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 100)
+
+
+def test_search_trials_do_not_count_and_unlike_figures_are_refused() -> None:
+    data = [*table({"a": [1.0, 1.1]}), found("a", 2, 0.1, phase="search")]
+    assert ranking(data, metric="bits", better="lower").standings[0].seeds == (0, 1)
+    with pytest.raises(UserError, match="'b' has no 'bits'"):
+        ranking([*data, found("b", 0, 3.0, metric="accuracy")], metric="bits", better="lower")

@@ -1,0 +1,87 @@
+"""Studies as data: what loads, what is refused, and what a shorter one is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names
+from statewise.specs import LanguageModelSpec, UserError
+
+
+def table(**more: Any) -> dict[str, Any]:
+    entries = [{"name": "a"}, {"name": "b", "settings": {"model.kind": "gru", "train": {"lr": 0.5}}}]
+    return {"title": "t", "question": "q", "base": {"train": {"steps": 40, "lr": 0.1}}, "entry": entries, **more}
+
+
+def test_an_entry_stands_above_the_base_and_a_setting_above_both() -> None:
+    study = parse_study(table())
+    a, b = study.entry
+    assert spec_of(study, a).train.lr == 0.1
+    spec = spec_of(study, b, {"train.batch": 7})
+    assert isinstance(spec, LanguageModelSpec)
+    assert (spec.model.kind, spec.train.lr, spec.train.steps, spec.train.batch) == ("gru", 0.5, 40, 7)
+    assert spec_of(changed(study, {"train.lr": 0.2}), a).train.lr == 0.2
+    assert spec_of(changed(study, {"train.lr": 0.2}), b).train.lr == 0.5
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"seed": 3}, "seed: unknown key; did you mean 'seeds'"),
+        ({"budget": {"amonut": 3}}, "budget.amonut: unknown key; did you mean 'amount'"),
+        ({"entry": [{"name": "a"}, {"name": "a"}]}, "two entries of the name 'a'"),
+        ({"entry": [{"name": "a", "settings": {"model.kind": "lsmt"}}]}, "entry 'a' of the study is not valid"),
+        ({"entry": [{"name": "a", "settings": {"model.knid": "lstm"}}]}, "model.knid: unknown key"),
+        ({"entry": []}, "entry:"),
+        ({"seeds": 0}, "seeds:"),
+    ],
+)
+def test_what_is_wrong_is_named(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        parse_study(table(**more))
+
+
+def test_a_study_is_found_by_name_or_by_path(tmp_path: Path) -> None:
+    assert "lineage" in study_names()
+    assert len(load_study("lineage").entry) > 10
+    path = tmp_path / "mine.toml"
+    path.write_text('title = "t"\nquestion = "q"\n[base.train]\nsteps = 3\n[[entry]]\nname = "a"\n', encoding="utf-8")
+    assert load_study(path) == load_study(str(path))
+    with pytest.raises(UserError, match="did you mean 'lineage'"):
+        load_study("lineag")
+    with pytest.raises(UserError, match="does not exist"):
+        load_study(tmp_path / "other.toml")
+    path.write_text("title = ", encoding="utf-8")
+    with pytest.raises(UserError, match="not valid TOML"):
+        load_study(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="UTF-8"):
+        load_study(path)
+
+
+def test_a_shorter_study_has_fewer_of_all_that_is_counted_in_steps() -> None:
+    budget = {"kind": "flops", "amount": 1000}
+    entries = [
+        {"name": "a", "settings": {"train.steps": 10}},
+        {"name": "b", "settings": {"train": {"steps": 20, "lr": 1.0}}},
+        {"name": "none", "settings": {"train.steps": 0}},
+    ]
+    base = {"train": {"steps": 400, "warmup": 1, "evaluate_every": 100, "batch": 8, "lr": 0.1}}
+    study = parse_study(table(budget=budget, entry=entries, base=base, minutes=4.0))
+    short = scaled(study, 1)
+    assert short.base["train"] == {"steps": 100, "warmup": 1, "evaluate_every": 25, "batch": 8, "lr": 0.1}
+    assert [spec_of(short, entry).train.steps for entry in short.entry] == [2, 5, 0]
+    assert (short.budget.amount, short.minutes) == (250, 1.0)
+    assert scaled(study, 4.0) == study
+    with pytest.raises(UserError, match="minutes is 0"):
+        scaled(study, 0)
+
+
+def test_what_the_base_says_of_its_own_kind_does_not_reach_another() -> None:
+    base = {"model": {"kind": "transformer", "heads": 2, "width": 24}}
+    study = parse_study(table(base=base, entry=[{"name": "a"}, {"name": "b", "settings": {"model.kind": "gru"}}]))
+    a, b = (spec_of(study, entry).model_dump()["model"] for entry in study.entry)
+    assert (a["heads"], a["width"]) == (2, 24)
+    assert "heads" not in b
+    assert b["width"] == 24
