@@ -49,7 +49,8 @@ def _bound(results: Results, ranking: Ranking, best: Standing) -> str:
     tied = [name for name in equals if name != held.entry and not results.unbound(name)]
     same = f", not distinguishable from {_listed(tied[:5])}" if tied else ""
     figure = f"{with_interval(held.mean, half_width(held))} {results.metric}"
-    return f" The budget does not hold for {best.entry}; of those that share it, {held.entry} is best, with {figure}{same}."
+    among = f"of those that share it, {held.entry} is best, with {figure}{same}"
+    return f" The budget does not hold for {best.entry}; {among}."
 
 
 def _margin(best: float, other: float, results: Results) -> str:
