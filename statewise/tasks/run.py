@@ -137,11 +137,20 @@ def read_spec(folder: Path) -> AnyRunSpec:
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
     spec = parse_spec(table, source=str(path))
-    size = (folder / "model.safetensors").stat().st_size
-    for name, count in _counts(spec.model_dump()):
-        if name == "depth" and count > size:  # building so many layers would itself take memory
-            raise UserError(f"{str(folder)!r}: run.toml describes {count:,} layers, the file has {size:,} bytes")
+    weights = folder / "model.safetensors"
+    if weights.is_file():  # not yet, where a kill came between the two
+        _refuse_other_depth(spec, weights)
     return spec
+
+
+def _refuse_other_depth(spec: AnyRunSpec, weights: Path) -> None:
+    """Building very many layers would itself take memory, whatever their size."""
+    size = weights.stat().st_size
+    for name, count in _counts(spec.model_dump()):
+        if name == "depth" and count > size:
+            raise UserError(
+                f"{str(weights.parent)!r}: run.toml describes {count:,} layers, the file has {size:,} bytes"
+            )
 
 
 def _counts(table: dict[str, Any]) -> Iterator[tuple[str, int]]:

@@ -10,6 +10,7 @@ import pytest
 from command import call
 from tiny_study import driver, results, sessions, trial_pids, wait_until, wait_until_gone, write_study
 
+pytest.importorskip("ray", reason="needs the extra `ray`")
 pytestmark = pytest.mark.slow
 
 

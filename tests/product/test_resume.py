@@ -247,3 +247,13 @@ def test_an_early_stop_is_remembered(text: Path, tmp_path: Path) -> None:
     again = resume(tmp_path / "run")
     assert again.resumed_from == trained.outcome.step
     assert evidence(again) == evidence(trained)
+
+
+def test_a_kill_between_the_spec_and_the_weights_at_the_top(text: Path, tmp_path: Path) -> None:
+    """What is published is a copy: without it, the checkpoint is enough to go on."""
+    with pytest.raises(Cut):
+        start("gru", text, tmp_path / "run", on_step=at(13, crash))
+    (tmp_path / "run" / "model.safetensors").unlink()
+    (tmp_path / "run" / "manifest.json").unlink(missing_ok=True)
+    assert (tmp_path / "run" / "run.toml").is_file()
+    assert resume(tmp_path / "run").outcome.step == 24
