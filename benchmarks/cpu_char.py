@@ -156,7 +156,7 @@ def bare_step(kind: str, spec: LanguageModelSpec, task: LanguageModelJob, vocab:
     memory: dict[str, object] = {"state": None, "step": 0}
 
     def step() -> None:
-        batch = task.window(int(memory["step"])).content  # type: ignore[call-overload]
+        batch = task.window(int(memory["step"])).content
         logits_BTV, state = model(batch.inputs_BT, memory["state"])
         loss = F.cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
         optimizer.zero_grad(set_to_none=True)
@@ -164,8 +164,8 @@ def bare_step(kind: str, spec: LanguageModelSpec, task: LanguageModelJob, vocab:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         loss.item()
-        memory["state"] = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()  # type: ignore[attr-defined]
-        memory["step"] = int(memory["step"]) + 1  # type: ignore[call-overload]
+        memory["state"] = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()
+        memory["step"] = int(memory["step"]) + 1
 
     return step
 

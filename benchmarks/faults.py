@@ -323,8 +323,8 @@ def failing(k: int, code: int) -> Callable[[], None]:
             return mkdir
 
         checkpoint_module.save_file = tensors(checkpoint_module.save_file)
-        Path.open = opened(Path.open)  # type: ignore[method-assign]
-        Path.mkdir = made(Path.mkdir)  # type: ignore[method-assign]
+        Path.open = opened(Path.open)
+        Path.mkdir = made(Path.mkdir)
         os.replace, os.fsync = plain(os.replace), plain(os.fsync)
 
     return prepare
@@ -468,7 +468,7 @@ def cut_once(kind: str, cut: int, text: Path, home: Path) -> bool:
                 os.kill(os.getpid(), signal.SIGKILL)
             return honest(self, step)
 
-        LanguageModelJob.window = window  # type: ignore[method-assign]
+        LanguageModelJob.window = window
 
     code = Child(fresh(kind, text, out, **settings), home / "log", prepare=end_at_cut).wait()
     child = Child(again(out), home / "log")

@@ -179,7 +179,7 @@ def _import_what_trainings_want() -> None:
     """TensorBoard's writer, and the compiler: PyTorch imports it, for seconds, when it is told not to use it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401
+        from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401  (imported for the forks)
 
         torch.use_deterministic_algorithms(False)
 

@@ -86,7 +86,7 @@ def encode_files(
     with tempfile.TemporaryDirectory() as temporary:
         source = open_source(paths, separator=separator, spool=spool or Path(temporary, "stdin"))
         # A large stream lives in a file without a name, which is gone when its array is.
-        file: BinaryIO = BytesIO() if source.size <= IN_MEMORY else tempfile.TemporaryFile()  # noqa: SIM115
+        file: BinaryIO = BytesIO() if source.size <= IN_MEMORY else tempfile.TemporaryFile()  # noqa: SIM115  (its array closes it)
         pieces = _watched(source.pieces(), "tokenising", source.size, progress)
         split = _split(file, tokenizer, write_tokens(pieces, tokenizer, file=file, direction=direction))
     if len(split.tokens) < 3:

@@ -64,6 +64,11 @@ class TransformerSpec(StackedSpec):
         return self
 
     @property
+    def longest(self) -> int | None:
+        """Learned positions come to an end."""
+        return self.context if self.position == "learned" else None
+
+    @property
     def num_heads(self) -> int:
         most = max(1, self.width // 32)
         return self.heads or max(n for n in range(1, most + 1) if self.width % n == 0)

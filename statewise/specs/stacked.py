@@ -38,6 +38,11 @@ class StackedSpec(Spec):
     kernel: Literal["auto", "naive", "fused", "batched"] = Field("auto", description="force an implementation")
 
     @property
+    def longest(self) -> int | None:
+        """Tokens that can be read at all; None: any number."""
+        return None
+
+    @property
     def embedding_width(self) -> int:
         return self.embedding or self.width
 

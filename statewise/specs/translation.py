@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from statewise.specs.attention import TransformerSpec
 from statewise.specs.base import Spec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import AnyMixerSpec
@@ -189,9 +188,9 @@ class TranslationSpec(RunSpec):
             if getattr(self.decoding, name) and model.context != "attention":
                 raise ValueError(f"decoding.{name} needs a decoder that looks; set model.context = 'attention'")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
-            if isinstance(part, TransformerSpec) and part.position == "learned" and part.context <= self.data.longest:
+            if part.longest is not None and part.longest <= self.data.longest:
                 raise ValueError(
-                    f"model.{side} has {part.context} learned positions, but data.longest = {self.data.longest} and "
+                    f"model.{side} has {part.longest} learned positions, but data.longest = {self.data.longest} and "
                     "an end symbol need more; raise its context or lower data.longest"
                 )
         look = model.attention
@@ -216,9 +215,9 @@ class TranslationSpec(RunSpec):
                 f"{self.termination.kind!r} has none; set decoding.beam = 1, or termination.kind = 'end'"
             )
         need = 2 * (self.data.longest + 1)
-        if isinstance(model, TransformerSpec) and model.position == "learned" and model.context < need:
+        if model.longest is not None and model.longest < need:
             raise ValueError(
-                f"model has {model.context} learned positions, but a source and a target of data.longest = "
+                f"model has {model.longest} learned positions, but a source and a target of data.longest = "
                 f"{self.data.longest} with what stands between them take {need}; raise model.context or lower "
                 "data.longest"
             )

@@ -28,7 +28,7 @@ def everything(run: Form, inputs: Sequence[Tensor], states: Sequence[Tensor], le
     results = [part for part in run(inputs, states, lengths_B) if part.is_floating_point()]
     total = sum((part * noise(*part.shape, seed=n)).sum() for n, part in enumerate(results))
     wanted = [value for value in (*inputs, *states) if value.requires_grad]
-    gradients = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)  # type: ignore[arg-type]
+    gradients = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
     return [part.detach() for part in results] + list(gradients)
 
 

@@ -21,7 +21,7 @@ def results(kernel: str, sight: Sight, kv_heads: int) -> list[Tensor]:
     queries, slots = sight.query_at_BT.shape[1], sight.key_at_BS.shape[1]
     q = leaf(BATCH, queries, HEADS, WIDTH, seed=1)
     k, v = (leaf(BATCH, slots, kv_heads, WIDTH, seed=seed) for seed in (2, 3))
-    with force(kernel):  # type: ignore[arg-type]
+    with force(kernel):
         y = attention(q, k, v, sight, scale=0.4)
     gradients = torch.autograd.grad((y * leaf(*y.shape, seed=4).detach()).sum(), [q, k, v])
     return [y, *gradients]

@@ -62,8 +62,8 @@ def test_force_ends_with_its_block_even_after_an_error() -> None:
 
 def test_an_unknown_wish_is_refused_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"kernel=.*'quick'[^$]*valid: auto, batched, fused, naive"):
-        choose("GRU", obstacles=[], wish="quick")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"force\(\.\.\.\).*'nave'[^$]*did you mean 'naive'"), force("nave"):  # type: ignore[arg-type]
+        choose("GRU", obstacles=[], wish="quick")
+    with pytest.raises(UserError, match=r"force\(\.\.\.\).*'nave'[^$]*did you mean 'naive'"), force("nave"):
         choose("GRU", obstacles=[])
     monkeypatch.setenv("STATEWISE_KERNEL", "fussed")
     with pytest.raises(UserError, match=r"STATEWISE_KERNEL.*'fussed'[^$]*did you mean 'fused'"):
@@ -106,7 +106,7 @@ def test_what_was_chosen_is_what_runs(kernel: str, runs: str, monkeypatch: pytes
         module = getattr(gru_kernel, name)
         real = module.gru
         monkeypatch.setattr(module, "gru", lambda *a, name=name, real=real: called.append(name) or real(*a))
-    mixer = GRU(4, kernel=kernel)  # type: ignore[arg-type]
+    mixer = GRU(4, kernel=kernel)
     mixer(torch.zeros(1, 2, 4))
     assert called == [runs]
     with lens("*"):

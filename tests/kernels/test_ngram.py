@@ -141,7 +141,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_damaged_counts_are_refused(damage) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_counts_are_refused(damage) -> None:
     counted = count(np.random.default_rng(0).integers(5, size=100), vocab=5, order=2, end_id=0)
     parts = {name: torch.from_numpy(array.copy()) for name, array in counted._asdict().items()}
     tables.check(parts, vocab=5, order=2)

@@ -40,7 +40,7 @@ def noise(*shape: int, seed: int) -> Tensor:
 
 
 def results(composer: Composer[Any], trees: Forest, kernel: str) -> list[Tensor]:
-    encoder = TreeEncoder(composer, kernel=kernel).double()  # type: ignore[arg-type]
+    encoder = TreeEncoder(composer, kernel=kernel).double()
     with torch.no_grad():
         for number, parameter in enumerate(encoder.parameters()):
             parameter.copy_(0.5 * noise(*parameter.shape, seed=number))
@@ -104,7 +104,7 @@ def test_one_call_for_each_depth() -> None:
 
 @pytest.mark.parametrize("kernel", ["naive", "batched"])
 def test_rows_alone_and_empty_rows(kernel: str) -> None:
-    encoder = TreeEncoder(ChildSumTreeLSTM(WIDTH, input_width=INPUT), kernel=kernel).double()  # type: ignore[arg-type]
+    encoder = TreeEncoder(ChildSumTreeLSTM(WIDTH, input_width=INPUT), kernel=kernel).double()
     x, lengths_B = noise(4, 9, INPUT, seed=1), torch.tensor([9, 0, 1, 6])
     y = encoder(x, lengths_B)
     assert not y[1].any()

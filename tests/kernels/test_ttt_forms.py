@@ -24,13 +24,13 @@ def case(inner: str, time: int, *, mini_batch: int, places: str) -> tuple[list[T
     return [*qkv, rate, *start, *norm], [*carried, torch.tensor(left)]
 
 
-def form(module: object, inner: str, *, normed: bool, mini_batch: int):  # type: ignore[no-untyped-def]
+def form(module: object, inner: str, *, normed: bool, mini_batch: int):
     layers = len(SHAPES[inner])
 
     def run(inputs: list[Tensor], states: list[Tensor], lengths_B: Tensor | None) -> tuple[Tensor, ...]:
         start, norm = tuple(inputs[4 : 4 + layers]), InnerNorm(*inputs[-2:]) if normed else None
         state = Carried(tuple(states[:layers]), tuple(states[layers:-1]), states[-1])
-        y, after = module.ttt(*inputs[:4], state, start, norm, mini_batch, lengths_B)  # type: ignore[attr-defined]
+        y, after = module.ttt(*inputs[:4], state, start, norm, mini_batch, lengths_B)
         # The count as numbers with a point, so that it is compared too.
         return y, *after.change, *after.pending, after.left_B.double()
 
@@ -82,6 +82,6 @@ def test_padding_is_not_read(inner: str) -> None:
     results = run([*dirty, *inputs[4:]], states, ragged(7))
     for got, expected in zip(results, run(inputs, states, ragged(7)), strict=True):
         assert torch.equal(got, expected)
-    for gradient in torch.autograd.grad(sum(part.sum() for part in results), dirty):  # type: ignore[arg-type]
+    for gradient in torch.autograd.grad(sum(part.sum() for part in results), dirty):
         assert (gradient[past_BT] == 0).all()
         assert gradient.isfinite().all()

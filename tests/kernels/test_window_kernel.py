@@ -9,7 +9,7 @@ from statewise.kernels.window import Activation, WindowWeights, fused, naive
 BATCH, INPUT, HIDDEN, WIDTH = 4, 3, 5, 2
 
 
-def results(run, order: int, time: int, lengths: list[int] | None, activation: Activation) -> list[Tensor]:  # type: ignore[no-untyped-def]
+def results(run, order: int, time: int, lengths: list[int] | None, activation: Activation) -> list[Tensor]:
     generator = torch.Generator().manual_seed(time)
 
     def leaf(*shape: int) -> Tensor:
@@ -20,7 +20,7 @@ def results(run, order: int, time: int, lengths: list[int] | None, activation: A
     lengths_B = None if lengths is None else torch.tensor(lengths)
     y, after = run(x, past, WindowWeights(*weights, activation), lengths_B)
     total = sum((part * torch.randn(part.shape, dtype=part.dtype, generator=generator)).sum() for part in (y, after))
-    gradients = torch.autograd.grad(total, [x, past, *weights], allow_unused=True, materialize_grads=True)  # type: ignore[arg-type]
+    gradients = torch.autograd.grad(total, [x, past, *weights], allow_unused=True, materialize_grads=True)
     return [y.detach(), after.detach(), *gradients]
 
 

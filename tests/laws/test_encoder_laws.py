@@ -26,7 +26,7 @@ def prepared(make: Callable[[], Encoder], axes: int) -> tuple[Encoder, Tensor, T
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
-    width = int(encoder.input_width)  # type: ignore[arg-type]  # every encoder here has one
+    width = int(encoder.input_width)  # every encoder here has one
     x = torch.randn(ROWS, *LONGEST[:axes], width, dtype=torch.float64, generator=generator)
     sizes = torch.tensor(SIZES)
     return encoder, x, sizes if axes == 2 else sizes[:, 0]

@@ -7,7 +7,7 @@ from statewise.core import fork, laws, leaves, unroll
 
 
 def flat(state: object) -> list[torch.Tensor]:
-    return [leaf for _, leaf in leaves(state)]  # type: ignore[arg-type]  # a state, of whatever type
+    return [leaf for _, leaf in leaves(state)]  # a state, of whatever type
 
 
 @each(LISTED)

@@ -52,7 +52,7 @@ def inside(x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
 class PeeksAhead(Sound):
     """Each output sees the next input."""
 
-    def forward(self, x_BTD, state=None, lengths_B=None):  # type: ignore[no-untyped-def]
+    def forward(self, x_BTD, state=None, lengths_B=None):
         y_BTD, after = super().forward(x_BTD, state, lengths_B)
         known_BTD = x_BTD * inside(x_BTD, lengths_B)
         return y_BTD + torch.cat([known_BTD[:, 1:], torch.zeros_like(known_BTD[:, :1])], dim=1), after
@@ -87,14 +87,14 @@ class StepsDifferently(Sound):
 
 
 class IgnoresLengths(Sound):
-    def forward(self, x_BTD, state=None, lengths_B=None):  # type: ignore[no-untyped-def]
+    def forward(self, x_BTD, state=None, lengths_B=None):
         return super().forward(x_BTD, state)
 
 
 class ForgetsAtTheSeam(Sound):
     """Outputs also see the last input but the state does not hold it, so the first of a segment cannot."""
 
-    def forward(self, x_BTD, state=None, lengths_B=None):  # type: ignore[no-untyped-def]
+    def forward(self, x_BTD, state=None, lengths_B=None):
         y_BTD, after = super().forward(x_BTD, state, lengths_B)
         last_BTD = torch.cat([torch.zeros_like(x_BTD[:, :1]), x_BTD[:, :-1]], dim=1)
         return y_BTD + last_BTD * inside(x_BTD, lengths_B), after
@@ -103,7 +103,7 @@ class ForgetsAtTheSeam(Sound):
 class DetachesTheSeam(Sound):
     """Right values, but nothing flows back from one segment to the one before."""
 
-    def forward(self, x_BTD, state=None, lengths_B=None):  # type: ignore[no-untyped-def]
+    def forward(self, x_BTD, state=None, lengths_B=None):
         y_BTD, after = super().forward(x_BTD, state, lengths_B)
         return y_BTD, detach(after)
 
@@ -114,7 +114,7 @@ class RemembersOnTheModule(Sound):
     key: Tensor | None = None
     exact: Tensor | None = None
 
-    def forward(self, x_BTD, state=None, lengths_B=None):  # type: ignore[no-untyped-def]
+    def forward(self, x_BTD, state=None, lengths_B=None):
         known = state is not None and state.h_BD is self.key
         before = Memory(self.exact) if known else state or self.init_state(len(x_BTD))
         y_BTD, after = super().forward(x_BTD, before, lengths_B)

@@ -16,8 +16,8 @@ STATIC = {
         encoder=encoder,
         decoder=LSTMSpec(width=6),
         bidirectional=name == "both ways",
-        context=context,  # type: ignore[arg-type]
-        source=source,  # type: ignore[arg-type]
+        context=context,
+        source=source,
         output_edges=edges,
     )
     for (name, encoder), context, source, edges in itertools.product(
@@ -28,7 +28,7 @@ LOOKS = {
     f"{style}-{score}-{alignment}-{'fed' if feeding else 'not fed'}": Seq2SeqSpec(
         encoder=GRUSpec(width=6),
         decoder=GRUSpec(width=6),
-        attention=AttentionSpec(style=style, score=score, alignment=alignment, input_feeding=feeding),  # type: ignore[arg-type]
+        attention=AttentionSpec(style=style, score=score, alignment=alignment, input_feeding=feeding),
     )
     for style, (score, alignment), feeding in itertools.product(
         ("bahdanau", "luong"),

@@ -35,7 +35,7 @@ def test_a_window_predicts_a_noisy_swing_to_its_noise(activation: str, order: in
         1,
         order=order,
         hidden=16,
-        activation=activation,  # type: ignore[arg-type]
+        activation=activation,
         generator=torch.Generator().manual_seed(0),
     )
     x_T, held_out_T = pendulum(4000, noise=noise, seed=1), pendulum(2000, noise=noise, seed=2)

@@ -15,7 +15,7 @@ def trained(spec: MixerSpec, scheme: Scheme, kind: str, *, steps: int, longest: 
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / steps) + 1e-4
-        data = terminated(kind, 32, seed=1000 + step, longest=longest)  # type: ignore[arg-type]
+        data = terminated(kind, 32, seed=1000 + step, longest=longest)
         nats = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum() / 32
         optimizer.zero_grad()
         nats.backward()

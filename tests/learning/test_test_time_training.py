@@ -59,7 +59,7 @@ def errors_by_position(layer: nn.Module, *, steps: int) -> Tensor:
 def made(inner: str, *, rate: float) -> TTT:
     generator = torch.Generator().manual_seed(0)
     sizes = {"input_width": 2 * INPUTS + OUTPUTS, "heads": 1, "mini_batch": 4}
-    return TTT(WIDTH, inner=inner, rate=rate, generator=generator, **sizes)  # type: ignore[arg-type]
+    return TTT(WIDTH, inner=inner, rate=rate, generator=generator, **sizes)
 
 
 @pytest.mark.parametrize(("inner", "rate"), [("linear", 2.0), ("mlp", 1.0)])

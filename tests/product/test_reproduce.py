@@ -72,7 +72,7 @@ def test_a_result_that_does_not(folder: Path) -> None:
     ("better", "found", "reached"), [("lower", 1.4, True), ("lower", 1.6, False), ("higher", 1.4, False)]
 )
 def test_reached_means_at_least_as_good(better: str, found: float, reached: bool) -> None:
-    published = PublishedSpec(metric="m", better=better, figure=1.5, source="s", files={})  # type: ignore[arg-type]
+    published = PublishedSpec(metric="m", better=better, figure=1.5, source="s", files={})
     verdict = judge("r", published, found, seconds=1.0, run="runs/r")
     assert verdict.reached is reached
     assert verdict.landed is None

@@ -38,9 +38,9 @@ def run_with_gradients(run: Run, module: torch.nn.Module, x: Tensor, state: Sequ
     module.zero_grad()
     y, after = run(x, state)
     total = sum((part * noise(*part.shape, seed=90 + n)).sum() for n, part in enumerate([y, *after]))
-    total.backward()  # type: ignore[union-attr]
+    total.backward()
     gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
-    return Results(y.detach(), [part.detach() for part in after], x.grad, [s.grad for s in state], gradients)  # type: ignore[misc,arg-type]
+    return Results(y.detach(), [part.detach() for part in after], x.grad, [s.grad for s in state], gradients)
 
 
 def assert_same(got: Any, expected: Any, *, tolerance: float = TOLERANCE) -> None:

@@ -34,7 +34,7 @@ def copy_weights(heads: Heads, theirs: nn.MultiheadAttention) -> None:
 def same_gradients(ours: Tensor, theirs: Tensor, heads: Heads, oracle: nn.MultiheadAttention) -> None:
     weight = noise(*ours.shape, seed=9)
     assert_same(ours, theirs)
-    mine = torch.autograd.grad((ours * weight).sum(), [heads.w_PI, heads.b_P, heads.o_DD, heads.b_D])  # type: ignore[list-item]
+    mine = torch.autograd.grad((ours * weight).sum(), [heads.w_PI, heads.b_P, heads.o_DD, heads.b_D])
     out = oracle.out_proj
     its = torch.autograd.grad(
         (theirs * weight).sum(), [oracle.in_proj_weight, oracle.in_proj_bias, out.weight, out.bias]
@@ -46,7 +46,7 @@ def same_gradients(ours: Tensor, theirs: Tensor, heads: Heads, oracle: nn.Multih
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_causal(kernel: str) -> None:
     theirs = oracle()
-    ours = Attention(WIDTH, heads=HEADS, kernel=kernel).double()  # type: ignore[arg-type]
+    ours = Attention(WIDTH, heads=HEADS, kernel=kernel).double()
     copy_weights(ours.heads, theirs)
     x = noise(BATCH, TIME, WIDTH, seed=1)
     future = torch.ones(TIME, TIME, dtype=torch.bool).triu(1)
@@ -59,7 +59,7 @@ def test_causal(kernel: str) -> None:
 def test_sliding_window(kernel: str, window: int, time: int) -> None:
     """Short inputs are one block of queries, long ones several."""
     theirs = oracle()
-    ours = SlidingAttention(WIDTH, heads=HEADS, window=window, kernel=kernel).double()  # type: ignore[arg-type]
+    ours = SlidingAttention(WIDTH, heads=HEADS, window=window, kernel=kernel).double()
     copy_weights(ours.heads, theirs)
     x = noise(BATCH, time, WIDTH, seed=1)
     distance = torch.arange(time)[:, None] - torch.arange(time)
@@ -71,7 +71,7 @@ def test_sliding_window(kernel: str, window: int, time: int) -> None:
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "ragged"])
 def test_bidirectional(kernel: str, lengths: Tensor | None) -> None:
     theirs = oracle()
-    ours = MultiHeadAttention(WIDTH, heads=HEADS, kernel=kernel).double()  # type: ignore[arg-type]
+    ours = MultiHeadAttention(WIDTH, heads=HEADS, kernel=kernel).double()
     copy_weights(ours.heads, theirs)
     x = noise(BATCH, TIME, WIDTH, seed=2)
     y = ours(x, lengths)
@@ -90,7 +90,7 @@ def test_bidirectional(kernel: str, lengths: Tensor | None) -> None:
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 1, 3, 2])], ids=["full", "ragged"])
 def test_cross(kernel: str, lengths: Tensor | None) -> None:
     theirs = oracle()
-    ours = MultiHeadAttention(WIDTH, heads=HEADS, kernel=kernel).double()  # type: ignore[arg-type]
+    ours = MultiHeadAttention(WIDTH, heads=HEADS, kernel=kernel).double()
     copy_weights(ours.heads, theirs)
     x, memory = noise(BATCH, TIME, WIDTH, seed=3), noise(BATCH, 5, WIDTH, seed=4)
     padding = None if lengths is None else torch.arange(5) >= lengths[:, None]
@@ -101,20 +101,20 @@ def test_cross(kernel: str, lengths: Tensor | None) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_grouped_queries_are_heads_that_share(kernel: str) -> None:
     """With the shared heads written out, it is plain multi-head attention."""
-    few = Attention(WIDTH, heads=6, kv_heads=2, kernel=kernel).double()  # type: ignore[arg-type]
+    few = Attention(WIDTH, heads=6, kv_heads=2, kernel=kernel).double()
     fill(few)
     many = Attention(WIDTH, heads=6).double()
     q, k, v = few.heads.w_PI.split(few.heads.sizes)
-    bq, bk, bv = few.heads.b_P.split(few.heads.sizes)  # type: ignore[union-attr]
+    bq, bk, bv = few.heads.b_P.split(few.heads.sizes)
 
     def spread(part: Tensor) -> Tensor:
         return part.view(2, 2, -1).repeat_interleave(3, dim=0).reshape(WIDTH, *part.shape[1:])
 
     with torch.no_grad():
         many.heads.w_PI.copy_(torch.cat([q, spread(k), spread(v)]))
-        many.heads.b_P.copy_(torch.cat([bq, spread(bk), spread(bv)]))  # type: ignore[union-attr]
+        many.heads.b_P.copy_(torch.cat([bq, spread(bk), spread(bv)]))
         many.heads.o_DD.copy_(few.heads.o_DD)
-        many.heads.b_D.copy_(few.heads.b_D)  # type: ignore[union-attr,arg-type]
+        many.heads.b_D.copy_(few.heads.b_D)
     x = noise(BATCH, TIME, WIDTH, seed=5)
     y, state = few(x)
     assert_same(y, many(x)[0])
@@ -134,9 +134,9 @@ def basic_by_hand(x: np.ndarray, *, causal: bool) -> np.ndarray:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_basic_attention_in_numpy(kernel: str) -> None:
     x = noise(BATCH, TIME, WIDTH, seed=6)
-    causal, _ = BasicAttention(WIDTH, kernel=kernel).double()(x)  # type: ignore[arg-type]
-    both = basic_attention(x, wish=kernel)  # type: ignore[arg-type]
-    ragged = basic_attention(x, LENGTHS, wish=kernel)  # type: ignore[arg-type]
+    causal, _ = BasicAttention(WIDTH, kernel=kernel).double()(x)
+    both = basic_attention(x, wish=kernel)
+    ragged = basic_attention(x, LENGTHS, wish=kernel)
     for row, length in enumerate(LENGTHS.tolist()):
         assert_same(causal[row], basic_by_hand(x[row].numpy(), causal=True))
         assert_same(both[row], basic_by_hand(x[row].numpy(), causal=False))
@@ -149,5 +149,5 @@ def test_basic_attention_is_a_function_of_a_set(kernel: str) -> None:
     """Permute the inputs and the outputs follow, exactly."""
     x = noise(2, 9, WIDTH, seed=7)
     order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
-    permuted = basic_attention(x[:, order], wish=kernel)  # type: ignore[arg-type]
-    assert (permuted - basic_attention(x, wish=kernel)[:, order]).abs().max() <= 1e-14  # type: ignore[arg-type]
+    permuted = basic_attention(x[:, order], wish=kernel)
+    assert (permuted - basic_attention(x, wish=kernel)[:, order]).abs().max() <= 1e-14

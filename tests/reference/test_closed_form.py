@@ -21,7 +21,7 @@ def labels(batch: int) -> torch.Tensor:
 @pytest.mark.parametrize("kernel", ["naive", "fused"])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_elman_with_a_linear_head(batch: int, kernel: str) -> None:
-    mixer = Elman(WIDTH, input_width=INPUT, kernel=kernel).double()  # type: ignore[arg-type]
+    mixer = Elman(WIDTH, input_width=INPUT, kernel=kernel).double()
     head = torch.nn.Linear(WIDTH, VOCAB, dtype=torch.float64)
     fill(mixer)
     fill(head, seed=1)

@@ -70,14 +70,14 @@ def read(model: Seq2Seq, source_BS: Tensor) -> tuple[Tensor, Tensor]:
 
 def first_state(model: Seq2Seq, summary_BC: Tensor) -> Any:
     assert model.bridge is not None
-    parts = torch.stack([torch.tanh(F.linear(summary_BC, m.weight, m.bias)) for m in model.bridge.maps])  # type: ignore[arg-type]
+    parts = torch.stack([torch.tanh(F.linear(summary_BC, m.weight, m.bias)) for m in model.bridge.maps])
     if hasattr(model.stack.blocks[0].mixer, "u_GP"):  # an LSTM's leaves come as h and c of each layer
         return parts[0::2].contiguous(), parts[1::2].contiguous()
     return parts
 
 
 def decoder(model: Seq2Seq) -> nn.LSTM | nn.GRU:
-    return copied([block.mixer for block in model.stack.blocks])  # type: ignore[union-attr]
+    return copied([block.mixer for block in model.stack.blocks])
 
 
 @pytest.mark.parametrize("source", ["last", "mean"])
@@ -106,7 +106,7 @@ def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
     source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
     h_BSC, last_BC = read(model, source_BS)
     theirs, state = decoder(model), first_state(model, last_BC)
-    score: Any = model.attend.score  # type: ignore[union-attr]
+    score: Any = model.attend.score
     combine: Any = model.combine
     s_BD = torch.zeros(3, model.stack_width, dtype=torch.float64)
     expected = []
@@ -130,7 +130,7 @@ def test_general_attention_as_luong_wrote_it(kind: str, feeding: bool) -> None:
     source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
     h_BSC, last_BC = read(model, source_BS)
     theirs, state = decoder(model), first_state(model, last_BC)
-    score: Any = model.attend.score  # type: ignore[union-attr]
+    score: Any = model.attend.score
     combine: Any = model.combine
     fed_BD = torch.zeros(3, model.stack_width, dtype=torch.float64)
     expected = []

@@ -17,9 +17,9 @@ BATCH, TIME, INPUT, WIDTH = 3, 8, 4, 6
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_at_depth_one_it_is_elman(activation: str, lengths: list[int] | None) -> None:
     options = {"input_width": INPUT, "activation": activation}
-    elman = Elman(WIDTH, **options).double()  # type: ignore[arg-type]
+    elman = Elman(WIDTH, **options).double()
     fill(elman)
-    deep = DeepRNN(WIDTH, input_depth=1, transition_depth=1, output_depth=1, **options).double()  # type: ignore[arg-type]
+    deep = DeepRNN(WIDTH, input_depth=1, transition_depth=1, output_depth=1, **options).double()
     names = {"w_DI": "last_input.weight", "b_D": "last_input.bias", "u_DD": "u_LDD"}
     ours = dict(deep.named_parameters())
     assert set(ours) == set(names.values())

@@ -41,7 +41,7 @@ def by_steps(tau: float, until: float, start: float) -> tuple[np.ndarray, np.nda
     for number in range(int(np.ceil(until / tau))):
         before = past[-1]
 
-        def slope(t: float, x: np.ndarray, before=before) -> np.ndarray:  # type: ignore[no-untyped-def]
+        def slope(t: float, x: np.ndarray, before=before) -> np.ndarray:
             late = float(np.squeeze(before(t - tau)))
             return 0.2 * late / (1 + late**10) - 0.1 * x
 

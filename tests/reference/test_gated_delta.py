@@ -60,7 +60,7 @@ def delta_net(mixer: GatedDelta, x: Array) -> tuple[Array, Array]:
     ids=str,
 )
 def test_gated_delta_net(options: dict[str, Any], kernel: str) -> None:
-    mixer = GatedDelta(WIDTH, input_width=INPUT, heads=HEADS, kernel=kernel, **options).double()  # type: ignore[arg-type]
+    mixer = GatedDelta(WIDTH, input_width=INPUT, heads=HEADS, kernel=kernel, **options).double()
     fill(mixer)
     y, state = mixer(X)
     for b in range(BATCH):
@@ -74,7 +74,7 @@ def test_a_key_of_length_one_and_a_full_step_replace_the_value(kernel: str) -> N
     """Widrow and Hoff's rule: after writing with β = 1, the key reads exactly what was written last."""
     k = torch.nn.functional.normalize(noise(1, 1, 1, 4, seed=1), dim=-1).expand(1, 5, 1, 4)
     v, none = noise(1, 5, 1, 3, seed=2), torch.zeros(1, 5, 1, dtype=torch.float64)
-    y, _ = gated_delta(k, k, v, none + 1, none, noise(1, 1, 4, 3, seed=3), wish=kernel)  # type: ignore[arg-type]
+    y, _ = gated_delta(k, k, v, none + 1, none, noise(1, 1, 4, 3, seed=3), wish=kernel)
     assert_same(y, v)
 
 
@@ -86,5 +86,5 @@ def test_the_delta_rule_is_one_gradient_step_on_the_error(kernel: str) -> None:
     loss = 0.5 * ((s * k[:, 0, :, :, None]).sum(-2) - v[:, 0]).square().sum()
     (gradient,) = torch.autograd.grad(loss, s)
     beta, none = torch.full((1, 1, 1), 0.3, dtype=torch.float64), torch.zeros(1, 1, 1, dtype=torch.float64)
-    _, after = gated_delta(k, k, v, beta, none, s, wish=kernel)  # type: ignore[arg-type]
+    _, after = gated_delta(k, k, v, beta, none, s, wish=kernel)
     assert_same(after.detach(), (s - 0.3 * gradient).detach())

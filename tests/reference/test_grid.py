@@ -17,7 +17,7 @@ SIZES = [(1, 1), (1, 6), (6, 1), (2, 2), (3, 5), (5, 3), (4, 4)]
 
 @pytest.mark.parametrize("run", [naive.grid, batched.grid], ids=["naive", "batched"])
 @pytest.mark.parametrize(("height", "width"), SIZES)
-def test_the_equation_in_numpy(run, height: int, width: int) -> None:  # type: ignore[no-untyped-def]
+def test_the_equation_in_numpy(run, height: int, width: int) -> None:
     x = noise(2, height, width, INPUT, seed=1)
     w, u, v, b = (noise(*s, seed=n, scale=0.5) for n, s in enumerate([(4, 3), (4, 4), (4, 4), (4,)]))
     got = run(x, GridWeights(w, u, v, b))
@@ -30,7 +30,7 @@ def test_the_equation_in_numpy(run, height: int, width: int) -> None:  # type: i
 
 
 def encoder(kernel: str = "auto") -> GridEncoder:
-    made = GridEncoder(WIDTH, input_width=INPUT, kernel=kernel).double()  # type: ignore[arg-type]
+    made = GridEncoder(WIDTH, input_width=INPUT, kernel=kernel).double()
     fill(made)
     return made
 
@@ -45,7 +45,7 @@ def test_by_diagonals_is_cell_by_cell(height: int, width: int, ragged: bool) -> 
         x = noise(4, height, width, INPUT, seed=1).requires_grad_()
         y = made(x, sizes)
         (y * noise(*y.shape, seed=2)).sum().backward()
-        results.append([y.detach(), x.grad, *(p.grad for p in made.parameters())])  # type: ignore[list-item]
+        results.append([y.detach(), x.grad, *(p.grad for p in made.parameters())])
     for got, expected in zip(*results, strict=True):
         assert_same(got, expected)
 

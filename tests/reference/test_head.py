@@ -109,7 +109,7 @@ def test_the_step_of_the_gamma_function_at_any_size() -> None:
 
 
 def test_quantile_loss_is_pinball_and_levels_do_not_cross() -> None:
-    sklearn = pytest.importorskip("sklearn.metrics")
+    sklearn = pytest.importorskip("sklearn.metrics", reason="the oracle is of the extra `tasks`")
     head = QuantileHead(5, 2, levels=[0.1, 0.5, 0.9], generator=generator()).double()
     params, target = head(20 * noise(30, 5)), noise(30, 2, seed=3)
     assert (params.diff(dim=-1) >= 0).all()
@@ -170,11 +170,11 @@ def test_draws_follow_the_distribution(
     """Kolmogorov and Smirnov's test of the draws against scipy's distribution function."""
     for head, params, law in [(gaussian[0], gaussian[1], "norm"), (student[0], student[1], "t")]:
         one = type(params)(*(p.detach()[0, 0, :1].expand(20_000) for p in params))
-        draws = head.sample(one, generator(3))  # type: ignore[arg-type]
+        draws = head.sample(one, generator(3))
         first = [p[0].item() for p in one]
         arguments = first if law == "norm" else [first[2], *first[:2]]
         assert stats.kstest(draws.numpy(), law, args=tuple(arguments)).pvalue > 1e-3
-        assert torch.equal(draws, head.sample(one, generator(3)))  # type: ignore[arg-type]
+        assert torch.equal(draws, head.sample(one, generator(3)))
 
 
 def test_draws_of_bits_and_tokens_have_their_shares() -> None:
@@ -191,7 +191,7 @@ def test_draws_of_bits_and_tokens_have_their_shares() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e4, 1e8])
 def test_gradients_stay_finite_at_extremes(kind: str, size: float) -> None:
     """In float32, with features and targets far from anything seen."""
-    head: RealHead[Any] = make_real_head(kind, width=4, channels=2, generator=generator())  # type: ignore[arg-type]
+    head: RealHead[Any] = make_real_head(kind, width=4, channels=2, generator=generator())
     for sign, aim in [(1, 1), (1, -1), (-1, 1), (-1, -1)]:
         y = torch.full((3, 4), sign * min(size, 1e4), requires_grad=True)
         target = torch.full((3, 2), aim * size)
@@ -203,7 +203,7 @@ def test_gradients_stay_finite_at_extremes(kind: str, size: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shapes_and_channels_of_their_own(kind: str) -> None:
-    head: RealHead[Any] = make_real_head(kind, width=4, channels=3, generator=generator())  # type: ignore[arg-type]
+    head: RealHead[Any] = make_real_head(kind, width=4, channels=3, generator=generator())
     params = head(torch.randn(2, 5, 4, generator=generator()))
     assert head.nats(params, torch.zeros(2, 5, 3)).shape == (2, 5, 3)
     assert head.mean(params).shape == head.sample(params, generator()).shape == (2, 5, 3)

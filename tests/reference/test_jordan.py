@@ -14,7 +14,7 @@ BATCH, TIME, INPUT, WIDTH, OUTPUT = 3, 8, 4, 6, 5
 
 
 def mixer(activation: str = "tanh") -> Jordan:
-    made = Jordan(WIDTH, input_width=INPUT, output=OUTPUT, activation=activation).double()  # type: ignore[arg-type]
+    made = Jordan(WIDTH, input_width=INPUT, output=OUTPUT, activation=activation).double()
     fill(made)
     return made
 
@@ -54,8 +54,8 @@ def test_forced_is_stepping_with_a_teacher() -> None:
             state = JordanState(given[1][:, t])
         return torch.stack(ys, dim=1), [state.o_BO]
 
-    got = run_with_gradients(parallel, made, x, [start, truth])  # type: ignore[arg-type]
-    expected = run_with_gradients(stepped, made, x, [start, truth])  # type: ignore[arg-type]
+    got = run_with_gradients(parallel, made, x, [start, truth])
+    expected = run_with_gradients(stepped, made, x, [start, truth])
     assert_same(got.y, expected.y)
     assert_same(got.after[0], expected.after[0])
     assert_same(got.x_gradient, expected.x_gradient)

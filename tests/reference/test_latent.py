@@ -11,7 +11,7 @@ BATCH, TIME, INPUT, WIDTH = 3, 8, 4, 5
 X, H = noise(BATCH, TIME, INPUT, seed=1), noise(BATCH, WIDTH, seed=2)
 
 
-def run(mixer: Latent):  # type: ignore[no-untyped-def]
+def run(mixer: Latent):
     return run_with_gradients(lambda x, state: mixer(x, LatentState(*state)), mixer, X, [H])
 
 
@@ -73,7 +73,7 @@ class FromCell(nn.Module):
         self.cell = nn.GRUCell(INPUT, WIDTH, dtype=torch.float64)
 
     def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
-        return self.cell(x_BI, h_BD)  # type: ignore[no-any-return]
+        return self.cell(x_BI, h_BD)
 
 
 def test_any_module_may_be_the_transition() -> None:

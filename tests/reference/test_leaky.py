@@ -32,7 +32,7 @@ def test_the_equation_in_numpy() -> None:
 @pytest.mark.parametrize("leak", ["learned", "fixed"])
 def test_the_leak_in_closed_form(leak: str) -> None:
     """Without U the sum can be written down: h_T = α^T h_0 + (1 - α) Σ_t α^(T-1-t) tanh(W x_t + b)."""
-    mixer = Leaky(WIDTH, input_width=INPUT, leak=leak).double()  # type: ignore[arg-type]
+    mixer = Leaky(WIDTH, input_width=INPUT, leak=leak).double()
     fill(mixer)
     with torch.no_grad():
         mixer.u_DD.zero_()
@@ -47,8 +47,8 @@ def test_the_leak_in_closed_form(leak: str) -> None:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_without_a_leak_it_is_elman(activation: str) -> None:
-    ours = Leaky(WIDTH, input_width=INPUT, leak="fixed", alpha=0.0, activation=activation).double()  # type: ignore[arg-type]
-    elman = Elman(WIDTH, input_width=INPUT, activation=activation).double()  # type: ignore[arg-type]
+    ours = Leaky(WIDTH, input_width=INPUT, leak="fixed", alpha=0.0, activation=activation).double()
+    elman = Elman(WIDTH, input_width=INPUT, activation=activation).double()
     fill(elman)
     ours.load_state_dict(elman.state_dict())
     x, state = noise(BATCH, TIME, INPUT, seed=1), [noise(BATCH, WIDTH, seed=2)]
@@ -68,7 +68,7 @@ def test_where_alpha_starts() -> None:
     assert spread[-1] > 0.95
     for bad in ({"alpha": 0.0}, {"alpha": 1.0}, {"alpha": -0.1, "leak": "fixed"}):
         with pytest.raises(UserError):
-            Leaky(5, **bad)  # type: ignore[arg-type]
+            Leaky(5, **bad)
 
 
 # The reservoir.
@@ -78,7 +78,7 @@ def test_where_alpha_starts() -> None:
 @pytest.mark.parametrize(("radius", "density"), [(0.9, 0.2), (1.25, 1.0), (0.3, 0.05)])
 def test_the_radius_is_the_one_asked_for(init: str, radius: float, density: float) -> None:
     generator = torch.Generator().manual_seed(0)
-    mixer = Reservoir(40, radius=radius, density=density, init=init, generator=generator)  # type: ignore[arg-type]
+    mixer = Reservoir(40, radius=radius, density=density, init=init, generator=generator)
     found = np.abs(np.linalg.eigvals(mixer.u_DD.double().numpy())).max()
     assert abs(found / radius - 1) < 1e-6  # stored in float32
     assert mixer.radius() == pytest.approx(found, rel=1e-12)
@@ -138,7 +138,7 @@ def test_a_readout_refuses_what_does_not_fit() -> None:
     states, targets = noise(2, 5, 3, seed=0), noise(2, 5, 1, seed=1)
     for bad in ({"washout": 5}, {"ridge": -1.0}):
         with pytest.raises(UserError):
-            fit_readout(states, targets, **bad)  # type: ignore[arg-type]
+            fit_readout(states, targets, **bad)
     with pytest.raises(UserError):
         fit_readout(states, targets[:, 1:])
 

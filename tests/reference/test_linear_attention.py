@@ -13,7 +13,7 @@ X = noise(BATCH, TIME, INPUT, seed=1)
 
 def made(feature: str, kernel: str) -> LinearAttention:
     options = {"input_width": INPUT, "heads": HEADS, "feature": feature, "kernel": kernel}
-    mixer = LinearAttention(WIDTH, **options).double()  # type: ignore[arg-type]
+    mixer = LinearAttention(WIDTH, **options).double()
     fill(mixer)
     return mixer
 

@@ -47,7 +47,7 @@ def mamba2(mixer: Mamba2, x: Array, inner: int) -> Array:
 @pytest.mark.parametrize("options", [{}, {"conv": 0}, {"gate": False}, {"expand": 1, "conv": 2}], ids=str)
 def test_mamba2(options: dict[str, Any], kernel: str) -> None:
     sizes = {"input_width": INPUT, "heads": HEADS, "state": STATE}
-    mixer = Mamba2(WIDTH, **sizes, kernel=kernel, **options).double()  # type: ignore[arg-type]
+    mixer = Mamba2(WIDTH, **sizes, kernel=kernel, **options).double()
     fill(mixer)
     y, _ = mixer(X)
     for row in range(BATCH):

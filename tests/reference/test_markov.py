@@ -36,7 +36,7 @@ def events(tokens: np.ndarray, order: int) -> Iterator[tuple[str, ...]]:
 
 
 def ours(order: int, **options: object) -> Markov:
-    model = Markov(VOCAB, order=order, **options).double()  # type: ignore[arg-type]
+    model = Markov(VOCAB, order=order, **options).double()
     model.count(stream(), end_id=END)
     return model
 

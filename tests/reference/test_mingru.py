@@ -28,7 +28,7 @@ BENDS = {
 @pytest.mark.parametrize("kernel", ["naive", "batched"])
 @pytest.mark.parametrize("candidate", BENDS)
 def test_mingru(candidate: str, kernel: str) -> None:
-    mixer = MinGRU(WIDTH, input_width=INPUT, candidate=candidate, kernel=kernel).double()  # type: ignore[arg-type]
+    mixer = MinGRU(WIDTH, input_width=INPUT, candidate=candidate, kernel=kernel).double()
     fill(mixer)
     w_z, w_h = np.split(mixer.w_GI.detach().numpy(), 2)
     b_z, b_h = np.split(mixer.b_G.detach().numpy(), 2)
@@ -45,7 +45,7 @@ def test_mingru(candidate: str, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", ["naive", "batched"])
 @pytest.mark.parametrize("share", [True, False])
 def test_minlstm(share: bool, kernel: str) -> None:
-    mixer = MinLSTM(WIDTH, input_width=INPUT, share=share, kernel=kernel).double()  # type: ignore[arg-type]
+    mixer = MinLSTM(WIDTH, input_width=INPUT, share=share, kernel=kernel).double()
     fill(mixer)
     w_f, w_i, w_h = np.split(mixer.w_GI.detach().numpy(), 3)
     b_f, b_i, b_h = np.split(mixer.b_G.detach().numpy(), 3)

@@ -57,7 +57,7 @@ def test_alibi_slopes_between_powers_of_two() -> None:
 
 @pytest.mark.parametrize("kernel", ["fused", "naive"])
 def test_alibi_lowers_scores_by_slope_times_distance(kernel: str) -> None:
-    attention = MultiHeadAttention(6, heads=2, position="alibi", kernel=kernel).double()  # type: ignore[arg-type]
+    attention = MultiHeadAttention(6, heads=2, position="alibi", kernel=kernel).double()
     fill(attention)
     x = noise(1, 5, 6, seed=3)
     q, k, v = attention.heads.project(x)
@@ -72,20 +72,20 @@ def test_alibi_lowers_scores_by_slope_times_distance(kernel: str) -> None:
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
 def test_added_positions_know_where_each_row_is(kind: str) -> None:
     """Rows of different lengths, read in two parts: every row gets the vectors of its own positions."""
-    machine = AddPosition(6, kind=kind, context=20).double()  # type: ignore[arg-type]
+    machine = AddPosition(6, kind=kind, context=20).double()
     x, more = noise(3, 5, 6, seed=4), noise(3, 2, 6, seed=5)
     lengths = torch.tensor([5, 2, 0])
     _, at = machine(x, None, lengths)
     y, at = machine(more, at)
     table = machine.weight_PD if kind == "learned" else sinusoid(torch.arange(20), 6, like=LIKE)
     for row, length in enumerate(lengths.tolist()):
-        assert_same(y[row], more[row] + table[length : length + 2])  # type: ignore[index]
+        assert_same(y[row], more[row] + table[length : length + 2])
     assert at.tolist() == [7, 4, 2]
 
 
 @pytest.mark.parametrize("position", ["none", "learned", "sinusoidal", "rotary", "alibi"])
 def test_order_matters_exactly_where_positions_are_told(position: str) -> None:
-    encoder = TransformerEncoder(12, depth=2, heads=3, position=position, context=9).double()  # type: ignore[arg-type]
+    encoder = TransformerEncoder(12, depth=2, heads=3, position=position, context=9).double()
     fill(encoder)
     x = noise(2, 9, 12, seed=6)
     order = torch.randperm(9, generator=torch.Generator().manual_seed(1))

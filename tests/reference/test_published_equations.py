@@ -96,7 +96,7 @@ def test_lstm_variants(options: dict[str, object]) -> None:
     """Gers and Schmidhuber 2000 (peepholes), Greff et al. 2015 (coupled), Ba et al. 2016 (layer norm),
 
     Sak et al. 2014 (projection), Krueger et al. 2016 (zoneout, its expectation)."""
-    mixer = LSTM(WIDTH, input_width=INPUT, kernel="naive", **options).double().eval()  # type: ignore[arg-type]
+    mixer = LSTM(WIDTH, input_width=INPUT, kernel="naive", **options).double().eval()
     fill(mixer)
     w = weights_of(mixer)
     coupled, rate = mixer.coupled, mixer.zoneout

@@ -48,7 +48,7 @@ def test_decoder_against_torch_nn(norm_place: str, mlp: str) -> None:
     ).double()
     fill(ours)
     for layer, block in zip(theirs.layers, ours.stack.blocks, strict=True):
-        copy_torch_layer(layer, block.mixer.heads, block.norm, block.mlp, block.mlp_norm)  # type: ignore[arg-type,union-attr]
+        copy_torch_layer(layer, block.mixer.heads, block.norm, block.mlp, block.mlp_norm)
     if theirs.norm is not None:
         ours.stack.final_norm.load_state_dict(theirs.norm.state_dict())
     tokens_BT = tokens(2, 8)
@@ -76,16 +76,16 @@ def test_gpt2() -> None:
     ).double()
     with torch.no_grad():
         ours.embedding.weight.copy_(theirs.transformer.wte.weight)
-        ours.stack.position.weight_PD.copy_(theirs.transformer.wpe.weight)  # type: ignore[union-attr]
+        ours.stack.position.weight_PD.copy_(theirs.transformer.wpe.weight)
         for block, layer in zip(ours.stack.blocks, theirs.transformer.h, strict=True):
-            heads: Any = block.mixer.heads  # type: ignore[union-attr]
+            heads: Any = block.mixer.heads
             # GPT-2 keeps its matrices transposed.
             heads.w_PI.copy_(layer.attn.c_attn.weight.T)
             heads.b_P.copy_(layer.attn.c_attn.bias)
             heads.o_DD.copy_(layer.attn.c_proj.weight.T)
             heads.b_D.copy_(layer.attn.c_proj.bias)
-            block.norm.load_state_dict(layer.ln_1.state_dict())  # type: ignore[union-attr]
-            block.mlp_norm.load_state_dict(layer.ln_2.state_dict())  # type: ignore[union-attr]
+            block.norm.load_state_dict(layer.ln_1.state_dict())
+            block.mlp_norm.load_state_dict(layer.ln_2.state_dict())
             mlp: Any = block.mlp
             mlp.up.weight.copy_(layer.mlp.c_fc.weight.T)
             mlp.up.bias.copy_(layer.mlp.c_fc.bias)
@@ -129,16 +129,16 @@ def llama_pair(dtype: torch.dtype) -> tuple[LanguageModel, Any]:
         ours.embedding.weight.copy_(theirs.model.embed_tokens.weight)
         ours.head.weight_VE.copy_(theirs.lm_head.weight)
         for block, layer in zip(ours.stack.blocks, theirs.model.layers, strict=True):
-            heads: Any = block.mixer.heads  # type: ignore[union-attr]
+            heads: Any = block.mixer.heads
             attn = layer.self_attn
             heads.w_PI.copy_(torch.cat([attn.q_proj.weight, attn.k_proj.weight, attn.v_proj.weight]))
             heads.o_DD.copy_(attn.o_proj.weight)
-            block.norm.weight.copy_(layer.input_layernorm.weight)  # type: ignore[union-attr]
-            block.mlp_norm.weight.copy_(layer.post_attention_layernorm.weight)  # type: ignore[union-attr]
+            block.norm.weight.copy_(layer.input_layernorm.weight)
+            block.mlp_norm.weight.copy_(layer.post_attention_layernorm.weight)
             mlp: Any = block.mlp
             mlp.up.weight.copy_(torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight]))
             mlp.down.weight.copy_(layer.mlp.down_proj.weight)
-        ours.stack.final_norm.weight.copy_(theirs.model.norm.weight)  # type: ignore[operator]
+        ours.stack.final_norm.weight.copy_(theirs.model.norm.weight)
     return ours, theirs
 
 

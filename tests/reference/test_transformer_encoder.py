@@ -18,11 +18,11 @@ def test_encoder_against_torch_nn_on_ragged_rows(norm_place: str, mlp: str) -> N
         depth=DEPTH,
         heads=HEADS,
         position="none",
-        norm_place=norm_place,  # type: ignore[arg-type]
-        mlp=mlp,  # type: ignore[arg-type]
+        norm_place=norm_place,
+        mlp=mlp,
     ).double()
     for layer, block in zip(theirs.layers, ours.layers, strict=True):
-        copy_torch_layer(layer, block.mixer.heads, block.norm, block.mlp, block.mlp_norm)  # type: ignore[arg-type,union-attr]
+        copy_torch_layer(layer, block.mixer.heads, block.norm, block.mlp, block.mlp_norm)
     if theirs.norm is not None:
         ours.final_norm.load_state_dict(theirs.norm.state_dict())
     x = torch.randn(4, 7, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -37,7 +37,7 @@ def test_encoder_against_torch_nn_on_ragged_rows(norm_place: str, mlp: str) -> N
 
 @pytest.mark.parametrize("position", ["none", "learned", "sinusoidal", "rotary", "alibi"])
 def test_rows_do_not_feel_their_padding(position: str) -> None:
-    encoder = TransformerEncoder(WIDTH, depth=DEPTH, heads=HEADS, position=position, mlp="swiglu", norm="rms").double()  # type: ignore[arg-type]
+    encoder = TransformerEncoder(WIDTH, depth=DEPTH, heads=HEADS, position=position, mlp="swiglu", norm="rms").double()
     x = torch.randn(3, 6, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     lengths = torch.tensor([6, 2, 0])
     broken = x.masked_fill((torch.arange(6) >= lengths[:, None])[:, :, None], torch.nan)

@@ -59,7 +59,7 @@ def test_against_torch_nn(norm_place: str, mlp: str) -> None:
     ours = made(position="none", norm_place=norm_place, mlp=mlp)
     encoder: Any = ours.reader.layers.encoder
     for layer, mine in zip(theirs.encoder.layers, encoder.layers, strict=True):
-        copy_torch_layer(layer, mine.mixer.heads, mine.norm, mine.mlp, mine.mlp_norm)  # type: ignore[arg-type,union-attr]
+        copy_torch_layer(layer, mine.mixer.heads, mine.norm, mine.mlp, mine.mlp_norm)
     for layer, block in zip(theirs.decoder.layers, ours.blocks, strict=True):
         # A decoder's layer has a second attention, and its norm is the second of three.
         mine: Any = block

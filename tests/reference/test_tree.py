@@ -20,7 +20,7 @@ def test_a_chain_is_an_lstm(kind: str, kernel: str) -> None:
     make = {"child-sum": ChildSumTreeLSTM, "n-ary": lambda *a, **o: NaryTreeLSTM(*a, arity=1, **o)}[kind]
     composer = make(WIDTH, input_width=INPUT).double()
     fill(composer)
-    encoder = TreeEncoder(composer, shape="chain", kernel=kernel)  # type: ignore[arg-type]
+    encoder = TreeEncoder(composer, shape="chain", kernel=kernel)
     theirs = nn.LSTM(INPUT, WIDTH, batch_first=True, dtype=torch.float64)
     recurrent = composer.u_GD if kind == "child-sum" else composer.u_RKD
     with torch.no_grad():

@@ -95,7 +95,7 @@ def test_online_without_a_norm_it_is_the_delta_rule(kernel: str) -> None:
     rate = torch.sigmoid(noise(BATCH, TIME, HEADS, seed=3))
     start, change = noise(HEADS, HEAD, HEAD, seed=4), noise(BATCH, HEADS, HEAD, HEAD, seed=5)
     before = Carried((change,), (torch.zeros_like(change),), torch.ones(BATCH, dtype=torch.int64))
-    y, after = ttt(q, k, v, rate, before, (start,), mini_batch=1, wish=kernel)  # type: ignore[arg-type]
+    y, after = ttt(q, k, v, rate, before, (start,), mini_batch=1, wish=kernel)
     expected, s = gated_delta(q, k, v, rate, torch.zeros_like(rate), start + change)
     assert_same(y, expected)
     assert_same(start + after.change[0], s)

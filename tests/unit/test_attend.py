@@ -34,7 +34,7 @@ def tensor(*shape: int, seed: int = 0) -> Tensor:
 
 
 def scores(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, object]:
-    score = make_score(kind, query_width=Q, key_width=Q, hidden=6, longest=9).double()  # type: ignore[arg-type]
+    score = make_score(kind, query_width=Q, key_width=Q, hidden=6, longest=9).double()
     query, keys = tensor(B, T, Q), tensor(B, S, Q, seed=1)
     with torch.no_grad():
         for parameter in score.parameters():
@@ -46,7 +46,7 @@ def scores(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, object]:
 def each_pair(query: np.ndarray, keys: np.ndarray, formula: object) -> np.ndarray:
     out = np.empty((B, T, S))
     for b, t, s in itertools.product(range(B), range(T), range(S)):
-        out[b, t, s] = formula(query[b, t], keys[b, s])  # type: ignore[operator]
+        out[b, t, s] = formula(query[b, t], keys[b, s])
     return out
 
 
@@ -61,7 +61,7 @@ def by_formula(kind: str, score: object) -> object:
         return lambda q, k: n(score.v_A) @ np.tanh(both @ np.concatenate([q, k]) + bias)
     if isinstance(score, General):
         return lambda q, k: q @ n(score.w_QK) @ k
-    sharpness = next((n(p) for p in score.parameters()), None)  # type: ignore[attr-defined]
+    sharpness = next((n(p) for p in score.parameters()), None)
     return {
         "dot": lambda q, k: q @ k,
         "scaled_dot": lambda q, k: q @ k / np.sqrt(len(k)),
@@ -87,7 +87,7 @@ def test_location_looks_at_the_query_alone() -> None:
 @pytest.mark.parametrize("kind", ["dot", "scaled_dot", "cosine"])
 def test_products_need_equal_widths(kind: str) -> None:
     with pytest.raises(UserError, match=f"a {kind} score needs queries and keys of one width, not 3 and 4"):
-        make_score(kind, query_width=3, key_width=4)  # type: ignore[arg-type]
+        make_score(kind, query_width=3, key_width=4)
 
 
 ALIGNMENTS = ["soft", "sparsemax", "local_monotonic", "hard"]
@@ -95,7 +95,7 @@ ALIGNMENTS = ["soft", "sparsemax", "local_monotonic", "hard"]
 
 @pytest.mark.parametrize("kind", ALIGNMENTS)
 def test_weights_are_a_distribution_over_what_exists(kind: str) -> None:
-    alignment = make_alignment(kind, query_width=Q, reach=1).double()  # type: ignore[arg-type]
+    alignment = make_alignment(kind, query_width=Q, reach=1).double()
     position = torch.arange(T).expand(B, T)
     weights = alignment(tensor(B, T, S), tensor(B, T, Q), position, LENGTHS)
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), rtol=0, atol=1e-12)

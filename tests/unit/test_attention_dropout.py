@@ -14,7 +14,7 @@ MIXERS = {"attention": {}, "window": {"window": 3}, "alibi": {"position": "alibi
 def make(options: dict[str, object], dropout: float, kernel: str) -> Attention | SlidingAttention:
     kind = SlidingAttention if "window" in options else Attention
     generator = torch.Generator().manual_seed(0)
-    made = kind(8, heads=2, dropout=dropout, kernel=kernel, generator=generator, **options)  # type: ignore[arg-type]  # options are of many types
+    made = kind(8, heads=2, dropout=dropout, kernel=kernel, generator=generator, **options)  # options are of many types
     return made.double()
 
 

@@ -77,7 +77,7 @@ def test_what_padding_and_unused_slots_hold_does_not_matter() -> None:
     room=st.integers(0, 3),
 )
 def test_steps_in_place_equal_pure_steps(lengths: list[int], steps: int, position: str, room: int) -> None:
-    mixer = Attention(8, heads=4, kv_heads=2, position=position).double()  # type: ignore[arg-type]
+    mixer = Attention(8, heads=4, kv_heads=2, position=position).double()
     batch = len(lengths)
     _, start = mixer(noise(batch, 5, 8), None, torch.tensor(lengths))
     x = noise(batch, steps, 8, seed=1)

@@ -39,7 +39,7 @@ def language_model(entry: Entry) -> LanguageModelSpec:
 def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: int, opener: Opener) -> None:
     more = {"mlp": "gelu"} if kind.startswith("ttt") else {}  # their widths are even, and too far apart at this size
     (entry,) = solve(study(of_kind(kind, **more), budget={"amount": amount}), opener=opener)
-    vocab = opener(entry.spec).job.build().vocab  # type: ignore[operator]
+    vocab = opener(entry.spec).job.build().vocab
     model = build(language_model(entry).model, vocab=vocab)
     counted = sum(p.numel() for p in model.parameters())
     assert counted == entry.parameters == entry.met
@@ -65,7 +65,7 @@ def test_flops_are_met_by_steps_and_sizes_stay(kind: str, opener: Opener) -> Non
     spec = language_model(entry)
     assert list(entry.solved) == ["train.steps"]
     assert spec.model.sizes()["width"] == 24
-    vocab = opener(spec).job.build().vocab  # type: ignore[operator]
+    vocab = opener(spec).job.build().vocab
     each = sum(spec.model.forward_flops(vocab, context) for context in range(8)) / 8
     assert entry.met == pytest.approx(3 * each * 4 * 8 * spec.train.steps)
     assert abs(entry.met / 2e9 - 1) <= 0.02

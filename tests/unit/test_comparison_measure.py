@@ -53,7 +53,7 @@ def test_a_curve_says_what_each_place_had_cost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", LINEAGE, ids=lambda row: row.name)
-def test_a_drawn_out_state_is_as_large_as_one_that_was_read(row) -> None:  # type: ignore[no-untyped-def]
+def test_a_drawn_out_state_is_as_large_as_one_that_was_read(row) -> None:
     model = build_sample(row.spec.small(), vocab=11).eval()
     tokens_BT = model.sample_input(1, 512, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

@@ -245,7 +245,7 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_plotly_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("plotly")
+    pytest.importorskip("plotly", reason="needs the extra `report`")
     study = made.study([one.name for one in made.LINEAGE])
     content = gather(study, [], made.results(made.LINEAGE), folder=tmp_path)
     live = page(content)

@@ -58,7 +58,7 @@ def equal(a: object, b: object) -> bool:
     """Same types all the way down, same leaves bit by bit."""
     if isinstance(a, Tensor):
         return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
-    return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))  # type: ignore[arg-type]
+    return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
 
 
 STATES = {
@@ -72,7 +72,7 @@ any_state = pytest.mark.parametrize("state", STATES.values(), ids=STATES.keys())
 
 @any_state
 def test_the_identity_keeps_types_and_leaves(state: object) -> None:
-    assert equal(map_state(lambda leaf: leaf, state), state)  # type: ignore[type-var]
+    assert equal(map_state(lambda leaf: leaf, state), state)
 
 
 def test_map_reaches_every_leaf_once_and_in_order() -> None:
@@ -187,8 +187,8 @@ def test_state_bytes_is_exact(batch: int) -> None:
 @any_state
 def test_what_is_saved_is_loaded(state: object, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    save_state(state, path)  # type: ignore[arg-type]
-    like = rows(state, slice(0, 1))  # type: ignore[type-var]
+    save_state(state, path)
+    like = rows(state, slice(0, 1))
     assert equal(load_state(path, like=like), state)
     assert equal(load_state(str(path), like=like), state)
 
@@ -215,7 +215,7 @@ def test_a_state_with_a_graph_is_saved_without_it(tmp_path: Path) -> None:
 
 def refused(path: Path, like: object, match: str) -> None:
     with pytest.raises(UserError, match=match):
-        load_state(path, like=like)  # type: ignore[type-var]
+        load_state(path, like=like)
 
 
 def test_a_state_of_another_type_is_refused(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_other_encodings_by_name(tmp_path: Path) -> None:
 def test_csv_is_what_the_csv_module_writes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
 ) -> None:
-    rows = [tuple(cell.replace("\0", "").replace("\r", "") + "." for cell in row) for row in rows]  # type: ignore[misc]
+    rows = [tuple(cell.replace("\0", "").replace("\r", "") + "." for cell in row) for row in rows]
     with io.StringIO(newline="") as file:
         csv.writer(file).writerows([("text", "label"), *rows])
         content = file.getvalue()

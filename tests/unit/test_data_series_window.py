@@ -116,11 +116,11 @@ def test_scaling_of_distributions_and_of_single_channels() -> None:
 def test_ranks_together_are_one_process(world: int, rows: int, seed: int, step: int, channels: str) -> None:
     spans = [whole(counting(40, id="a")), whole(counting(3, id="short")), Span(counting(60, id="b", base=7), 20, 50, 5)]
     options = {"context": 6, "horizon": 3, "batch": rows * world, "channels": channels, "seed": seed}
-    together = SeriesWindows(spans, **options)  # type: ignore[arg-type]
+    together = SeriesWindows(spans, **options)
     assert together.too_short == ("short",)
-    parts = [SeriesWindows(spans, **options, rank=rank, world=world).at(step) for rank in range(world)]  # type: ignore[arg-type]
+    parts = [SeriesWindows(spans, **options, rank=rank, world=world).at(step) for rank in range(world)]
     for index in (0, 1, 2, 4, 5):
-        assert torch.equal(torch.cat([part[index] for part in parts]), together.at(step)[index])  # type: ignore[arg-type]
+        assert torch.equal(torch.cat([part[index] for part in parts]), together.at(step)[index])
     batch = together.at(step)
     for row in range(rows * world):
         span = spans[batch.span_B[row]]
@@ -165,16 +165,16 @@ def test_rolling_counts_every_window_once(
     options = {"context": context, "horizon": horizon, "stride": stride, "batch": batch}
     if not expected:
         with pytest.raises(UserError, match="long enough"):
-            RollingOrigin(spans, channels="shared", **options)  # type: ignore[arg-type]
+            RollingOrigin(spans, channels="shared", **options)
         return
-    rolling = RollingOrigin(spans, channels="shared", **options)  # type: ignore[arg-type]
+    rolling = RollingOrigin(spans, channels="shared", **options)
     got = []
     for part in rolling:
         assert part.channel_B is not None
         got += list(zip(part.span_B.tolist(), part.origin_B.tolist(), part.channel_B.tolist(), strict=True))
     assert got == expected
     assert rolling.windows == len(expected)
-    joint = RollingOrigin(spans, **options)  # type: ignore[arg-type]
+    joint = RollingOrigin(spans, **options)
     assert sum(len(part.values_BTC) for part in joint) == len(expected) // 2
     assert len(joint) == len(list(joint))
 

@@ -108,7 +108,7 @@ class Ops(TorchDispatchMode):
         super().__init__()
         self.names: list[str] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # as torch has it
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # as torch has it
         self.names.append(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 

@@ -209,5 +209,5 @@ def test_norms_by_name() -> None:
     layer = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     rms = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
     for kind, expected in (("none", x), ("layer", layer), ("rms", rms)):
-        got = make_norm(kind, 8).double()(x)  # type: ignore[arg-type]
+        got = make_norm(kind, 8).double()(x)
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ from sklearn import metrics as sklearn
 from sklearn.calibration import calibration_curve
 
 from statewise.specs import UserError
-from statewise.tasks.metric import Score, label, library, probability, rank, span, translation
+from statewise.tasks.metric import Score, label, optional, probability, rank, span, translation
 
 HYPOTHESES = ["The cat sat on the mat .", "A dog barks at the tall man .", "two birds"]
 REFERENCES = ["the cat sat on a mat .", "A dog barks at the man .", "Two birds"]
@@ -199,7 +199,7 @@ def test_a_missing_library_is_named_with_its_extra(
     def absent(name: str) -> None:
         raise ModuleNotFoundError(name=name.split(".")[0])
 
-    monkeypatch.setattr(importlib.import_module("statewise.tasks.metric.library"), "import_module", absent)
+    monkeypatch.setattr(importlib.import_module("statewise.tasks.metric.optional"), "import_module", absent)
     with pytest.raises(UserError, match=rf"{distribution}, which is not installed") as caught:
-        library.library(package)
+        optional.library(package)
     assert caught.value.fix == "pip install 'statewise[tasks]'"

@@ -221,7 +221,7 @@ REFUSALS = {
 @pytest.mark.parametrize(("arguments", "options", "message"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_a_mistake_is_explained(arguments: tuple[object], options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        build(*arguments, **options)  # type: ignore[arg-type]
+        build(*arguments, **options)
 
 
 INPUTS = {

@@ -35,7 +35,7 @@ SPECS: dict[str, Seq2SeqSpec] = {
     **{
         f"both ways-{kind}-{context}": Seq2SeqSpec(
             encoder=LSTMSpec(width=5), decoder=decoder, context=context, bidirectional=True
-        )  # type: ignore[arg-type]
+        )
         for (kind, decoder), context in itertools.product(EVERY.items(), ("each_step", "attention"))
     },
     **{
@@ -89,7 +89,7 @@ def test_at_once_is_step_by_step(spec: Seq2SeqSpec) -> None:
         results = []
         for run in (model, lambda *args: unroll(model.step, *args)):
             state = model.condition(tokens(SOURCE, 5), LENGTHS)
-            logits_BTV, after = run(target_BT, state, lengths_B)  # type: ignore[operator]
+            logits_BTV, after = run(target_BT, state, lengths_B)
             later, _ = model(target_BT, after)  # states that grow are judged by what follows from them
             loss = logits_BTV.square().sum() + later.sin().sum()
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -121,7 +121,7 @@ def test_one_matrix_for_both_languages() -> None:
     # As a head the rows have unit length; as an input their entries have unit spread.
     assert 0.5 < float(model.head.weight_VE.norm(dim=1).mean()) < 1.5
     assert 0.5 < float(model.embedding(torch.arange(SOURCE)).std()) < 1.5
-    assert 0.5 < float(model.reader.entry(torch.arange(SOURCE)).std()) < 1.5  # type: ignore[operator]
+    assert 0.5 < float(model.reader.entry(torch.arange(SOURCE)).std()) < 1.5
     with pytest.raises(Refused, match="source and target have 7 and 9 tokens"):
         build_seq2seq(SPECS["shared, tied"], source_vocab=7, target_vocab=9)
 
@@ -132,9 +132,9 @@ def test_one_matrix_for_both_languages() -> None:
 def test_every_dropout_is_where_the_spec_says(kind: str, side: str, option: str) -> None:
     plain = SIDE if kind == "each_layer" else GRUSpec(width=8)
     sides = {"encoder": plain, "decoder": plain, side: plain.model_copy(update={option: 0.5})}
-    look = {} if kind == "initial" else {"attention": AttentionSpec(style=kind)}  # type: ignore[arg-type]
+    look = {} if kind == "initial" else {"attention": AttentionSpec(style=kind)}
     context: Any = "initial" if kind == "initial" else "attention"
-    model = made(Seq2SeqSpec(context=context, **sides, **look))  # type: ignore[arg-type]
+    model = made(Seq2SeqSpec(context=context, **sides, **look))
 
     def logits() -> Tensor:
         found, _ = model(tokens(TARGET, 4), model.condition(tokens(SOURCE, 5), LENGTHS))
@@ -151,8 +151,8 @@ def test_weights_of_attention_are_dropped_wherever_a_transformer_looks() -> None
     spec = Seq2SeqSpec(encoder=SIDE, decoder=SIDE.model_copy(update={"attention_dropout": 0.3}), bidirectional=True)
     model = made(spec)
     assert isinstance(model, Transformer)
-    assert {block.cross.dropout for block in model.blocks} == {0.3}  # type: ignore[union-attr]
-    assert {block.mixer.dropout for block in model.blocks} == {0.3}  # type: ignore[union-attr]
+    assert {block.cross.dropout for block in model.blocks} == {0.3}
+    assert {block.mixer.dropout for block in model.blocks} == {0.3}
     reader = build_reader(spec.decoder, entry=nn.Identity(), entry_width=8, bidirectional=True).double()
     x_BSE = torch.randn(2, 4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     calm = reader.eval()(x_BSE).outputs_BSC
@@ -163,13 +163,13 @@ def test_weights_of_attention_are_dropped_wherever_a_transformer_looks() -> None
 def test_what_is_dropped_for_a_whole_sequence_is_drawn_once(style: str) -> None:
     """Without edges or a growing look, equal steps stay equal only if each step drops the same."""
     decoder = ElmanSpec(width=64, dropout=0.5, variational=True, weight_drop=0.5)
-    spec = Seq2SeqSpec(decoder=decoder, attention=AttentionSpec(style=style, begin=False), output_edges=False)  # type: ignore[arg-type]
+    spec = Seq2SeqSpec(decoder=decoder, attention=AttentionSpec(style=style, begin=False), output_edges=False)
     model = made(spec).train()
     assert isinstance(model, Seq2Seq)
     with torch.no_grad():
         for parameter in model.stack.parameters():
             parameter.zero_()
-        model.stack.blocks[0].mixer.b_D.fill_(1.0)  # type: ignore[union-attr, operator]
+        model.stack.blocks[0].mixer.b_D.fill_(1.0)
     seen = []
     model.head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     model(torch.zeros(1, 6, dtype=torch.int64), detach(model.condition(torch.zeros(1, 1, dtype=torch.int64))))

@@ -88,7 +88,7 @@ def test_the_softmax_loss_is_the_cross_entropy_of_real_words() -> None:
     total = torch.zeros((), dtype=torch.float64)
     for row, length in enumerate(lengths_B.tolist()):
         y_TC = model.reader(words, lengths_B).outputs_BSC[row, :length]
-        log_TK = model.head.scores(y_TC).log_softmax(-1)  # type: ignore[operator]
+        log_TK = model.head.scores(y_TC).log_softmax(-1)
         target_TK = 0.8 * F.one_hot(tags_BT[row, :length], 3).double() + 0.2 / 3
         total = total - (target_TK * weight_K * log_TK).sum()
     torch.testing.assert_close(model.loss(words, lengths_B, tags_BT), total, rtol=1e-12, atol=0)
@@ -127,4 +127,4 @@ def test_unconstrained_where_asked_and_where_tags_mark_nothing() -> None:
         ({"kind": "crf"}, ("ADJ", "NOUN"), False),
     ):
         made = tagger(spec_of(objective=objective), names=names)
-        assert made.head.crf.constrained == constrained  # type: ignore[union-attr]
+        assert made.head.crf.constrained == constrained

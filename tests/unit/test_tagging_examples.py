@@ -119,7 +119,7 @@ def test_guesses_stand_in_the_order_of_the_words() -> None:
     expected = known.words.encode_words(words) % 3
     true = np.where(np.arange(len(words)) == 4, -1, expected)  # -1: a tag that training never showed
     true[0] = (true[0] + 1) % 3
-    found = guess(ById(), rows, true, device=torch.device("cpu"))  # type: ignore[arg-type]
+    found = guess(ById(), rows, true, device=torch.device("cpu"))
     assert found.best_N.tolist() == expected.tolist()
     assert found.p_N.tolist() == pytest.approx([0.6] * len(words))
     seen = len(words) - 1

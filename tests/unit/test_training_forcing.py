@@ -242,7 +242,7 @@ def test_the_gap_is_where_own_tokens_were_read_and_nowhere_before() -> None:
 def test_a_machine_that_forgets_has_a_gap_of_its_memory() -> None:
     """An order-2 Markov model has read all it knows two true tokens after the stretch."""
     model, text_BT = made("markov"), tokens(6, 13)
-    order = next(row for row in LINEAGE if row.name == "markov").spec.order  # type: ignore[union-attr]
+    order = next(row for row in LINEAGE if row.name == "markov").spec.order
     result = exposure_gap(model, text_BT[:, :-1], text_BT[:, 1:], prefix=2, own=3)
     assert result.gap_T[5 + order - 1 :].abs().max() < 1e-12
     assert result.gap_T[2:5].abs().max() > 1e-3

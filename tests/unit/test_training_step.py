@@ -140,7 +140,7 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
         model = tiny(dropout=0.5)
         made = trainer(model, task := TokenTask(), spec(lr=1e-300, weight_decay=0, schedule="constant"))
         made.seed = seed
-        task.window = lambda step: TokenTask().window(7)  # type: ignore[method-assign]  # one text for all steps
+        task.window = lambda step: TokenTask().window(7)  # one text for all steps
         state = made.state
         for earlier in before:
             made.step(earlier)
@@ -174,7 +174,7 @@ def test_a_non_finite_value_stops_before_the_update(what: str, named: str) -> No
     poisoned(model, what)
     if what == "loss":
         honest = task.loss
-        task.loss = lambda *arguments: (honest(*arguments)[0] * torch.nan, arguments[-1])  # type: ignore[method-assign]
+        task.loss = lambda *arguments: (honest(*arguments)[0] * torch.nan, arguments[-1])
     before = weights_sha256(model)
     with pytest.raises(NonFinite) as caught:
         made.step(2)

@@ -185,7 +185,7 @@ def test_a_node_does_not_depend_on_its_batch(kind: str, shape_: str) -> None:
     given = trees(8, most=3)
     tokenizer, labels = vocabulary(given)
     arity = {} if kind == "child_sum" else {"arity": 3}
-    spec = TreeSpec(model={"kind": kind, "width": 6, "shape": shape_, **arity})  # type: ignore[arg-type]
+    spec = TreeSpec(model={"kind": kind, "width": 6, "shape": shape_, **arity})
     model = build_node_classifier(spec.model, spec.reader, num_classes=len(labels), vocab=tokenizer.vocab).double()
     flat = [flat_tree(one) for one in given]
 
@@ -294,13 +294,13 @@ def test_neutral_roots_can_be_kept_and_nodes_judged(tmp_path: Path) -> None:
 
 def test_too_many_children_are_refused_with_their_line() -> None:
     given = [LabelledTree(nltk.Tree.fromstring("(1 (0 a) (1 b) (0 c))"), Where("a.txt", 7))]
-    spec = TreeSpec(model={"kind": "nary"})  # type: ignore[arg-type]
+    spec = TreeSpec(model={"kind": "nary"})
     with pytest.raises(UserError, match=r"a.txt line 7: a node has 3 children, model.arity is 2") as caught:
         refuse_wide(spec, formed(given, spec.data))
     assert "data.binarise = left, or model.arity = 3, or take model.kind = child_sum" in caught.value.fix
     refuse_wide(spec, formed(given, TreeDataSpec(binarise="right")))
     refuse_wide(TreeSpec(), formed(given, spec.data))
-    refuse_wide(TreeSpec(model={"kind": "nary", "shape": "chain"}), Read([flat_tree(given[0])], []))  # type: ignore[arg-type]
+    refuse_wide(TreeSpec(model={"kind": "nary", "shape": "chain"}), Read([flat_tree(given[0])], []))
 
 
 def test_written_with_other_labels() -> None:
@@ -349,7 +349,7 @@ def test_in_half_precision_the_loss_is_nearly_the_same(kind: str, path: Path) ->
         rough = made.loss(model, window, slice(None), slice(None), ())[0]
     assert rough.dtype == torch.float32
     torch.testing.assert_close(rough, exact, rtol=0.02, atol=0)
-    rough.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    rough.backward()  # torch leaves it untyped
 
 
 def refused(settings: list[str]) -> Callable[[], Any]:

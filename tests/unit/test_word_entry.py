@@ -53,7 +53,7 @@ def test_gradients_reach_each_word_once_for_each_place() -> None:
     entry = make()
     entry(batch([[2, 3], [2, 2]])).sum().backward()
     assert entry.spelling is not None
-    twice, once = (entry.words.weight.grad[word].mean() for word in (2, 3))  # type: ignore[index]
+    twice, once = (entry.words.weight.grad[word].mean() for word in (2, 3))
     assert (float(twice), float(once)) == (3.0, 1.0)
     together = [p.grad.clone() for p in entry.spelling.parameters() if p.grad is not None]
     entry.zero_grad()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.specs import UserError
-from statewise.tasks.metric.library import library
+from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from statewise.specs import UserError
 from statewise.tasks.metric import label
-from statewise.tasks.metric.library import library
+from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
 _TAG = re.compile(r"O|[BIES]-.+")

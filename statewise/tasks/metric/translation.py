@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.specs import UserError
-from statewise.tasks.metric.library import library
+from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
 

@@ -17,7 +17,7 @@ from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.metric import span
-from statewise.tasks.metric.library import library
+from statewise.tasks.metric.optional import library
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
 from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts

@@ -18,8 +18,9 @@ from statewise.decoding.termination import write
 from statewise.models.build_termination import build_terminating
 from statewise.models.end_as_token import EndAsToken
 from statewise.models.termination import EndSymbol, Terminating
-from statewise.specs import DecodingSpec, Seq2SeqSpec, TransformerSpec
+from statewise.specs import DecodingSpec, Seq2SeqSpec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.model import AnyMixerSpec
 from statewise.tasks.loss import within
 from statewise.tasks.translation.examples import Batch, Ids
 from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
@@ -40,10 +41,14 @@ class DecoderOnly(Translator):
     A target that was cut has no end, but its length is known: who wants to know it beforehand is told the true one.
     """
 
-    def build(self) -> Terminating[Any]:
+    @property
+    def model_spec(self) -> AnyMixerSpec:
         assert not isinstance(self.spec.model, Seq2SeqSpec)
+        return self.spec.model
+
+    def build(self) -> Terminating[Any]:
         vocab = self.languages.target.vocab
-        return build_terminating(self.spec.model, scheme=self.spec.termination.kind, vocab=vocab, seed=self.spec.seed)
+        return build_terminating(self.model_spec, scheme=self.spec.termination.kind, vocab=vocab, seed=self.spec.seed)
 
     @property
     def start_id(self) -> int:
@@ -55,11 +60,9 @@ class DecoderOnly(Translator):
         return [self.languages.target.end_id, *([] if decoding.unknown or unknown_id is None else [unknown_id])]
 
     def most_written(self, source: int) -> int | None:
-        """Learned positions come to an end; the source and the edge take some."""
-        model = self.spec.model
-        if isinstance(model, TransformerSpec) and model.position == "learned":
-            return model.context - source - 1
-        return None
+        """The source and the edge take places, where places come to an end."""
+        longest = self.model_spec.longest
+        return None if longest is None else longest - source - 1
 
     def loss(
         self,

@@ -15,7 +15,7 @@ from statewise.data import pad
 from statewise.decoding import Hypothesis, Sampling, sample
 from statewise.models import ConditionalMachine
 from statewise.models.build_seq2seq import build_seq2seq
-from statewise.specs import DecodingSpec, Seq2SeqSpec, TransformerSpec
+from statewise.specs import DecodingSpec, Seq2SeqSpec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.translation.examples import Batch, Ids
@@ -49,11 +49,9 @@ class EncoderDecoder(Translator):
         return [] if decoding.unknown or unknown_id is None else [unknown_id]
 
     def most_written(self, source: int) -> int | None:
-        """Learned positions come to an end, and the end symbol takes one."""
-        decoder = self.model_spec.decoder
-        if isinstance(decoder, TransformerSpec) and decoder.position == "learned":
-            return decoder.context - 1
-        return None
+        """The end symbol takes a place, where places come to an end."""
+        longest = self.model_spec.decoder.longest
+        return None if longest is None else longest - 1
 
     def loss(
         self,
