@@ -21,6 +21,7 @@ from statewise.data import open_corpus
 from statewise.decoding import Sampling, TextStream, extend
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run
+from statewise.tasks.language_model import fresh_window
 from statewise.training.journal import read_metrics
 
 BACKWARD = 2  # what a gradient costs, in forward passes: one product gives two
@@ -166,8 +167,10 @@ def surprise(run: LanguageModelRun, text: str) -> list[tuple[str, float]]:
         return []
     backwards = run.spec.data.direction == "reverse"
     tokens_T = torch.tensor([run.tokenizer.end_id, *(ids[::-1] if backwards else ids)], device=run.device)
-    logits_BTV, _ = run.model(tokens_T[None, :-1], None)
-    nats = F.cross_entropy(logits_BTV[0].float(), tokens_T[1:], reduction="none").tolist()
+    # As it is evaluated: who never learned beyond a window is not asked what lies beyond it.
+    window = fresh_window(run.spec) or len(tokens_T)
+    logits_TV = torch.cat([run.model(part_T[None], None)[0][0] for part_T in tokens_T[:-1].split(window)])
+    nats = F.cross_entropy(logits_TV.float(), tokens_T[1:], reduction="none").tolist()
     stream, pieces, pending = TextStream(run.tokenizer.decode), [], 0.0
     for token, cost in zip(ids, reversed(nats) if backwards else nats):
         piece, pending = stream.feed(token), pending + cost

@@ -1,0 +1,32 @@
+"""The surprise that a report shows is the one that was evaluated: within the windows a model has learned from."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from statewise import load
+from statewise.comparison.measure import surprise
+from statewise.tasks import LanguageModelRun, train
+from statewise.training.progress import Silent
+
+TEXT = "abc, abd. " * 60
+
+
+@pytest.mark.parametrize("order", ["random", "sequential"])
+def test_windows_are_those_of_the_training(order: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    settings = {"data.order": order, "model.width": 8, "train.steps": 2, "train.batch": 2, "train.truncation": 5}
+    made = train("elman", settings=settings, data=tmp_path / "text.txt", out=tmp_path / "run", display=Silent())
+    run = load(made.path, device="cpu")
+    assert isinstance(run, LanguageModelRun)
+    ids = [run.tokenizer.end_id, *map(int, run.tokenizer.encode(TEXT[:12]))]
+    expected = []
+    for place in range(12):
+        begin = place - place % 5 if order == "random" else 0
+        logits_BTV, _ = run.model(torch.tensor([ids[begin : place + 1]]))
+        expected.append(-float(logits_BTV[0, -1].detach().log_softmax(-1)[ids[place + 1]]))
+    found = surprise(run, TEXT[:12])
+    assert "".join(piece for piece, _ in found) == TEXT[:12]
+    assert all(math.isclose(a, b, rel_tol=1e-4) for (_, a), b in zip(found, expected, strict=True))
