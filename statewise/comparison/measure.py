@@ -169,7 +169,7 @@ def surprise(run: LanguageModelRun, text: str) -> list[tuple[str, float]]:
     tokens_T = torch.tensor([run.tokenizer.end_id, *(ids[::-1] if backwards else ids)], device=run.device)
     # As it is evaluated: who never learned beyond a window is not asked what lies beyond it.
     window = fresh_window(run.spec) or len(tokens_T)
-    logits_TV = torch.cat([run.model(part_T[None], None)[0][0] for part_T in tokens_T[:-1].split(window)])
+    logits_TV = torch.cat([run.model(part_T[None], None)[0][0] for part_T in torch.split(tokens_T[:-1], window)])
     nats = F.cross_entropy(logits_TV.float(), tokens_T[1:], reduction="none").tolist()
     stream, pieces, pending = TextStream(run.tokenizer.decode), [], 0.0
     for token, cost in zip(ids, reversed(nats) if backwards else nats):
