@@ -1,6 +1,6 @@
 """The two-dimensional network as data."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,8 @@ from statewise.specs.base import Spec
 
 class GridSpec(Spec):
     """Four readings of a grid, one from each corner, in every layer (Graves et al. 2007)."""
+
+    reads_cells: ClassVar[bool] = True
 
     kind: Literal["grid"] = "grid"
     width: int = Field(32, ge=1, description="units of one of the four readings")

@@ -19,6 +19,7 @@ class StackedSpec(Spec):
     """The part of a model's spec that every mixer shares."""
 
     learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
+    reads_cells: ClassVar[bool] = False  # a grid as a grid, not row by row
 
     width: int = Field(256, ge=1, description="units per layer")
     depth: int = Field(1, ge=1, description="layers")

@@ -28,7 +28,7 @@ from statewise.data import (
 )
 from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.scaling import Scaling
-from statewise.specs import ClassificationSpec, GridSpec, LabelledDataSpec, UserError
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError
 from statewise.training.checkpoint import Payload
 
 
@@ -157,7 +157,7 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
         scaling = _scaling(train.content)
         if spec.kind == "values":
             return ValueEncoding(scaling, spec.longest)
-        return GridEncoding(scaling, None if isinstance(run.model, GridSpec) else train.content[0].shape[1])
+        return GridEncoding(scaling, None if run.model.reads_cells else train.content[0].shape[1])
     named = Path(spec.tokenizer)
     if named.suffix == ".json":
         return TextEncoding(Tokenizer.load(named), spec.longest)
