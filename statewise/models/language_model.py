@@ -33,13 +33,20 @@ class LanguageModel(TokenMachine[StackState]):
     def forward(
         self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, StackState]:
-        check_input(tokens_BT, lengths_B)
-        y_BTD, after = self.stack(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
+        y_BTD, after = self.features(tokens_BT, state, lengths_B)
         logits_BTV = self.head(y_BTD)
         if lengths_B is not None:
             past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
             logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
         return logits_BTV, after
+
+    def features(
+        self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, StackState]:
+        """What the head reads, for whoever has to see it before it becomes logits."""
+        check_input(tokens_BT, lengths_B)
+        y_BTD, after = self.stack(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
+        return y_BTD, after
 
     def absorb(self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
         """Without the head, which for a long prompt and a large vocabulary is most of the memory."""

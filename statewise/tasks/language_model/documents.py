@@ -3,6 +3,7 @@
 B batch, T time, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, final
 
 import torch
@@ -32,7 +33,7 @@ class Documents(Machine[State]):
     ) -> tuple[Tensor, State]:
         assert lengths_B is None, "windows of a stream are all of one length"
         state = self.init_state(len(tokens_BT)) if state is None else state
-        return read_with_resets(self.machine, tokens_BT, state, tokens_BT == self.end_id)
+        return read_with_resets(self.machine, tokens_BT, state, tokens_BT == self.end_id, initial=self.init_state(1))
 
     def step(self, token_B: Tensor, state: State) -> tuple[Tensor, State]:
         begins_B = token_B == self.end_id
@@ -43,13 +44,17 @@ class Documents(Machine[State]):
 
 
 def read_with_resets(
-    model: Machine[Any], inputs_BT: Tensor, state: Any, resets_BT: Tensor | None
+    read: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
+    inputs_BT: Tensor,
+    state: Any,
+    resets_BT: Tensor | None,
+    *,
+    initial: State,
 ) -> tuple[Tensor, Any]:
-    """Read a window in which documents may begin: there the state starts afresh."""
+    """Read a window in which documents may begin: there the state starts afresh, from `initial`, which has one row."""
     if resets_BT is None or not resets_BT.any():
-        logits_BTV, state = model(inputs_BT, state)
-        return logits_BTV, state
-    return forward_with_resets(model, inputs_BT, state, resets_BT, initial=model.init_state(1))
+        return read(inputs_BT, state, None)
+    return forward_with_resets(read, inputs_BT, state, resets_BT, initial=initial)
 
 
 def feed_within(choice: Literal["sample", "best"], *, end_id: int) -> Feedback:

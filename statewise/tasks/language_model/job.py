@@ -28,9 +28,10 @@ from statewise.data import (
 )
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
-from statewise.specs.forcing import TeacherForcing
+from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForcing
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
+from statewise.tasks.language_model.penalty import penalty
 from statewise.tasks.report import Report
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
@@ -165,20 +166,30 @@ class LanguageModelJob(Job):
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch: Batch = window.content.batch
-        logits_BTV, state = self._read(model, window, some, times, state)
         targets_BT = batch.targets_BT[some, times]
-        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="sum"), state
-
-    def _read(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        batch, step = window.content
-        inputs_BT = batch.inputs_BT[some, times]
         policy = self.spec.forcing
-        if isinstance(policy, TeacherForcing):
-            resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
-            return read_with_resets(model, inputs_BT, state, resets_BT)
+        if not isinstance(policy, TeacherForcing):
+            logits_BTV, state = self._read_itself(policy, model, window, some, times, state)
+            return model.head.nats(logits_BTV, targets_BT).sum(), state
+        inputs_BT = batch.inputs_BT[some, times]
+        resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
+        y_BTD, state = read_with_resets(model.features, inputs_BT, state, resets_BT, initial=model.init_state(1))
+        nats = model.head.nats(model.head(y_BTD), targets_BT).sum()
+        return nats + penalty(self.spec.penalty, y_BTD, resets_BT), state
+
+    def _read_itself(
+        self,
+        policy: FreeRunning | ScheduledSampling,
+        model: Any,
+        window: Window,
+        some: slice,
+        times: slice,
+        state: Speaking,
+    ) -> tuple[Tensor, Speaking]:
+        batch, step = window.content
         logits_BTV, inner = forced_forward(
             Documents(model, end_id=self._end_id),
-            inputs_BT,
+            batch.inputs_BT[some, times],
             state.inner,
             truth_probability=truth_probability(policy, step),
             key=(self.spec.seed, step),
@@ -235,7 +246,7 @@ def measure(
         if state is None or fresh is not None:
             state = model.init_state(len(inputs_BT))
         resets_BT = None if batch.resets_BT is None else batch.resets_BT.to(device)
-        logits_BTV, state = read_with_resets(model, inputs_BT, state, resets_BT)
+        logits_BTV, state = read_with_resets(model, inputs_BT, state, resets_BT, initial=model.init_state(1))
         nats_BT = F.cross_entropy(
             logits_BTV.flatten(0, 1).float(), batch.targets_BT.to(device).flatten(), reduction="none"
         ).view(inputs_BT.shape)
