@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, map_state
+from statewise.decoding import graph
 from statewise.decoding.sampling import Sampling, choose
+from statewise.layers.packed import Product, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
@@ -65,10 +67,16 @@ class _Writing:
     """A text being written. It steps in room of its own, so that what it hands out is never written to again."""
 
     def __init__(
-        self, model: Machine[Any], at: Continuation, sampling: Sampling, never: Sequence[int], *, ahead: int
+        self,
+        model: Machine[Any],
+        at: Continuation,
+        sampling: Sampling,
+        never: Sequence[int],
+        *,
+        tokens: int | None = None,
     ) -> None:
         self.model = model
-        self.ahead = ahead
+        self.tokens = tokens  # that will be asked for, if this is known
         self.sampling = sampling.check()
         self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
         self.initial: State = model.init_state(1)
@@ -78,30 +86,61 @@ class _Writing:
         self.at = at  # but for its state and for these tokens, which are told to it when somebody asks
         self.untold: list[Tensor] = []
         self.state = at.state
+        self.captured = graph.obstacle(model, at.token_B.device) is None
+        self.borrowed: graph.Borrowed | None = None
+        self.products: dict[int, Product | None] = {}
 
     def step(self) -> Tensor:
         """One more token."""
-        if self.sampling.repetition != 1.0:
+        if self.sampling.repetition != 1.0 and self.borrowed is None:
             self._tell()
-        token_B = self.untold[-1] if self.untold else self.at.token_B
         if self.room == 0:
-            self.state, self.room = self.model.reserve(self.state, self.ahead)
-        # Without any room to be had, the pure step says why.
-        step = self.model.step_ if self.room else self.model.step
-        logits_BV, self.state = step(token_B, self.state)
+            self._make_room()
+        token_B = self.borrowed.loop.step() if self.borrowed is not None else self._step()
         self.room = max(0, self.room - 1)
-        if len(self.never):
-            logits_BV.index_fill_(1, self.never, -torch.inf)
-        position_B = self.at.position_B + len(self.untold)
-        token_B = choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
         self.untold.append(token_B)
         self.count += 1
         return token_B
 
+    def _step(self) -> Tensor:
+        token_B = self.untold[-1] if self.untold else self.at.token_B
+        # Without any room to be had, the pure step says why.
+        step = self.model.step_ if self.room else self.model.step
+        with packed_products(len(token_B), self.products):
+            logits_BV, self.state = step(token_B, self.state)
+        if len(self.never):
+            logits_BV.index_fill_(1, self.never, -torch.inf)
+        position_B = self.at.position_B + len(self.untold)
+        return choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
+
+    def _make_room(self) -> None:
+        """Up to a whole number of blocks, so that the lists of texts of like length have one shape."""
+        self._tell()
+        if self.borrowed is not None:
+            self.state = map_state(Tensor.clone, self.borrowed.loop.state)
+            self.finish()
+        wanted = _ROOM if self.tokens is None else max(1, min(_ROOM, self.tokens - self.count))
+        read = int(self.at.position_B.max())
+        self.state, self.room = self.model.reserve(self.state, wanted + -(read + wanted) % _ROOM)
+        if self.captured and self.room:
+            start = graph.Start(self.state, self.at.token_B, self.at.position_B, self.at.seen_BV)
+            never = self.never.tolist()
+            tokens = self.room if self.tokens is None else min(self.room, self.tokens - self.count)
+            self.borrowed = graph.borrow(self.model, start, self.sampling, never, room=self.room, tokens=tokens)
+            self.captured = self.borrowed is not None
+
+    def finish(self) -> None:
+        """Leave a captured loop to whoever writes next."""
+        if self.borrowed is not None:
+            graph.give_back(self.model, self.borrowed)
+            self.borrowed = None
+
     def continuation(self) -> Continuation:
         """What goes on from here, whatever is written after it."""
         self._tell()
-        return self.at._replace(state=map_state(self._without_room, self.state, self.begun, self.initial))
+        state = self.state if self.borrowed is None else self.borrowed.loop.state
+        shown = map_state(self._without_room, state, self.begun, self.initial)
+        return self.at._replace(state=shown if self.borrowed is None else map_state(Tensor.clone, shown))
 
     def _tell(self) -> None:
         if self.untold:
@@ -122,10 +161,13 @@ def generate(
     model: Machine[Any], at: Continuation, sampling: Sampling, *, never: Sequence[int] = ()
 ) -> Iterator[tuple[Tensor, Continuation]]:
     """Token after token, for ever; each with the continuation that includes it. `never` are not chosen."""
-    writing = _Writing(model, at, sampling, never, ahead=_ROOM)
-    while True:
-        token_B = writing.step()
-        yield token_B, writing.continuation()
+    writing = _Writing(model, at, sampling, never)
+    try:
+        while True:
+            token_B = writing.step()
+            yield token_B, writing.continuation()
+    finally:
+        writing.finish()
 
 
 @torch.no_grad()
@@ -135,6 +177,8 @@ def extend(
     """So many tokens at once, `[B, T]`, and what goes on from the last: the same as `generate`, with less to do."""
     if tokens < 1:
         raise UserError(f"tokens = {tokens} is not valid, expected at least 1")
-    writing = _Writing(model, at, sampling, never, ahead=min(tokens, _ROOM))
+    writing = _Writing(model, at, sampling, never, tokens=tokens)
     chosen = [writing.step() for _ in range(tokens)]
-    return torch.stack(chosen, dim=1), writing.continuation()
+    after = writing.continuation()
+    writing.finish()
+    return torch.stack(chosen, dim=1), after

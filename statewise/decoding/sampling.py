@@ -3,6 +3,7 @@
 B batch, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,17 +84,31 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
     return logits_BV
 
 
+def uniforms(positions: Sequence[int], seed: int) -> list[float]:
+    """The chance of each position: a function of (seed, position), whoever asks, and whenever."""
+    noise = {p: float(np.random.default_rng([seed, p]).random()) for p in set(positions)}
+    return [noise[p] for p in positions]
+
+
+def best(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
+    """The likeliest token. No filter takes that away: nothing to normalise, sort or sum."""
+    if sampling.repetition != 1.0:
+        logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
+    return logits_BV.argmax(-1)
+
+
+def drawn(logits_BV: Tensor, seen_BV: Tensor, below_B1: Tensor, sampling: Sampling) -> Tensor:
+    """One token a row through the filters: the first at which the sum of probabilities passes `below_B1`."""
+    cumulative_BV = filtered(logits_BV, seen_BV, sampling).double().softmax(-1).cumsum(-1)
+    # Scaled by the last entry, so that rounding cannot leave the draw beyond the end.
+    return (cumulative_BV <= below_B1 * cumulative_BV[:, -1:]).sum(-1).clamp(max=logits_BV.shape[-1] - 1)
+
+
 def choose(logits_BV: Tensor, *, seen_BV: Tensor, position_B: Tensor, sampling: Sampling) -> Tensor:
     """One token a row. The draw is a function of (seed, position): it does not matter who else is in the
     batch, nor whether the text was written in one go."""
-    if sampling.temperature == 0:  # no filter takes away the most likely: nothing to normalise, sort or sum
-        if sampling.repetition != 1.0:
-            logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
-        return logits_BV.argmax(-1)
-    logits_BV = filtered(logits_BV, seen_BV, sampling)
-    positions = position_B.tolist()
-    noise = {p: np.random.default_rng([sampling.seed, p]).random() for p in set(positions)}
-    below_B1 = torch.tensor([noise[p] for p in positions], dtype=torch.float64, device=logits_BV.device)[:, None]
-    cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
-    # Scaled by the last entry, so that rounding cannot leave the draw beyond the end.
-    return (cumulative_BV <= below_B1 * cumulative_BV[:, -1:]).sum(-1).clamp(max=logits_BV.shape[-1] - 1)
+    if sampling.temperature == 0:
+        return best(logits_BV, seen_BV, sampling)
+    noise = uniforms(position_B.tolist(), sampling.seed)
+    below_B1 = torch.tensor(noise, dtype=torch.float64, device=logits_BV.device)[:, None]
+    return drawn(logits_BV, seen_BV, below_B1, sampling)

@@ -11,6 +11,7 @@ from torch import Tensor
 from statewise.core import Encoder, Mixer, scope
 from statewise.core.machine import check_input
 from statewise.encoders.attention import past_end
+from statewise.kernels.along_time import reverse_rows
 from statewise.layers import make_linear
 from statewise.specs import UserError
 
@@ -62,13 +63,3 @@ class Bidirectional(Encoder):
             return y_BTC
         y_BTP: Tensor = self.join(y_BTC)
         return y_BTP if lengths_B is None else y_BTP.masked_fill(past_end(y_BTP, lengths_B), 0.0)
-
-
-def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-    """Each row backwards within its own length; what lies past it stays where it is. Its own inverse."""
-    if lengths_B is None:
-        return x.flip(1)
-    at_1T = torch.arange(x.shape[1], device=x.device)[None]
-    length_B1 = lengths_B[:, None].clamp(max=x.shape[1])
-    from_BT = torch.where(at_1T < length_B1, length_B1 - 1 - at_1T, at_1T)
-    return x.gather(1, from_BT.view(*from_BT.shape, *[1] * (x.dim() - 2)).expand_as(x))

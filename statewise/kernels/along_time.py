@@ -38,6 +38,16 @@ def past_end(x: Tensor, lengths_B: Tensor, value: float = 0.0) -> Tensor:
     return x.masked_fill(past_BT.view(*past_BT.shape, *[1] * (x.dim() - 2)), value)
 
 
+def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    """Each row backwards within its own length; what lies past it stays where it is. Its own inverse."""
+    if lengths_B is None:
+        return x.flip(1)
+    at_1T = torch.arange(x.shape[1], device=x.device)[None]
+    length_B1 = lengths_B[:, None].clamp(max=x.shape[1])
+    from_BT = torch.where(at_1T < length_B1, length_B1 - 1 - at_1T, at_1T)
+    return x.gather(1, from_BT.view(*from_BT.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
 def in_chunks(x: Tensor, chunk: int, value: float = 0.0) -> Tensor:
     """`[B, T, ...]` to `[B, N, C, ...]`, filled up at the end with `value`."""
     missing = -x.shape[1] % chunk

@@ -5,7 +5,7 @@ call, the `kernel=` of the module, the environment variable STATEWISE_KERNEL, th
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, NamedTuple, cast, get_args
@@ -13,18 +13,25 @@ from typing import Literal, NamedTuple, cast, get_args
 from statewise.core import is_observed
 from statewise.specs import UserError, nearest
 
-Implementation = Literal["naive", "fused", "batched"]
-Wish = Literal["auto", "naive", "fused", "batched"]
+Implementation = Literal["naive", "fused", "batched", "persistent", "triton"]
+Wish = Literal["auto", "naive", "fused", "batched", "persistent", "triton"]
 
 _WHY = {
     "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
     "batched": "one product for many moments, where the equation takes them one by one, is the fastest here",
+    "persistent": "one kernel keeps the matrix on the chip for the whole sequence and is the fastest here",
+    "triton": "one kernel walks through all of time, where PyTorch's ops take many launches, and is the fastest here",
 }
 
 
 class Choice(NamedTuple):
     implementation: Implementation
     reason: str
+
+
+def takes_unproven() -> bool:
+    """Whether forms that have not been through all checks on a GPU run by themselves, and not only where asked for."""
+    return os.environ.get("STATEWISE_UNPROVEN") == "1"
 
 
 _forced: ContextVar[Wish] = ContextVar("forced_kernel", default="auto")
@@ -40,25 +47,78 @@ def force(wish: Wish) -> Iterator[None]:
         _forced.reset(token)
 
 
+_recorded: ContextVar[dict[str, Choice] | None] = ContextVar("recorded_choices", default=None)
+
+
+@contextmanager
+def record() -> Iterator[dict[str, Choice]]:
+    """What was chosen inside this block: the last choice of each op, by its name."""
+    chosen: dict[str, Choice] = {}
+    token = _recorded.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _recorded.reset(token)
+
+
+def _wished(wish: Wish) -> tuple[Wish, str]:
+    """The wish that counts, and who has it."""
+    forced = _forced.get()
+    if forced != "auto":
+        return forced, "force(...)"
+    if wish != "auto":
+        return wish, "kernel="
+    return cast(Wish, os.environ.get("STATEWISE_KERNEL", "auto")), "STATEWISE_KERNEL"
+
+
+def is_asked(wish: Wish = "auto") -> bool:
+    """Whether a lens or somebody's wish decides, and not what is fastest."""
+    return is_observed() or _wished(wish)[0] != "auto"
+
+
 def choose(
-    op: str, *, obstacles: Sequence[str], wish: Wish = "auto", fast: Sequence[Implementation] = ("fused",)
+    op: str,
+    *,
+    obstacles: Sequence[str],
+    wish: Wish = "auto",
+    fast: Sequence[Implementation] = ("fused",),
+    absent: Mapping[Implementation, str] | None = None,
 ) -> Choice:
-    """The first of `fast` unless something stands in its way; `obstacles` names what only the naive form can do."""
+    """The first of `fast` unless something stands in its way; `obstacles` names what only the naive form can do.
+
+    `absent` says of forms that would be faster still why they cannot take this call.
+    """
+    chosen = _decide(op, obstacles=obstacles, wish=wish, fast=fast, absent=absent or {})
+    recorded = _recorded.get()
+    if recorded is not None:
+        recorded[op] = chosen
+    return chosen
+
+
+def _decide(
+    op: str,
+    *,
+    obstacles: Sequence[str],
+    wish: Wish,
+    fast: Sequence[Implementation],
+    absent: Mapping[Implementation, str],
+) -> Choice:
     if is_observed():
         return Choice("naive", "a lens is open, and only the equation can be looked into")
-    forced = _forced.get()
-    source = "force(...)"
-    if forced == "auto" and wish != "auto":
-        forced, source = wish, "kernel="
-    if forced == "auto" and "STATEWISE_KERNEL" in os.environ:
-        forced, source = cast(Wish, os.environ["STATEWISE_KERNEL"]), "STATEWISE_KERNEL"
+    forced, source = _wished(wish)
     if forced not in get_args(Wish):
         raise UserError(f"{source} asks for the kernel {forced!r}", fix=nearest(str(forced), get_args(Wish)))
     if forced == "naive":
         return Choice("naive", f"asked for by {source}")
     missing = " and no ".join(obstacles)
     if forced == "auto":
-        return Choice("naive", f"the fast {op} has no {missing}") if obstacles else Choice(fast[0], _WHY[fast[0]])
+        if obstacles:
+            return Choice("naive", f"the fast {op} has no {missing}")
+        return Choice(fast[0], _WHY[fast[0]] + "".join(f" (not {name}: {why})" for name, why in absent.items()))
+    if forced in absent:
+        raise UserError(
+            f"{source} asks for the {forced} {op}, but {absent[forced]}", fix=f"valid: auto, naive, {', '.join(fast)}"
+        )
     if forced not in fast:
         raise UserError(
             f"{source} asks for the {forced} {op}, but there is none on this device",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.layers.initialise import Scheme
+from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 
@@ -57,7 +58,7 @@ class Heads(nn.Module):
 
     def project(self, x_BTI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of one input: a single product."""
-        q, k, v = torch.split(F.linear(x_BTI, self.w_PI, self.b_P), self.sizes, dim=-1)
+        q, k, v = torch.split(linear(x_BTI, self.w_PI, self.b_P), self.sizes, dim=-1)
         return self._cut(q), self._cut(k), self._cut(v)
 
     def queries(self, x_BTI: Tensor) -> Tensor:
@@ -71,7 +72,7 @@ class Heads(nn.Module):
         return self._cut(k), self._cut(v)
 
     def join(self, y_BTHK: Tensor) -> Tensor:
-        return F.linear(y_BTHK.flatten(-2), self.o_DD, self.b_D)
+        return linear(y_BTHK.flatten(-2), self.o_DD, self.b_D)
 
     def _cut(self, a: Tensor) -> Tensor:
         return a.view(*a.shape[:-1], a.shape[-1] // self.head_width, self.head_width)

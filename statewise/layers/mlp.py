@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.layers.packed import linear
+
 
 class MLP(nn.Module):
     """`relu`, `gelu` (GPT-2's tanh form), or the gated `swiglu` (Shazeer 2020): `W2 (silu(W1 x) * W3 x)`."""
@@ -26,13 +28,13 @@ class MLP(nn.Module):
         up = 2 * hidden if kind == "swiglu" else hidden
         self.up = nn.Linear(width, up, bias=bias, device="meta").to_empty(device=here)
         self.down = nn.Linear(hidden, width, bias=bias, device="meta").to_empty(device=here)
-        for linear in (self.up, self.down):
-            nn.init.xavier_uniform_(linear.weight, generator=generator)
+        for layer in (self.up, self.down):
+            nn.init.xavier_uniform_(layer.weight, generator=generator)
             if bias:
-                nn.init.zeros_(linear.bias)
+                nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        a: Tensor = self.up(x)
+        a = linear(x, self.up.weight, self.up.bias)
         match self.kind:
             case "relu":
                 a = F.relu(a)
@@ -43,5 +45,4 @@ class MLP(nn.Module):
                 a = F.silu(gate) * value
             case _:
                 assert_never(self.kind)
-        y: Tensor = self.down(a)
-        return y
+        return linear(a, self.down.weight, self.down.bias)

@@ -16,6 +16,7 @@ from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gated_delta import choice, gated_delta
 from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.mixers.decay import draw_rates
 from statewise.specs import UserError
 
@@ -94,7 +95,7 @@ class GatedDelta(Mixer[GatedDeltaState]):
     def _read(
         self, x_BTI: Tensor, state: GatedDeltaState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, GatedDeltaState]:
-        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        a_BTC, window = linear(x_BTI, self.w_GI), state.window
         if self.w_conv_CK is not None:
             (window_BWC,) = state.window
             a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
@@ -110,8 +111,8 @@ class GatedDelta(Mixer[GatedDeltaState]):
         y_BTHK, s_BHKK = gated_delta(q_BTHK, k_BTHK, v_BTHK, beta_BTH, g_BTH, state.s_BHKK, lengths_B, wish=wish)
         y_BTD = F.rms_norm(y_BTHK, self.gain_K.shape, self.gain_K, eps=1e-5).flatten(-2)
         if self.w_gate_DI is not None:
-            y_BTD = y_BTD * F.silu(F.linear(x_BTI, self.w_gate_DI))
-        return F.linear(y_BTD, self.w_out_DD), GatedDeltaState(s_BHKK, window)
+            y_BTD = y_BTD * F.silu(linear(x_BTI, self.w_gate_DI))
+        return linear(y_BTD, self.w_out_DD), GatedDeltaState(s_BHKK, window)
 
 
 def unit(x_BTHK: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from statewise.core import Mixer
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
+from statewise.layers.packed import linear
 
 
 class GRUState(NamedTuple):
@@ -71,5 +71,5 @@ class GRU(Mixer[GRUState]):
         return y_BTD, GRUState(h_BD)
 
     def step(self, x_BI: Tensor, state: GRUState) -> tuple[Tensor, GRUState]:
-        h_BD = gru_step(F.linear(x_BI, self.w_GI, self.b_G), state.h_BD, self.weights())
+        h_BD = gru_step(linear(x_BI, self.w_GI, self.b_G), state.h_BD, self.weights())
         return h_BD, GRUState(h_BD)

@@ -16,6 +16,7 @@ from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
 from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 Feature = Literal["elu", "identity"]
@@ -74,7 +75,8 @@ class LinearAttention(Mixer[LinearAttentionState]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        head = self.output_width // self.heads
+        return choice(self.like.new_empty(head, head + 1), wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: LinearAttentionState | None = None, lengths_B: Tensor | None = None
@@ -88,7 +90,7 @@ class LinearAttention(Mixer[LinearAttentionState]):
     def _read(
         self, x_BTI: Tensor, state: LinearAttentionState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, LinearAttentionState]:
-        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        a_BTC, window = linear(x_BTI, self.w_GI), state.window
         if self.w_conv_CK is not None:
             (window_BWC,) = state.window
             a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
@@ -106,5 +108,5 @@ class LinearAttention(Mixer[LinearAttentionState]):
         y_BTHK = y_BTHV[..., :-1]
         if self.feature == "elu":
             y_BTHK = y_BTHK / (y_BTHV[..., -1:] + 1e-6)  # 0 past a row's end
-        y_BTD = F.linear(y_BTHK.flatten(-2), self.w_out_DD)
+        y_BTD = linear(y_BTHK.flatten(-2), self.w_out_DD)
         return y_BTD, LinearAttentionState(s_BHKV[..., :-1], s_BHKV[..., -1], window)

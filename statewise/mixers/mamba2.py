@@ -17,6 +17,7 @@ from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
 from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.mixers.decay import draw_rates
 from statewise.specs import UserError
 
@@ -84,7 +85,8 @@ class Mamba2(Mixer[Mamba2State]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        inner, state, _ = self.sizes
+        return choice(self.like.new_empty(state, inner // self.heads), wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: Mamba2State | None = None, lengths_B: Tensor | None = None
@@ -99,7 +101,7 @@ class Mamba2(Mixer[Mamba2State]):
         self, x_BTI: Tensor, state: Mamba2State, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, Mamba2State]:
         # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
-        a_BTC, step_BTH = wide(F.linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
+        a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
         log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
         window = state.window
         if self.w_conv_CK is not None:
@@ -116,7 +118,7 @@ class Mamba2(Mixer[Mamba2State]):
         y_BTHP, s_BHNP = linear_attention(c_BTHN, b_BTHN, value_BTHP, g_BTH, state.s_BHNP, lengths_B, wish=wish)
         y_BTE = y_BTHP.flatten(-2) + skip_E * inner_BTE
         if self.w_gate_EI is not None:
-            y_BTE = y_BTE * F.silu(F.linear(x_BTI, self.w_gate_EI))
+            y_BTE = y_BTE * F.silu(linear(x_BTI, self.w_gate_EI))
         y_BTE = F.rms_norm(y_BTE, gain_E.shape, gain_E, eps=1e-5)
-        y_BTD = F.linear(y_BTE.to(x_BTI), self.w_out_DE)
+        y_BTD = linear(y_BTE.to(x_BTI), self.w_out_DE)
         return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), Mamba2State(s_BHNP, window)

@@ -4,13 +4,13 @@ from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.scan import choice, scan
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
 
 
@@ -52,7 +52,7 @@ class MinGRU(Mixer[MinGRUState]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        return choice(self.like, wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: MinGRUState | None = None, lengths_B: Tensor | None = None
@@ -66,7 +66,7 @@ class MinGRU(Mixer[MinGRUState]):
     def _read(
         self, x_BTI: Tensor, state: MinGRUState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinGRUState]:
-        z_BTD, g_BTD = F.linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
+        z_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
         # σ(-z) and not 1 - σ(z): the small one of the two keeps its digits.
         a_BTD, b_BTD = torch.sigmoid(-z_BTD), torch.sigmoid(z_BTD) * bend(g_BTD, self.candidate)
         y_BTD, h_BD = scan(a_BTD, b_BTD, state.h_BD, lengths_B, wish=wish)

@@ -11,6 +11,7 @@ from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.scan import choice, scan
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
 
 
@@ -55,7 +56,7 @@ class MinLSTM(Mixer[MinLSTMState]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        return choice(self.like, wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: MinLSTMState | None = None, lengths_B: Tensor | None = None
@@ -69,7 +70,7 @@ class MinLSTM(Mixer[MinLSTMState]):
     def _read(
         self, x_BTI: Tensor, state: MinLSTMState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinLSTMState]:
-        f_BTD, i_BTD, g_BTD = F.linear(x_BTI, self.w_GI, self.b_G).chunk(3, dim=-1)
+        f_BTD, i_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(3, dim=-1)
         if self.share:
             # σ(log f - log i) is f/(f+i), and stays finite where both gates are nearly shut.
             odds_BTD = F.logsigmoid(f_BTD) - F.logsigmoid(i_BTD)

@@ -17,6 +17,7 @@ from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.short_convolution import short_convolution
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
 from statewise.layers import Scheme, fill_input
+from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 Inner = Literal["linear", "mlp"]
@@ -94,7 +95,7 @@ class TTT(Mixer[TTTState]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        return choice(tuple(self.start), mini_batch=self.mini_batch, wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: TTTState | None = None, lengths_B: Tensor | None = None
@@ -113,7 +114,7 @@ class TTT(Mixer[TTTState]):
         return tuple(self.start), norm
 
     def _read(self, x_BTI: Tensor, state: TTTState, lengths_B: Tensor | None, *, wish: Wish) -> tuple[Tensor, TTTState]:
-        a_BTC, window = F.linear(x_BTI, self.w_GI), state.window
+        a_BTC, window = linear(x_BTI, self.w_GI), state.window
         if self.w_conv_CK is not None:
             (window_BWC,) = state.window
             a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
@@ -127,4 +128,4 @@ class TTT(Mixer[TTTState]):
             lengths_B=lengths_B,
             wish=wish,
         )
-        return F.linear(y_BTHK.flatten(-2), self.w_out_DD), TTTState(*after, window)
+        return linear(y_BTHK.flatten(-2), self.w_out_DD), TTTState(*after, window)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
 from statewise.models.reader import Reader
-from statewise.specs import GRUSpec, LSTMSpec, WordsSpec
+from statewise.specs import WordsSpec
 
 
 class Words(NamedTuple):
@@ -76,9 +76,8 @@ def build_word_entry(
     words = Embedding(vocab, width, row_dropout=row_dropout, scale=width**-0.5, generator=generator)
     spelling = None
     if spec.characters:
-        kind = {"gru": GRUSpec, "lstm": LSTMSpec}[spec.character_kind]
         spelling = build_reader(
-            kind(width=spec.characters),
+            spec.speller(),
             entry=Embedding(num_characters, spec.character_width, generator=generator),
             entry_width=spec.character_width,
             bidirectional=True,

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
+from statewise.specs.base import Finer, Spec
 
 
 class StateSize(NamedTuple):
@@ -20,6 +20,7 @@ class StackedSpec(Spec):
 
     learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
     reads_cells: ClassVar[bool] = False  # a grid as a grid, not row by row
+    absorbs_free: ClassVar[bool] = False  # where an output is not wanted, no product is done for it
 
     width: int = Field(256, ge=1, description="units per layer")
     depth: int = Field(1, ge=1, description="layers")
@@ -36,7 +37,9 @@ class StackedSpec(Spec):
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
     variational: bool = Field(False, description="dropout masks are the same at every time step")
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
-    kernel: Literal["auto", "naive", "fused", "batched"] = Field("auto", description="force an implementation")
+    kernel: Literal["auto", "naive", "fused", "batched", "persistent", "triton"] = Field(
+        "auto", description="force an implementation"
+    )
 
     @property
     def longest(self) -> int | None:
@@ -64,6 +67,12 @@ class StackedSpec(Spec):
         """What says how large it is."""
         return {"width": self.width, "depth": self.depth}
 
+    def finer(self) -> Finer:
+        """Hidden units of the MLP, or the width of the token vectors."""
+        if self.mlp != "none":
+            return Finer("mlp_ratio", self.mlp_width(), 1 / self.mixer_output())
+        return Finer("embedding", self.embedding_width)
+
     def mixer_output(self) -> int:
         """Width of what one layer gives."""
         return self.width
@@ -89,16 +98,27 @@ class StackedSpec(Spec):
         Products alone, as in `mixer_flops`: mixers, MLPs and the head. Looking up the embedding has none. This
         is `step`; a parallel form that reads many tokens at once may do more work for each, or less.
         """
+        return self.stack_flops(self.embedding_width, context) + self.head_flops(vocab)
+
+    def stack_flops(self, input_width: int, context: int = 0) -> int:
+        """The layers' part of it."""
+        mixers = self.mixer_flops(input_width, context) + (self.depth - 1) * self.mixer_flops(
+            self.mixer_output(), context
+        )
+        return mixers + self.depth * self.mlp_flops()
+
+    def head_flops(self, vocab: int) -> int:
         embedding, out = self.embedding_width, self.mixer_output()
-        mixers = self.mixer_flops(embedding, context) + (self.depth - 1) * self.mixer_flops(out, context)
-        mlps = 0 if self.mlp == "none" else self.depth * self.mlp_flops()
         narrowed = self.tie and out != embedding
-        head = 2 * out * embedding + 2 * embedding * vocab if narrowed else 2 * out * vocab
-        return mixers + mlps + head
+        return 2 * out * embedding + 2 * embedding * vocab if narrowed else 2 * out * vocab
 
     def state_bytes(self, context: int = 0, itemsize: int = 4) -> int:
         """What the whole model remembers of one row after `context` tokens; `itemsize` bytes a real number."""
-        first = self.mixer_state(self.embedding_width, context)
+        return self.stack_bytes(self.embedding_width, context, itemsize)
+
+    def stack_bytes(self, input_width: int, context: int = 0, itemsize: int = 4) -> int:
+        """The same of layers that inputs of another width enter."""
+        first = self.mixer_state(input_width, context)
         other = self.mixer_state(self.mixer_output(), context)
         real = first.real + (self.depth - 1) * other.real
         whole = first.whole + (self.depth - 1) * other.whole + self.position_state().whole
@@ -142,6 +162,44 @@ class StackedSpec(Spec):
         enter = (entry_width + 1) * wanted if wanted != entry_width else 0
         return enter + (self._both_ways(wanted) if bidirectional else self.stack_parameters(wanted))
 
+    def reader_flops(
+        self, entry_width: int, length: float, *, bidirectional: bool = False, end_only: bool = False
+    ) -> float:
+        """FLOPs of reading `length` positions, all but those of the entry itself. `length` may be a mean.
+
+        `end_only`: of the outputs only the last is wanted, and rows are all of one length.
+        """
+        wanted = self.reader_input(bidirectional=bidirectional) or entry_width
+        enter = 2 * entry_width * wanted if wanted != entry_width else 0
+        if bidirectional:
+            return length * (enter + self._both_ways_flops(wanted, length))
+        each = self._mean(lambda context: self.stack_flops(wanted, context), length)
+        if not end_only:
+            return length * (enter + each)
+        top = wanted if self.depth == 1 else self.mixer_output()
+        unasked = self._mean(lambda context: self.mixer_flops(top, context), length) if self.absorbs_free else 0
+        return length * (enter + each) - (length - 1) * (self.mlp_flops() + unasked)
+
+    def _both_ways_flops(self, input_width: int, length: float) -> float:
+        """At each position: every layer is two mixers, and a map that joins them where the width must stay."""
+        out, wide = self.mixer_output(), self.reader_output(bidirectional=True)
+        join = 4 * out * out if self.keeps_width else 0
+
+        def two(width: int) -> float:
+            return 2 * self._mean(lambda context: self.mixer_flops(width, context), length)
+
+        mixers = two(input_width) + (self.depth - 1) * two(wide)
+        return mixers + self.depth * (join + self.mlp_flops(wide))
+
+    @staticmethod
+    def _mean(flops: Callable[[int], int], length: float) -> float:
+        """Over the positions of a row: FLOPs are linear in what was read before."""
+        return flops(0) + (flops(1) - flops(0)) * (length - 1) / 2
+
+    def reader_bytes(self, entry_width: int, context: int = 0, itemsize: int = 4) -> int:
+        """What a reader from the first position to the last remembers after `context` of them."""
+        return self.stack_bytes(self.reader_input(bidirectional=False) or entry_width, context, itemsize)
+
     def _both_ways(self, input_width: int) -> int:
         out = self.mixer_output()
         join = 2 * out * out + out if self.keeps_width else 0
@@ -162,9 +220,10 @@ class StackedSpec(Spec):
     def mlp_width(self, width: int | None = None) -> int:
         return max(1, round(self.mlp_ratio * (width or self.mixer_output())))
 
-    def mlp_flops(self) -> int:
-        """Two products, three with a gate."""
-        return 2 * (3 if self.mlp == "swiglu" else 2) * self.mixer_output() * self.mlp_width()
+    def mlp_flops(self, width: int | None = None) -> int:
+        """Two products, three with a gate; none where there is no MLP."""
+        products = {"none": 0, "swiglu": 3}.get(self.mlp, 2)
+        return 2 * products * (width or self.mixer_output()) * self.mlp_width(width)
 
     def mlp_parameters(self, width: int | None = None) -> int:
         out, hidden = width or self.mixer_output(), self.mlp_width(width)

@@ -4,6 +4,7 @@ import torch
 from listed import LISTED, Listed, each
 
 from statewise.core import fork, laws, leaves, unroll
+from statewise.kernels.attention import with_room
 
 
 def flat(state: object) -> list[torch.Tensor]:
@@ -33,6 +34,16 @@ def test_steps_in_room_equal_pure_steps(machine: Listed) -> None:
     half = case.time // 2
     _, between = made(case.x[:, :half], case.state)
     assert laws.distance([made(later, states[half - 1])[0]], [made(later, between)[0]]) <= 1e-10
+
+
+@torch.no_grad()
+def test_free_slots_hold_nothing_that_a_mask_could_not_hide() -> None:
+    """Memory is handed out as the one before left it: here, full of NaN."""
+    for _ in range(20):
+        torch.full((3, 2, 40, 6), torch.nan, dtype=torch.float64)
+        room_BSGK = with_room(torch.ones(3, 4, 2, 6, dtype=torch.float64), 40)
+        assert room_BSGK[:, :4].eq(1).all()
+        assert room_BSGK[:, 4:].eq(0).all()
 
 
 @each(LISTED)

@@ -20,9 +20,8 @@ def with_room(list_BS: Tensor, slots: int) -> Tensor:
     """A copy of so many slots. In memory each head's slots lie together, so that a query reads them in one go."""
     batch, held, *entry = list_BS.shape
     heads, width = entry[:-1], entry[-1:]
-    # Where all slots are read and a mask hides the free ones, these must be 0: a mask does not hide a NaN.
-    make = list_BS.new_empty if list_BS.device.type == "cpu" else list_BS.new_zeros
-    copy_BS = make(batch, *heads, slots, *width).movedim(-2, 1)
+    # Whoever reads all slots hides the free ones by a mask, and a mask does not hide a NaN: they are 0.
+    copy_BS = list_BS.new_zeros(batch, *heads, slots, *width).movedim(-2, 1)
     held = min(slots, held)
     copy_BS[:, :held] = list_BS[:, :held]
     return copy_BS
@@ -45,7 +44,5 @@ def write_(list_BS: Tensor, new_B1: Tensor, at_B1: Tensor, use: Use) -> Tensor:
     if use.level:
         list_BS[:, use.slots - 1 : use.slots] = new_B1
     else:
-        if list_BS.device.type == "cpu":
-            list_BS[:, use.slots - 1] = 0  # the longest row's; for the others it is free, and about to be read
         list_BS[torch.arange(len(at_B1), device=at_B1.device)[:, None], at_B1] = new_B1
     return list_BS[:, : use.slots]

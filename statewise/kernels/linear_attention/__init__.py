@@ -1,4 +1,4 @@
-"""Linear attention with an optional decay: the equation, the chunked form, and the choice between them.
+"""Linear attention with an optional decay: the equation, the chunked form, one for GPUs, and the choice between them.
 
 `quadratic.py` is the third form, for comparison.
 """
@@ -8,10 +8,17 @@ from torch import Tensor
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.linear_attention import chunked, naive
+from statewise.kernels.with_triton import load, with_triton
+
+LARGEST = 64 * 128  # numbers in a head's state, which the registers of one program hold
 
 
-def choice(*, wish: Wish = "auto") -> Choice:
-    return choose("linear attention", obstacles=[], wish=wish, fast=("batched",))
+def choice(state_KV: Tensor, *, wish: Wish = "auto") -> Choice:
+    """By the device and dtype of a state, and by the size of its matrices."""
+    key, value = (max(16, 1 << (size - 1).bit_length()) for size in state_KV.shape[-2:])
+    variant = f"it takes states up to {LARGEST} numbers a head" if key * value > LARGEST else None
+    fast, absent = with_triton(["batched"], state_KV, variant=variant)
+    return choose("linear attention", obstacles=[], wish=wish, fast=fast, absent=absent)
 
 
 def linear_attention(
@@ -25,8 +32,13 @@ def linear_attention(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
     """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
-    run = naive.linear_attention if choice(wish=wish).implementation == "naive" else chunked.linear_attention
+    chosen = choice(s_BHKV, wish=wish).implementation
     with no_autocast(s_BHKV):
-        q, k, v, g, s = wide(q_BTHK, k_BTHK, v_BTHV, g_BTH, s_BHKV)
-        y_BTHV, after_BHKV = run(q, k, v, g, s, lengths_B)
+        inputs = q_BTHK, k_BTHK, v_BTHV, g_BTH
+        if chosen == "triton":  # which widens in registers what it reads
+            y_BTHV, after_BHKV = load("linear_attention").linear_attention(*inputs, *wide(s_BHKV), lengths_B)
+        else:
+            run = naive.linear_attention if chosen == "naive" else chunked.linear_attention
+            q, k, v, g, s = wide(*inputs, s_BHKV)
+            y_BTHV, after_BHKV = run(q, k, v, g, s, lengths_B)
     return y_BTHV.to(s_BHKV), after_BHKV.to(s_BHKV)

@@ -1,16 +1,17 @@
-"""The LSTM: the equation, PyTorch's own op, and the choice between them."""
+"""The LSTM: the equation, PyTorch's own op, a kernel of our own for Hopper GPUs, and the choice between them."""
 
 from torch import Tensor
 
 from statewise.kernels.choice import Choice, Wish, choose
-from statewise.kernels.lstm import fused, naive
+from statewise.kernels.lstm import fused, naive, persistent
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
 from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
+from statewise.kernels.persistent import with_persistent
 
 
-def choice(weights: LSTMWeights, *, wish: Wish = "auto") -> Choice:
+def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
     obstacles = {
         "peepholes": weights.peephole is not None,
         "layer norm": weights.norm is not None,
@@ -18,7 +19,10 @@ def choice(weights: LSTMWeights, *, wish: Wish = "auto") -> Choice:
         "zoneout": weights.zoneout > 0,
         "projection on a CPU": weights.projection_PD is not None and weights.w_GI.device.type == "cpu",
     }
-    return choose("LSTM", obstacles=[name for name, present in obstacles.items() if present], wish=wish)
+    here = [name for name, present in obstacles.items() if present]
+    projected = "it has no projection" if weights.projection_PD is not None else None
+    fast, absent = with_persistent(["fused"], "lstm", weights.u_GP, batch=batch, variant=projected)
+    return choose("LSTM", obstacles=here, wish=wish, fast=fast, absent=absent)
 
 
 def lstm(
@@ -30,5 +34,6 @@ def lstm(
     *,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    run = fused.lstm if choice(weights, wish=wish).implementation == "fused" else naive.lstm
-    return run(x_BTI, h_BP, c_BD, weights, lengths_B)
+    run = {"naive": naive.lstm, "fused": fused.lstm, "persistent": persistent.lstm}
+    chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
+    return run[chosen](x_BTI, h_BP, c_BD, weights, lengths_B)

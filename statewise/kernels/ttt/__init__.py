@@ -1,4 +1,4 @@
-"""Test-time training: token by token (primal), mini-batch by mini-batch (dual), and the choice between them."""
+"""Test-time training: token by token, mini-batch by mini-batch (dual), all of them in one kernel, and the choice."""
 
 from torch import Tensor
 
@@ -9,10 +9,17 @@ from statewise.kernels.ttt import dual, naive
 from statewise.kernels.ttt.inner import InnerNorm as InnerNorm
 from statewise.kernels.ttt.inner import Weights as Weights
 from statewise.kernels.ttt.naive import Carried as Carried
+from statewise.kernels.with_triton import load, with_triton
+
+WIDEST, LONGEST = 64, 64  # a head, and a mini-batch, whose tiles the registers of one program hold
 
 
-def choice(*, wish: Wish = "auto") -> Choice:
-    return choose("test-time training", obstacles=[], wish=wish, fast=("batched",))
+def choice(start: Weights, *, mini_batch: int, wish: Wish = "auto") -> Choice:
+    variant = None
+    if start[0].shape[-2] > WIDEST or mini_batch > LONGEST:
+        variant = f"it takes heads up to {WIDEST} wide and mini-batches up to {LONGEST} long"
+    fast, absent = with_triton(["batched"], start[0], variant=variant)
+    return choose("test-time training", obstacles=[], wish=wish, fast=fast, absent=absent)
 
 
 def ttt(
@@ -29,10 +36,15 @@ def ttt(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Carried]:
     """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
-    run = naive.ttt if choice(wish=wish).implementation == "naive" else dual.ttt
+    chosen = choice(start, mini_batch=mini_batch, wish=wish).implementation
+    run = naive.ttt if chosen == "naive" else dual.ttt
+    if chosen == "triton":
+        run = load("ttt", "triton" if len(start) == 1 else "triton_mlp").ttt
     like = state.change[0]
     with no_autocast(like):
-        q, k, v, rate = wide(q_BTHK, k_BTHK, v_BTHK, rate_BTH)
+        q, k, v, rate = (q_BTHK, k_BTHK, v_BTHK, rate_BTH)
+        if chosen != "triton":  # which widens in registers what it reads
+            q, k, v, rate = wide(q, k, v, rate)
         wide_state = map_state(lambda leaf: wide(leaf)[0] if leaf.is_floating_point() else leaf, state)
         wide_norm = None if norm is None else InnerNorm(*wide(*norm))
         y_BTHK, after = run(q, k, v, rate, wide_state, wide(*start), wide_norm, mini_batch, lengths_B)

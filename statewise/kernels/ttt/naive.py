@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import observe
+from statewise.core import is_observed, observe
 from statewise.kernels.along_time import unroll_many
 from statewise.kernels.memory_matrix import outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
@@ -58,6 +58,8 @@ def ttt(
             for sum_so_far, inputs, errors in zip(state.pending, found.inputs, found.errors, strict=True)
         )
         now = tuple(w - p for w, p in zip(begin, pending, strict=True))
+        if is_observed():
+            observe("ttt.inner_loss_after", inner_gradient(k_BHK, v_BHK, now, norm, rows=False).loss)
         squares = [(w - w_0).square().sum((-2, -1)) for w, w_0 in zip(now, start, strict=True)]
         observe("ttt.change_norm", torch.stack(squares).sum(0).sqrt())
         y_BHK = observe("ttt.y", read(q_BHK, now, norm))

@@ -1,0 +1,151 @@
+"""The loss of a language model over a large vocabulary: in chunks, against all logits written out.
+
+    python benchmarks/cross_entropy.py                   on the CPU
+    python benchmarks/cross_entropy.py --device cuda     in bfloat16, and with the memory at its peak
+
+Forward and backward, interleaved, medians. The memory column holds, beside inputs and gradients, the most that was
+alive at once; on a CPU it is counted op by op. The last column is the largest error of the gradients, each relative to
+its norm, against float64 (on CUDA in bfloat16, with the error of the logits written out beside it).
+"""
+
+import argparse
+import json
+import statistics
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from statewise.kernels.cross_entropy import Form, total_nats
+
+CASES = {
+    "cpu": ((512, 128, 65), (2048, 128, 1000), (2048, 256, 5000), (1024, 256, 20_000), (512, 768, 50_257)),
+    "cuda": ((4096, 384, 65), (8192, 512, 5000), (8192, 768, 50_257), (16_384, 1024, 128_000)),
+}
+FORMS: tuple[Form, Form] = ("naive", "chunked")
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of all storages that ops have made and nobody has let go of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[int] = set()
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(part, Tensor):
+                self._count(part.untyped_storage())
+        return result
+
+    def _count(self, storage: Any) -> None:
+        key, size = storage.data_ptr(), storage.nbytes()
+        if key in self.seen or size == 0:
+            return
+        self.seen.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+        def gone() -> None:
+            self.seen.discard(key)
+            self.now -= size
+
+        weakref.finalize(storage, gone)
+
+
+def make(tokens: int, width: int, vocab: int, device: torch.device) -> tuple[list[Tensor], Tensor]:
+    generator = torch.Generator(device).manual_seed(0)
+    inputs = [
+        scale * torch.randn(*shape, device=device, generator=generator)
+        for scale, shape in ((1.0, (tokens, width)), (width**-0.5, (vocab, width)), (0.1, (vocab,)))
+    ]
+    return inputs, torch.randint(vocab, (tokens,), device=device, generator=generator)
+
+
+def run(form: Form, inputs: list[Tensor], target_N: Tensor) -> list[Tensor]:
+    given = [part.detach().requires_grad_() for part in inputs]
+    narrow = target_N.device.type == "cuda" and inputs[0].dtype == torch.float32
+    with torch.autocast(target_N.device.type, torch.bfloat16, enabled=narrow):
+        total = total_nats(*given[:2], given[2], target_N, form=form)
+    return [total.detach(), *torch.autograd.grad(total / len(target_N), given)]
+
+
+def peak_bytes(form: Form, inputs: list[Tensor], target_N: Tensor) -> int:
+    if target_N.device.type == "cuda":
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run(form, inputs, target_N)
+        return torch.cuda.max_memory_allocated() - before
+    with Alive() as alive:
+        run(form, inputs, target_N)
+    return alive.peak
+
+
+def error(form: Form, inputs: list[Tensor], target_N: Tensor, exact: list[Tensor]) -> float:
+    found = run(form, inputs, target_N)
+    return max(float((a.double() - b).norm() / b.norm()) for a, b in zip(found, exact, strict=True))
+
+
+def measure(tokens: int, width: int, vocab: int, device: torch.device, repeats: int) -> dict[str, Any]:
+    inputs, target_N = make(tokens, width, vocab, device)
+    row: dict[str, Any] = {"tokens": tokens, "width": width, "vocab": vocab}
+    times: dict[Form, list[float]] = {form: [] for form in FORMS}
+    for turn in range(repeats + 1):
+        for form in FORMS:
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            began = time.perf_counter()
+            run(form, inputs, target_N)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            if turn:
+                times[form].append(1e3 * (time.perf_counter() - began))
+    few = min(tokens, 2048)  # float64 logits of all tokens would not fit
+    some = [inputs[0][:few], *inputs[1:]]
+    exact = run("naive", [part.double() for part in some], target_N[:few])
+    for form in FORMS:
+        row[f"{form}_ms"] = statistics.median(times[form])
+        row[f"{form}_bytes"] = peak_bytes(form, inputs, target_N)
+        row[f"{form}_error"] = error(form, some, target_N[:few], exact)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Cross-entropy over a large vocabulary, in chunks or written out.")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    device = torch.device(asked.device)
+    where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    table = Table(title=f"Loss over a vocabulary, forward and backward, {where}", title_justify="left")
+    for heading in ("tokens x width x vocabulary", "written out", "chunks", "ratio", "memory", "error"):
+        table.add_column(heading, justify="right")
+    rows = []
+    for case in CASES[device.type]:
+        row = measure(*case, device, asked.repeats)
+        rows.append(row)
+        table.add_row(
+            " x ".join(f"{n:,}" for n in case),
+            f"{row['naive_ms']:.1f} ms",
+            f"{row['chunked_ms']:.1f} ms",
+            f"{row['naive_ms'] / row['chunked_ms']:.2f}x",
+            f"{row['naive_bytes'] / 2**20:,.0f} → {row['chunked_bytes'] / 2**20:,.0f} MiB",
+            f"{row['naive_error']:.0e}, {row['chunked_error']:.0e}",
+        )
+    Console().print(table)
+    if asked.json:
+        asked.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The cross-entropy of many tokens over a large vocabulary, of which only some rows of logits exist at any time.
+
+The gradient by the logits of a token is `share · (softmax - q)`: all that it needs stands in that token's own row.
+So one chunk of tokens after the other is given its logits, its nats, and the products of its gradient with W and y,
+which are all that is kept: the same three products as written out, and memory for one chunk of logits.
+
+N tokens, C tokens of one chunk, D features, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.kernels.along_time import no_autocast, wide
+from statewise.kernels.cross_entropy import naive
+from statewise.kernels.second_order import differentiable
+
+LOGITS = {"cpu": 2**20, "cuda": 2**26}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
+ROWS = {"cpu": 256, "cuda": 1024}  # tokens at least: every chunk reads all of W, and writes its gradient
+
+
+def chunk_tokens(vocab: int, device: torch.device) -> int:
+    """Few enough for the logits to stay small, many enough for a product to be worth its start."""
+    kind = device.type if device.type in LOGITS else "cuda"
+    return max(ROWS[kind], LOGITS[kind] // vocab)
+
+
+def _nats(logits_CV: Tensor, target_C1: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Of each token, and the logarithm of the sum that its softmax divides by."""
+    norm_C1 = logits_CV.logsumexp(-1, keepdim=True)
+    nats_C = (norm_C1 - logits_CV.gather(1, target_C1))[:, 0]
+    if smoothing:
+        nats_C = torch.lerp(nats_C, norm_C1[:, 0] - logits_CV.mean(-1), smoothing)
+    return nats_C, norm_C1
+
+
+@torch.no_grad()
+def token_nats(
+    y_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """`naive.token_nats` without gradients."""
+    found, size = [], chunk_tokens(len(weight_VD), y_ND.device)
+    for begin in range(0, len(y_ND), size):
+        some = slice(begin, begin + size)
+        (logits_CV,) = wide(F.linear(y_ND[some], weight_VD, bias_V))
+        found.append(_nats(logits_CV, target_N[some, None], smoothing)[0])
+    return torch.cat(found)
+
+
+def total_nats(
+    y_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    target_N: Tensor,
+    share_N: Tensor | None,
+    smoothing: float,
+) -> Tensor:
+    narrow = y_ND.dtype
+    if torch.is_autocast_enabled(y_ND.device.type):
+        narrow = torch.get_autocast_dtype(y_ND.device.type)
+    inputs = (y_ND, weight_VD, bias_V, target_N, share_N)
+    total: Tensor = _TotalNats.apply(*inputs, smoothing, narrow)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return total
+
+
+class _TotalNats(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        y_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        target_N: Tensor,
+        share_N: Tensor | None,
+        smoothing: float,
+        narrow: torch.dtype,
+    ) -> Tensor:
+        ctx.save_for_backward(y_ND, weight_VD, bias_V, target_N, share_N)
+        ctx.smoothing, ctx.narrow = smoothing, narrow
+        ctx.wanted = tuple(ctx.needs_input_grad[:3])
+        with no_autocast(y_ND):
+            total, ctx.gradients = _walk(
+                y_ND, weight_VD, bias_V, target_N, share_N, smoothing, narrow, wanted=ctx.wanted
+            )
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = gradients
+        y_ND, weight_VD, bias_V, target_N, share_N = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this again
+            with torch.autocast(y_ND.device.type, ctx.narrow, enabled=ctx.narrow != y_ND.dtype):
+                total = naive.total_nats(y_ND, weight_VD, bias_V, target_N, share_N, ctx.smoothing)
+            inputs = [part for part in (y_ND, weight_VD, bias_V) if part is not None]
+            found = differentiable(total, inputs, scale)
+            return (*found, *[None] * (7 - len(found)))
+        kept, ctx.gradients = ctx.gradients, None  # handed out, not copied; who comes a second time walks again
+        if kept is None:
+            with no_autocast(y_ND):
+                _, kept = _walk(
+                    y_ND, weight_VD, bias_V, target_N, share_N, ctx.smoothing, ctx.narrow, wanted=ctx.wanted
+                )
+        like = (y_ND, weight_VD, bias_V)
+        scaled = [
+            None if part is None or to is None else part.mul_(scale).to(to.dtype)
+            for part, to in zip(kept, like, strict=True)
+        ]
+        return (*scaled, None, None, None, None)
+
+
+def _walk(
+    y_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    target_N: Tensor,
+    share_N: Tensor | None,
+    smoothing: float,
+    narrow: torch.dtype,
+    *,
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
+    """The sum, and its gradients by features, weight and bias, those that are wanted."""
+    vocab, size = len(weight_VD), chunk_tokens(len(weight_VD), y_ND.device)
+    y_ND, w_VD = y_ND.to(narrow), weight_VD.to(narrow)
+    c_V = None if bias_V is None else bias_V.to(narrow)
+    broad = torch.promote_types(narrow, torch.float32)
+    total = torch.zeros((), dtype=broad, device=y_ND.device)
+    dy_ND = torch.empty_like(y_ND) if wanted[0] else None
+    dw_VD = torch.zeros_like(w_VD, dtype=broad) if wanted[1] else None
+    dc_V = total.new_zeros(vocab) if wanted[2] else None
+    for begin in range(0, len(y_ND), size):
+        some = slice(begin, begin + size)
+        y_CD, target_C1 = y_ND[some], target_N[some, None]
+        logits_CV = F.linear(y_CD, w_VD, c_V).to(broad)
+        nats_C, norm_C1 = _nats(logits_CV, target_C1, smoothing)
+        share_C1 = None if share_N is None else share_N[some, None].to(broad)
+        if share_C1 is not None:
+            nats_C = nats_C * share_C1[:, 0]
+        total += nats_C.sum()
+        if not any(wanted):
+            continue
+        d_CV = logits_CV.sub_(norm_C1).exp_()
+        if smoothing:
+            d_CV.sub_(smoothing / vocab)
+        d_CV.scatter_(1, target_C1, d_CV.gather(1, target_C1) + (smoothing - 1))
+        if share_C1 is not None:
+            d_CV.mul_(share_C1)
+        if dc_V is not None:
+            dc_V += d_CV.sum(0)
+        # A sum over a chunk can leave the range of float16; bfloat16 has that of float32.
+        steep_CV = d_CV.to(broad if narrow == torch.float16 else narrow)
+        if dw_VD is not None and steep_CV.dtype == broad:
+            dw_VD.addmm_(steep_CV.mT, y_CD.to(broad))
+        elif dw_VD is not None:
+            dw_VD += steep_CV.mT @ y_CD
+        if dy_ND is not None:
+            torch.mm(d_CV.to(narrow), w_VD, out=dy_ND[some])
+    return total, (dy_ND, dw_VD, dc_V)

@@ -1,0 +1,187 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""Linear attention with a decay on a GPU: one program a row and head walks through the chunks, its state in registers.
+
+The mathematics is that of `chunked.py`. On the way forward what each chunk begins with is written down. On the way
+back, with E = e^G, F = e^{G_C - G}, D = tril(e^{G_t - G_s}), A = D (q kᵀ) and dS' what is wanted of the state after:
+
+    dv = Aᵀ dy + F (k dS')                dA = D (dy vᵀ)
+    dq = dA k + E (dy Sᵀ)                 dk = dAᵀ q + F (v dS'ᵀ)
+    dS = e^{G_C} dS' + (E q)ᵀ dy          dG_t = q_t · dq_t - k_t · dk_t,  and at the chunk's end  + Σ S' dS'
+
+B batch, T time, H heads, K key width, V value width, C moments of a chunk; KP and VP are filled up to powers of two.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from statewise.kernels.along_time import wide
+from statewise.kernels.linear_attention import chunked
+
+_CHUNK = 32
+
+
+@triton.jit
+def _chunk_at(n, c, T, length, base, H, C: tl.constexpr):
+    """The rows of chunk n in memory, and which of them there are."""
+    t = n * C + c
+    return base + t * H, t < length
+
+
+@triton.jit
+def _decays(g, c):
+    """G, and e^{G_t - G_s} for s ≤ t."""
+    total = tl.cumsum(g, 0)
+    earlier = c[:, None] >= c[None, :]
+    between = tl.exp(tl.where(earlier, total[:, None] - total[None, :], 0.0))
+    return total, tl.where(earlier, between, 0.0)
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def _forward(
+    q_ptr, k_ptr, v_ptr, g_ptr, s_ptr, length_ptr, y_ptr, begin_ptr, after_ptr, T, H, N,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
+    SAVE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    b, h = program // H, program % H
+    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.arange(0, VP)
+    square = x[:, None] * V + z[None, :]
+    whole = (x < K)[:, None] & (z < V)[None, :]
+    s = tl.load(s_ptr + program * K * V + square, mask=whole, other=0.0)
+    length = tl.load(length_ptr + b)
+    for n in range((length + C - 1) // C):
+        if SAVE:
+            tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
+        rows, held = _chunk_at(n, c, T, length, b * T * H + h, H, C)
+        at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
+        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+        q = tl.load(q_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
+        total, between = _decays(g, c)
+        end = tl.sum(g, 0)
+        a = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        y = tl.dot(a, v, input_precision=PRECISION)
+        y += tl.exp(total)[:, None] * tl.dot(q, s, input_precision=PRECISION)
+        tl.store(y_ptr + at_v, y, mask=here_v)
+        late = k * tl.exp(end - total)[:, None]
+        s = tl.exp(end) * s + tl.dot(tl.trans(late), v, input_precision=PRECISION)
+    tl.store(after_ptr + program * K * V + square, s, mask=whole)
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def _backward(
+    q_ptr, k_ptr, v_ptr, g_ptr, length_ptr, begin_ptr, after_ptr, dy_ptr, dafter_ptr,
+    dq_ptr, dk_ptr, dv_ptr, dg_ptr, ds_ptr, T, H, N,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    b, h = program // H, program % H
+    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.arange(0, VP)
+    square = x[:, None] * V + z[None, :]
+    whole = (x < K)[:, None] & (z < V)[None, :]
+    ds = tl.load(dafter_ptr + program * K * V + square, mask=whole, other=0.0)
+    after = tl.load(after_ptr + program * K * V + square, mask=whole, other=0.0)
+    length = tl.load(length_ptr + b)
+    count = (length + C - 1) // C
+    for back in range(count):
+        n = count - 1 - back
+        s = tl.load(begin_ptr + (program * N + n) * K * V + square, mask=whole, other=0.0)
+        rows, held = _chunk_at(n, c, T, length, b * T * H + h, H, C)
+        at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
+        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+        q = tl.load(q_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
+        total, between = _decays(g, c)
+        end = tl.sum(g, 0)
+        early, late = tl.exp(total)[:, None], tl.exp(end - total)[:, None]
+        a = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        da = between * tl.dot(dy, tl.trans(v), input_precision=PRECISION)
+        dv = tl.dot(tl.trans(a), dy, input_precision=PRECISION)
+        dv += late * tl.dot(k, ds, input_precision=PRECISION)
+        dq = tl.dot(da, k, input_precision=PRECISION)
+        dq += early * tl.dot(dy, tl.trans(s), input_precision=PRECISION)
+        dk = tl.dot(tl.trans(da), q, input_precision=PRECISION)
+        dk += late * tl.dot(v, tl.trans(ds), input_precision=PRECISION)
+        tl.store(dq_ptr + at_k, dq, mask=here_k)
+        tl.store(dk_ptr + at_k, dk, mask=here_k)
+        tl.store(dv_ptr + at_v, dv, mask=here_v)
+        # g_t is part of every G from t on, and all of them are part of the state that is left.
+        d_total = tl.sum(q * dq - k * dk, 1)
+        dg = tl.sum(d_total, 0) - tl.cumsum(d_total, 0) + d_total + tl.sum(after * ds)
+        tl.store(dg_ptr + rows, dg, mask=held)
+        ds = tl.exp(end) * ds + tl.dot(tl.trans(early * q), dy, input_precision=PRECISION)
+        after = s
+    tl.store(ds_ptr + program * K * V + square, ds, mask=whole)
+
+
+def _sizes(q: Tensor, v: Tensor) -> dict[str, Any]:
+    exact = q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    key, value = (max(16, triton.next_power_of_2(part.shape[-1])) for part in (q, v))
+    return {
+        "C": _CHUNK,
+        "K": q.shape[-1],
+        "V": v.shape[-1],
+        "KP": key,
+        "VP": value,
+        "PRECISION": "tf32x3" if exact else "tf32",
+        "num_warps": 8 if key * value > 2048 else 4,  # each keeps its share of the state in registers
+        "num_stages": 1,
+    }
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        batch, time, heads, _ = q.shape
+        chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
+        y = torch.zeros(v.shape, dtype=torch.float32, device=q.device)  # past a row's end nothing is written
+        begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
+        after = torch.empty_like(s)
+        _forward[(batch * heads,)](
+            q, k, v, g, s, length_B, y, begin, after, time, heads, chunks, SAVE=save, **_sizes(q, v)
+        )
+        ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
+        return y, after
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, g, s, length_B, begin, after = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
+            inputs = (q, k, v, g, s)
+            again = chunked.linear_attention(*wide(*inputs), length_B)
+            wanted = [part for part in inputs if part.requires_grad]
+            found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
+            return (*(next(found) if part.requires_grad else None for part in inputs), None)
+        dy, dafter = (gradient.contiguous() for gradient in gradients)
+        batch, time, heads, _ = q.shape
+        dq, dk, dv, dg = (torch.zeros(part.shape, dtype=torch.float32, device=q.device) for part in (q, k, v, g))
+        ds = torch.empty_like(s)
+        _backward[(batch * heads,)](
+            q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
+            time, heads, triton.cdiv(time, _CHUNK), **_sizes(q, v),
+        )  # fmt: skip
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dg.to(g.dtype), ds, None
+
+
+def linear_attention(
+    q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`naive.linear_attention`; inputs in any precision, the state and all sums in float32."""
+    batch, time = q_BTHK.shape[:2]
+    length_B = torch.full((batch,), time, dtype=torch.int64, device=q_BTHK.device)
+    if lengths_B is not None:
+        length_B = torch.minimum(lengths_B.to(length_B), length_B)
+    inputs = (part.contiguous() for part in (q_BTHK, k_BTHK, v_BTHV, g_BTH, s_BHKV))
+    y_BTHV, after_BHKV = _Walk.apply(*inputs, length_B)
+    return y_BTHV, after_BHKV

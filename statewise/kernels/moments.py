@@ -1,0 +1,75 @@
+"""Rows of any lengths as one list of moments: all rows at the first moment, then all that still run at the next.
+
+The longest rows stand first, so those that run at a moment are always the first few. A loop over time needs
+no mask then, and what it leaves behind is one matrix, for one product.
+
+B batch, T time, I input width, D width, N moments of all rows.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Rows = list[int]  # how many rows run at each moment
+
+# Numbers in a working set that stays in the cache while several passes are made over it.
+IN_CACHE = 1 << 14
+
+
+class Moments(NamedTuple):
+    x_NI: Tensor
+    rows: Rows
+    shape: tuple[int, int]
+    order_B: Tensor | None = None  # None: all rows are full, and stay where they are
+    lengths_B: Tensor | None = None  # in that order
+
+    @staticmethod
+    def of(x_BTI: Tensor, lengths_B: Tensor | None) -> "Moments":
+        batch, time = x_BTI.shape[:2]
+        if lengths_B is None:
+            x_NI = x_BTI.transpose(0, 1).reshape(time * batch, x_BTI.shape[2])
+            return Moments(x_NI, [batch] * time, (batch, time))
+        lengths_B, order_B = lengths_B.clamp(min=0, max=time).sort(descending=True, stable=True)
+        running_TB = _running(lengths_B, time)
+        rows = [count for count in running_TB.sum(1).tolist() if count]
+        return Moments(x_BTI[order_B].transpose(0, 1)[running_TB], rows, (batch, time), order_B, lengths_B)
+
+    def sorted(self, h_BD: Tensor) -> Tensor:
+        return h_BD if self.order_B is None else h_BD[self.order_B]
+
+    def restored(self, states_ND: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs [B, T, D], 0 past each row's end, and the state each row ends with."""
+        batch, time = self.shape
+        if self.order_B is None or self.lengths_B is None:
+            states_TBD = states_ND.view(time, batch, -1)
+            return states_TBD.transpose(0, 1), states_TBD[-1]
+        running_TB = _running(self.lengths_B, time)
+        y_TBD = states_ND.new_zeros(time, batch, states_ND.shape[1]).index_put((running_TB,), states_ND)
+        last_BD = y_TBD[(self.lengths_B - 1).clamp(min=0), torch.arange(batch, device=y_TBD.device)]
+        inverse_B = self.order_B.argsort()
+        after_BD = torch.where((self.lengths_B > 0)[inverse_B, None], last_BD[inverse_B], h_BD)
+        return y_TBD[:, inverse_B].transpose(0, 1), after_BD
+
+
+def _running(lengths_B: Tensor, time: int) -> Tensor:
+    return torch.arange(time, device=lengths_B.device)[:, None] < lengths_B
+
+
+def begin_with(first_BD: Tensor, count: int, rows: Rows) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Room for the states of `count` moments behind the first; of each moment, the state before it and its own."""
+    states_ND = first_BD.new_empty(rows[0] + count, first_BD.shape[1])
+    states_ND[: rows[0]] = first_BD[: rows[0]]
+    all_states = states_ND.split_with_sizes([rows[0], *rows])
+    before = all_states[:-1]
+    if rows[-1] != rows[0]:
+        before = tuple(state[:running] for state, running in zip(before, rows, strict=True))
+    return states_ND, list(before), list(all_states[1:])
+
+
+def states_before(states_ND: Tensor, rows: Rows) -> Tensor:
+    """The state that each moment began with, from all that `begin_with` made room for."""
+    if rows[-1] == rows[0]:
+        return states_ND[: -rows[0]]
+    earlier = states_ND.split_with_sizes([rows[0], *rows])[:-1]
+    return torch.cat([state[:running] for state, running in zip(earlier, rows, strict=True)])

@@ -1,0 +1,106 @@
+"""Recurrences that stay on the chip for a whole sequence: U in registers and shared memory, states from block to block.
+
+CUDA C++ for Hopper GPUs, compiled when first used. `README.md` of `kernels` says how the kernels work, `table.py`
+which of them takes which shape.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from statewise.kernels.choice import Implementation, takes_unproven
+from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
+from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
+from statewise.kernels.persistent.alarm import retire, retired
+from statewise.kernels.persistent.compiler import Unavailable as Unavailable
+from statewise.kernels.persistent.driver import kernel
+from statewise.kernels.persistent.plan import Cell
+from statewise.kernels.persistent.recurrence import Tensors as Tensors
+from statewise.kernels.persistent.recurrence import Work, recur
+from statewise.kernels.persistent.recurrence import remember as remember
+from statewise.kernels.persistent.table import plans
+
+_CAPABILITY = (9, 0)  # the instructions of sm_90a run there and nowhere else
+
+
+def compute_dtype(weight: Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
+
+
+def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor) -> str | None:
+    """Why the kernels cannot or should not take this call; None when they can and are the fastest."""
+    if weight.device.type != "cuda":
+        return "it needs a GPU"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into it"
+    if retired() is not None:
+        return retired()
+    return _obstacle(cell, width, batch, compute_dtype(weight), weight.device.index or 0)
+
+
+@cache
+def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int) -> str | None:
+    if dtype not in (torch.bfloat16, torch.float16):
+        return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != _CAPABILITY:
+        return "it is written for compute capability {}.{}, this GPU has {}.{}".format(*_CAPABILITY, *capability)
+    pair = plans(cell, width=width, batch=batch)
+    if pair is None:
+        return f"cuDNN is faster at width {width} and batch {batch}"
+    try:
+        for plan in pair:
+            if not kernel(plan, half=dtype == torch.float16, device=device).fits(batch):
+                return f"this GPU has no room for all blocks at width {width} and batch {batch}"
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def with_persistent(
+    others: list[Implementation], cell: Cell, weight: Tensor, *, batch: int, variant: str | None = None
+) -> tuple[list[Implementation], dict[Implementation, str]]:
+    """The fast forms of a cell, these kernels among them where they can run, or why they cannot (on a GPU, that is).
+
+    `variant` names what the call has beyond the plain cell. They stand last, and so run only where they are asked for,
+    until `benchmarks/recurrent.py` has been through all its checks and times on a GPU.
+    """
+    if weight.device.type != "cuda":
+        return others, {}
+    reason = variant or obstacle(cell, width=weight.shape[1], batch=batch, weight=weight)
+    if reason is not None:
+        return others, {"persistent": reason}
+    return ["persistent", *others] if takes_unproven() else [*others, "persistent"], {}
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch leaves it untyped
+def run(
+    cell: Cell,
+    x_BTI: Tensor,
+    state: tuple[Tensor, ...],
+    weights: tuple[Tensor, Tensor, Tensor],
+    lengths_B: Tensor | None,
+    equation: Callable[[Tensors], tuple[Tensor, ...]],
+    *,
+    b_u_D: Tensor | None = None,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """`obstacle` has been asked before. Outputs [B, T, D] and the last state; the equation serves second gradients.
+
+    A launch that is refused after all, as when another process holds part of the GPU, is `Unavailable`: whoever calls
+    takes another form, and so will the choice from then on.
+    """
+    h_BD = state[0]
+    pair = plans(cell, width=h_BD.shape[1], batch=len(h_BD))
+    assert pair is not None
+    if lengths_B is not None:
+        lengths_B = lengths_B.clamp(min=0, max=x_BTI.shape[1]).to(x_BTI.device, torch.int32)
+    work = Work(cell, *pair, compute_dtype(weights[1]), lengths_B, equation)
+    c_BD = state[1] if len(state) > 1 else None
+    try:
+        y_TBD, *after = recur(work, Tensors(x_BTI.transpose(0, 1), h_BD, c_BD, *weights, b_u_D))
+    except Unavailable as reason:
+        retire(str(reason))
+        raise
+    return y_TBD.transpose(0, 1), tuple(after)

@@ -1,0 +1,169 @@
+"""Loading and launching compiled kernels through the CUDA driver, on PyTorch's current device and stream."""
+
+import ctypes
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from statewise.kernels.persistent.compiler import Unavailable, machine_code
+from statewise.kernels.persistent.plan import GATES, Plan
+
+# Names of the driver's numbers.
+_SHARED_BYTES, _BEYOND_EIGHT = 8, 14  # function attributes
+_COOPERATIVE, _CLUSTER = 2, 4  # launch attributes
+_UINT16, _SWIZZLE_128, _PROMOTE_128 = 1, 3, 2  # of a tensor map
+
+
+class Run(ctypes.Structure):
+    """The kernels' one argument; `cell.cuh` says what each pointer is."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("x", "w", "b_u", "c0", "lengths", "y", "saved", "cells")),
+        *((name, ctypes.c_void_p) for name in ("exchange", "candidate", "dh", "dc", "h_out", "c_out")),
+        *((name, ctypes.c_void_p) for name in ("counters", "alarm")),
+        ("patience", ctypes.c_uint64),
+        ("T", ctypes.c_int),
+        ("B", ctypes.c_int),
+    )
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
+class _Map(ctypes.Structure):
+    """How the tensor unit sees a tensor: the driver fills it, and wants it at a multiple of 64 bytes."""
+
+    _fields_ = (("room", ctypes.c_uint64 * 24),)
+
+    @property
+    def address(self) -> int:
+        return -(-ctypes.addressof(self) // 64) * 64
+
+
+class Kernel(NamedTuple):
+    plan: Plan
+    function: ctypes.c_void_p
+    room: int  # clusters that fit on the chip at once
+
+    def fits(self, batch: int) -> bool:
+        """Whether all blocks run at once. Clusters that wait for nobody outside may also come one after the other."""
+        across, down = self.plan.grid(batch)
+        return not self.plan.cooperative or across * down // self.plan.blocks <= self.room
+
+
+@cache
+def _cuda() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise Unavailable(f"the CUDA driver was not found ({error})") from error
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        text = ctypes.c_char_p()
+        _cuda().cuGetErrorString(code, ctypes.byref(text))
+        raise Unavailable(f"the CUDA driver refused {what}: {(text.value or b'?').decode()} ({code})")
+
+
+@cache
+def kernel(plan: Plan, *, half: bool, device: int) -> Kernel:
+    """Compiled and loaded, once a process and device."""
+    cuda = _cuda()
+    code = machine_code(plan, half=half)
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()  # PyTorch's own context is the one to load into
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        _check(cuda.cuModuleLoadData(ctypes.byref(module), code), f"the kernel {plan.name}")
+        _check(cuda.cuModuleGetFunction(ctypes.byref(function), module, plan.name.encode()), f"the name {plan.name}")
+        _check(cuda.cuFuncSetAttribute(function, _SHARED_BYTES, plan.shared_bytes), "the shared memory")
+        if plan.blocks > 8:
+            _check(cuda.cuFuncSetAttribute(function, _BEYOND_EIGHT, 1), f"a cluster of {plan.blocks}")
+        return Kernel(plan, function, _room(plan, function, device))
+
+
+def _room(plan: Plan, function: ctypes.c_void_p, device: int) -> int:
+    cuda, count = _cuda(), ctypes.c_int()
+    if plan.blocks == 1:
+        query = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        size = ctypes.c_size_t(plan.shared_bytes)
+        _check(query(ctypes.byref(count), function, plan.threads, size), "a question about room")
+        return count.value * torch.cuda.get_device_properties(device).multi_processor_count
+    launch, _attributes = _prepare(plan, (plan.blocks, 1), stream=None, cooperative=False)
+    _check(cuda.cuOccupancyMaxActiveClusters(ctypes.byref(count), function, ctypes.byref(launch)), "room for clusters")
+    return count.value
+
+
+def _prepare(
+    plan: Plan, grid: tuple[int, int], *, stream: int | None, cooperative: bool
+) -> tuple[_Launch, ctypes.Array[_Attribute]]:
+    attributes = (_Attribute * 2)()
+    count = 0
+    if plan.blocks > 1:
+        attributes[count].name = _CLUSTER
+        attributes[count].value[0:3] = [plan.blocks, 1, 1]
+        count += 1
+    if cooperative:
+        attributes[count].name = _COOPERATIVE
+        attributes[count].value[0] = 1
+        count += 1
+    launch = _Launch()
+    launch.grid[0:3] = [*grid, 1]
+    launch.block[0:3] = [plan.threads, 1, 1]
+    launch.shared_bytes, launch.stream, launch.count = plan.shared_bytes, stream, count
+    launch.attributes = ctypes.cast(attributes, ctypes.c_void_p)
+    return launch, attributes  # the second keeps alive what the first points to
+
+
+def launch(kernel: Kernel, run: Run, *, batch: int) -> None:
+    """On the current stream. `Unavailable` where the chip has no room for all blocks at once."""
+    plan = kernel.plan
+    assert kernel.fits(batch), "the choice asks before"
+    stream = torch.cuda.current_stream().cuda_stream
+    launch, _attributes = _prepare(plan, plan.grid(batch), stream=stream, cooperative=plan.cooperative)
+    seen = _map(plan, run) if plan.kind == "wide" else None
+    arguments = (ctypes.c_void_p * 2)(ctypes.addressof(run), None if seen is None else seen.address)
+    _check(_cuda().cuLaunchKernelEx(ctypes.byref(launch), kernel.function, arguments, None), f"to launch {plan.name}")
+
+
+def _map(plan: Plan, run: Run) -> _Map:
+    """Boxes of 64 values by a batch slice, of the states forward and of the gradients backward."""
+    forward = plan.way == "forward"
+    values = plan.width * (1 if forward else GATES[plan.cell])
+    made = _Map()
+    _check(
+        _cuda().cuTensorMapEncodeTiled(
+            ctypes.c_void_p(made.address),
+            _UINT16,
+            3,
+            ctypes.c_void_p(run.y if forward else run.exchange),
+            (ctypes.c_uint64 * 3)(values, run.B, run.T + forward),
+            (ctypes.c_uint64 * 2)(2 * values, 2 * values * run.B),
+            (ctypes.c_uint32 * 3)(64, plan.rows, 1),
+            (ctypes.c_uint32 * 3)(1, 1, 1),
+            0,
+            _SWIZZLE_128,
+            _PROMOTE_128,
+            0,
+        ),
+        "a tensor map",
+    )
+    return made
+
+
+def pointer(value: Tensor | None) -> int | None:
+    return None if value is None else value.data_ptr()

@@ -1,0 +1,162 @@
+"""How a recurrence is laid over the chip: which kernel, how many blocks hold U, how many rows they take at once.
+
+A plan is the list of a kernel template's parameters, so it is also the name of one compiled kernel.
+"""
+
+from typing import Literal, NamedTuple
+
+Cell = Literal["tanh", "relu", "gru", "lstm"]
+Way = Literal["forward", "backward"]
+Kind = Literal["cluster", "polled", "wide"]
+
+GATES: dict[Cell, int] = {"tanh": 1, "relu": 1, "gru": 3, "lstm": 4}
+SHARED_LIMIT = 227 * 1024  # bytes of shared memory one block may have on sm_90
+_SLOTS = 4
+
+
+class Plan(NamedTuple):
+    kind: Kind
+    cell: Cell
+    way: Way
+    width: int
+    blocks: int  # in a cluster
+    units: int  # that a cluster owns
+    tiles: int  # of 8 batch rows
+    warps: int
+    kept: int  # steps of 16 along k whose weights stay in registers; the others lie in shared memory
+    buffers: int = 2  # polled: for the sums of the warps, two save a barrier, one saves memory; wide: chunks in flight
+    pieces: int = 1  # in which polled values are fetched: more take fewer registers
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def rows(self) -> int:
+        return 8 * self.tiles
+
+    @property
+    def cooperative(self) -> bool:
+        """Polled and wide kernels wait for blocks of other clusters, so all of them must be running."""
+        return self.kind != "cluster"
+
+    @property
+    def marked(self) -> bool:
+        """Polled kernels take values for their own flags: what they exchange through begins as "not there yet"."""
+        return self.kind == "polled"
+
+    @property
+    def _summed(self) -> int:
+        """Length of the product one block computes."""
+        gates = GATES[self.cell]
+        if self.kind == "cluster":
+            return self.width if self.way == "forward" else gates * self.width // self.blocks
+        return (1 if self.way == "forward" else gates) * self.width // self.blocks
+
+    @property
+    def steps(self) -> int:
+        """Steps of 16 along k that one warp makes."""
+        return self._summed // self.warps // 16 if self.kind == "polled" else self._summed // 16
+
+    @property
+    def matrix_tiles(self) -> int:
+        """Tiles of 16 matrix rows that one warp holds."""
+        gates = GATES[self.cell]
+        if self.kind == "polled":
+            return (gates if self.way == "forward" else 1) * self.units // 16
+        if self.way == "backward":
+            return self.width // 16 // self.warps
+        return self.width // self.blocks // (16 if gates == 1 else 4) // self.warps
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory, in the order in which the kernels lay it out."""
+        gates = GATES[self.cell]
+        own = self.units // self.blocks
+        if self.kind == "wide":
+            stages, held = self.buffers * self.rows * 128, 128 * (self.steps - self.kept) * 32
+            slots = 8 * self.tiles * 32 * 16 if self.blocks > 1 else 0
+            return 1024 + slots + stages + held + (self._out_bytes if self.blocks == 1 else 0)
+        weights = self.warps * (self.steps - self.kept) * self.matrix_tiles * 32 * 16
+        if self.kind == "polled":
+            per_unit = gates if self.way == "forward" else 1
+            slots = _SLOTS * self.blocks * per_unit * own * self.rows * 4 if self.blocks > 1 else 0
+            sums = self.buffers * self.warps * per_unit * self.units * self.rows * 4
+            return 128 + slots + sums + weights
+        staged = 2 * self.rows * row_bytes(self._summed)
+        slots = 2 * self.blocks * own * self.rows * 4 if self.way == "backward" else 0
+        return 128 + slots + staged + weights
+
+    @property
+    def _out_bytes(self) -> int:
+        values = (1 if self.way == "forward" else GATES[self.cell]) * self.units // self.blocks
+        return -(-self.rows * (2 * values + 16) // 1024) * 1024
+
+    @property
+    def valid(self) -> bool:
+        """What the kernels assert, and what fits into shared memory; registers are the compiler's to count."""
+        if self.units % self.blocks or self.kept > self.steps or self.threads > 1024:
+            return False
+        lawful = {"cluster": self._valid_cluster, "polled": self._valid_polled, "wide": self._valid_wide}
+        return lawful[self.kind]() and self.shared_bytes <= SHARED_LIMIT
+
+    def _valid_cluster(self) -> bool:
+        own = self.units // self.blocks
+        if self.units != self.width or own % 16 or self._summed % 32:
+            return False
+        if self.way == "forward":
+            return own % ((16 if GATES[self.cell] == 1 else 4) * self.warps) == 0
+        items = own * self.rows // 4
+        shared = 4 if self.threads >= 4 * items else 2 if self.threads >= 2 * items else 1
+        return self.width % (16 * self.warps) == 0 and items * shared % self.threads == 0
+
+    def _valid_polled(self) -> bool:
+        gates, slice_ = GATES[self.cell], self._summed // self.warps
+        rows, whole = (gates, 1) if self.way == "forward" else (1, gates)
+        if whole * self.width % (self.blocks * self.warps * 32) or slice_ // 32 % self.pieces:
+            return False
+        return self.width % self.units == 0 and self.units // self.blocks % 8 == 0 and rows * self.units % 16 == 0
+
+    def _valid_wide(self) -> bool:
+        gates = GATES[self.cell]
+        mixed = self.way == "forward" and gates > 1
+        if self.units != (32 if mixed else 128) or self.width % self.units or self.warps != 12 or 8 % self.blocks:
+            return False
+        if self.width * (1 if self.way == "forward" else gates) % (64 * self.blocks) or self.kept % 4:
+            return False
+        roomy = self.blocks == 1 or self._out_bytes <= self.buffers * self.rows * 128
+        return roomy and self.units // self.blocks % 8 == 0
+
+    def grid(self, batch: int) -> tuple[int, int]:
+        slices = -(-batch // self.rows)
+        if self.kind == "cluster":
+            return slices * self.blocks, 1
+        return self.width // self.units * self.blocks, slices
+
+    @property
+    def name(self) -> str:
+        return "_".join(str(value) for value in self)
+
+    @property
+    def call(self) -> str:
+        """The template with its parameters, as the source writes it."""
+        if self.kind == "cluster":
+            values = [self.cell.upper(), self.width, self.blocks, self.tiles, self.warps, self.kept]
+        elif self.kind == "wide":
+            values = [self.cell.upper(), self.way.upper(), self.width, self.blocks]
+            values += [self.rows, self.buffers, self.kept // 4]
+        else:
+            values = [self.cell.upper(), self.way.upper(), self.width, self.blocks, self.units]
+            values += [self.tiles, self.warps, self.kept, self.buffers, self.pieces]
+        template = f"cluster_{self.way}" if self.kind == "cluster" else self.kind
+        return f"{template}<{', '.join(map(str, values))}>"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files its program is made of."""
+        return "ptx.cuh", "cell.cuh", f"cluster_{self.way}.cuh" if self.kind == "cluster" else f"{self.kind}.cuh"
+
+
+def row_bytes(values: int) -> int:
+    """Mirrors the kernels: rows 64 bytes off a multiple of 128 are read without bank conflicts."""
+    return 2 * values if 2 * values % 128 == 64 else 2 * values + 64

@@ -1,0 +1,161 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""The scan on a GPU, in chunks of time that programs of their own take side by side.
+
+Three passes, as in `parallel.py`, over a and b only: each chunk is scanned from zero for what it adds and how it decays
+(nothing but those two rows is written); a small pass carries the state from chunk to chunk; each chunk is then scanned
+from what it begins with, and writes its states. The gradient is the same scan from the other end, and
+`da_t = g_t · h_{t-1}` is formed in its last pass. Where batch and width alone fill the device, there is one chunk.
+
+B batch, T time, D width, N chunks, L moments of a chunk.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from statewise.kernels.along_time import past_end
+from statewise.kernels.scan import parallel
+
+_BLOCK = 128  # units of one program, each on a lane of its own
+_BUSY = 1024  # programs that keep a large device busy
+_SHORTEST = 32  # moments of a chunk: a shorter one would mostly begin and end
+
+
+@triton.jit(do_not_specialize=["T", "D", "N", "L"])
+def _chunk_sums(a_ptr, b_ptr, decay_ptr, sum_ptr, T, D, N, L, BACK: tl.constexpr, BLOCK: tl.constexpr):
+    """What each chunk decays a state by, and what it adds to it."""
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64)
+    inside = d < D
+    h = tl.zeros([BLOCK], tl.float32)
+    kept = tl.full([BLOCK], 1.0, tl.float32)
+    for step in range(tl.minimum(L, T - n * L)):
+        t = n * L + step
+        if BACK:
+            # g_t = dy_t + a_{t+1} g_{t+1}: from the end, and with the gate one moment later.
+            a = tl.load(a_ptr + (row * T + T - t) * D + d, mask=inside & (t > 0), other=0.0)
+            b = tl.load(b_ptr + (row * T + T - 1 - t) * D + d, mask=inside, other=0.0)
+        else:
+            a = tl.load(a_ptr + (row * T + t) * D + d, mask=inside, other=0.0)
+            b = tl.load(b_ptr + (row * T + t) * D + d, mask=inside, other=0.0)
+        h = a * h + b
+        kept = kept * a
+    tl.store(decay_ptr + (row * N + n) * D + d, kept, mask=inside)
+    tl.store(sum_ptr + (row * N + n) * D + d, h, mask=inside)
+
+
+@triton.jit(do_not_specialize=["D", "N"])
+def _carry(start_ptr, decay_ptr, sum_ptr, begin_ptr, D, N, BACK: tl.constexpr, BLOCK: tl.constexpr):
+    """What each chunk begins with."""
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(1).to(tl.int64)
+    inside = d < D
+    h = tl.zeros([BLOCK], tl.float32)
+    if not BACK:
+        h = tl.load(start_ptr + row * D + d, mask=inside, other=0.0)
+    for n in range(N):
+        tl.store(begin_ptr + (row * N + n) * D + d, h, mask=inside)
+        a = tl.load(decay_ptr + (row * N + n) * D + d, mask=inside, other=0.0)
+        b = tl.load(sum_ptr + (row * N + n) * D + d, mask=inside, other=0.0)
+        h = a * h + b
+
+
+@triton.jit(do_not_specialize=["T", "D", "N", "L"])
+def _forward(a_ptr, b_ptr, begin_ptr, y_ptr, T, D, N, L, BLOCK: tl.constexpr):
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64)
+    inside = d < D
+    h = tl.load(begin_ptr + (row * N + n) * D + d, mask=inside, other=0.0)
+    for step in range(tl.minimum(L, T - n * L)):
+        at = (row * T + n * L + step) * D + d
+        h = tl.load(a_ptr + at, mask=inside, other=0.0) * h + tl.load(b_ptr + at, mask=inside, other=0.0)
+        tl.store(y_ptr + at, h, mask=inside)
+
+
+@triton.jit(do_not_specialize=["T", "D", "N", "L"])
+def _backward(
+    a_ptr, dy_ptr, y_ptr, start_ptr, begin_ptr, da_ptr, db_ptr, dstart_ptr, T, D, N, L, BLOCK: tl.constexpr
+):  # fmt: skip
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64)
+    inside = d < D
+    g = tl.load(begin_ptr + (row * N + n) * D + d, mask=inside, other=0.0)
+    for step in range(tl.minimum(L, T - n * L)):
+        t = T - 1 - n * L - step
+        at = (row * T + t) * D + d
+        later = tl.load(a_ptr + at + D, mask=inside & (t < T - 1), other=0.0)
+        g = later * g + tl.load(dy_ptr + at, mask=inside, other=0.0)
+        before = tl.load(y_ptr + at - D, mask=inside & (t > 0), other=0.0)
+        before += tl.load(start_ptr + row * D + d, mask=inside & (t == 0), other=0.0)
+        tl.store(db_ptr + at, g, mask=inside)
+        tl.store(da_ptr + at, g * before, mask=inside)
+        if t == 0:
+            tl.store(dstart_ptr + row * D + d, tl.load(a_ptr + at, mask=inside, other=0.0) * g, mask=inside)
+
+
+def _plan(batch: int, time: int, width: int) -> tuple[int, int, int]:
+    """Blocks of units, chunks, and moments of a chunk."""
+    blocks = triton.cdiv(width, _BLOCK)
+    wanted = max(1, min(_BUSY // (batch * blocks), triton.cdiv(time, _SHORTEST)))
+    length = triton.cdiv(time, wanted)
+    return blocks, triton.cdiv(time, length), length
+
+
+def _begins(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, *, back: bool) -> tuple[Tensor, tuple[int, int, int]]:
+    """`[B, N, D]`, what each chunk begins with, and the plan."""
+    batch, time, width = a_BTD.shape
+    plan = blocks, chunks, length = _plan(batch, time, width)
+    if chunks == 1:
+        return (torch.zeros_like(h_BD) if back else h_BD)[:, None].contiguous(), plan
+    decay, total, begin = (h_BD.new_empty(batch, chunks, width) for _ in range(3))
+    options = {"BACK": back, "BLOCK": _BLOCK, "num_warps": 4}
+    _chunk_sums[(blocks, chunks, batch)](a_BTD, b_BTD, decay, total, time, width, chunks, length, **options)
+    _carry[(blocks, batch)](h_BD, decay, total, begin, width, chunks, **options)
+    return begin, plan
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor) -> Tensor:
+        batch, time, width = a_BTD.shape
+        begin_BND, (blocks, chunks, length) = _begins(a_BTD, b_BTD, h_BD, back=False)
+        y_BTD = torch.empty_like(b_BTD)
+        _forward[(blocks, chunks, batch)](
+            a_BTD, b_BTD, begin_BND, y_BTD, time, width, chunks, length, BLOCK=_BLOCK, num_warps=4
+        )
+        ctx.save_for_backward(a_BTD, b_BTD, h_BD, y_BTD)
+        return y_BTD
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        a_BTD, b_BTD, h_BD, y_BTD = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
+            again_BTD, _ = parallel.scan(a_BTD, b_BTD, h_BD, None)
+            wanted = [part for part in (a_BTD, b_BTD, h_BD) if part.requires_grad]
+            found = iter(torch.autograd.grad(again_BTD, wanted, gradients[0], create_graph=True))
+            return tuple(next(found) if part.requires_grad else None for part in (a_BTD, b_BTD, h_BD))
+        dy_BTD = gradients[0].contiguous()
+        batch, time, width = a_BTD.shape
+        begin_BND, (blocks, chunks, length) = _begins(a_BTD, dy_BTD, h_BD, back=True)
+        da_BTD, db_BTD, dh_BD = torch.empty_like(a_BTD), torch.empty_like(a_BTD), torch.empty_like(h_BD)
+        _backward[(blocks, chunks, batch)](
+            a_BTD, dy_BTD, y_BTD, h_BD, begin_BND, da_BTD, db_BTD, dh_BD, time, width, chunks, length,
+            BLOCK=_BLOCK, num_warps=4,
+        )  # fmt: skip
+        return da_BTD, db_BTD, dh_BD
+
+
+def scan(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`naive.scan` in float32."""
+    if lengths_B is not None:
+        a_BTD, b_BTD = past_end(a_BTD, lengths_B, 1.0), past_end(b_BTD, lengths_B)
+    a_BTD, b_BTD = (part.expand(torch.broadcast_shapes(a_BTD.shape, b_BTD.shape)) for part in (a_BTD, b_BTD))
+    y_BTD: Tensor = _Scan.apply(a_BTD.contiguous(), b_BTD.contiguous(), h_BD.contiguous())
+    after_BD = y_BTD[:, -1]
+    return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), after_BD

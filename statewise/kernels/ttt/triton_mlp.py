@@ -1,0 +1,227 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""Test-time training of an inner MLP on a GPU: one program a row and head walks through all mini-batches.
+
+As `triton.py` does for a linear one, and by the mathematics of `dual.py`. Two matrices and their gradients are more
+than registers hold, so they stay in memory of each program's own, which is small enough for the cache, and are taken
+in blocks of hidden units. A pass over the blocks forms a product that sums over all hidden units; what the next pass
+needs of a block is computed again there.
+
+B batch, T time, H heads, K width of a head, M hidden units, C slots of a mini-batch; KP, CP filled up, MB one block.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from statewise.kernels.along_time import wide
+from statewise.kernels.ttt import dual
+from statewise.kernels.ttt.inner import EPS, InnerNorm
+from statewise.kernels.ttt.naive import Carried
+from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, normalised, output, slots
+from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
+
+_KEEP = 8  # mini-batches from one set of weights that is written down to the next
+_BLOCK = 32  # hidden units that are taken at once; with twice as many, registers spill to memory
+
+
+@triton.jit(do_not_specialize=["T", "H", "kept_count"])
+def _forward(
+    q_ptr, k_ptr, v_ptr, rate_ptr, w1_ptr, w2_ptr, p1_ptr, p2_ptr, gain_ptr, bias_ptr, place_ptr, length_ptr,
+    y_ptr, kept1_ptr, kept2_ptr,
+    T, H, M, kept_count,
+    C: tl.constexpr, K: tl.constexpr, CP: tl.constexpr, KP: tl.constexpr, MB: tl.constexpr, KEEP: tl.constexpr,
+    NORM: tl.constexpr, SAVE: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    b, h = program // H, program % H
+    c, x = tl.arange(0, CP), tl.arange(0, KP)
+    inside = (x < K)[None, :]
+    w1_ptr += program * K * M
+    w2_ptr += program * K * M
+    p1_ptr += program * K * M
+    p2_ptr += program * K * M
+    gain = tl.zeros([1, KP], tl.float32)
+    bias = tl.zeros([1, KP], tl.float32)
+    if NORM:
+        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
+    end = place + length
+    earlier = c[:, None] >= c[None, :]
+    for n in range((end + C - 1) // C):
+        rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
+        at = rows[:, None] * K + x[None, :]
+        here = held[:, None] & inside
+        q = tl.load(q_ptr + at, mask=here, other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+        rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
+        r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
+        e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
+        s2 = rate * e2
+        a1 = tl.where(earlier, dot(q, tl.trans(k), PRECISION), 0.0)
+        full = end >= (n + 1) * C
+        z2 = tl.zeros([CP, KP], tl.float32)
+        a2 = tl.zeros([CP, CP], tl.float32)
+        for begin in range(0, M, MB):
+            m = begin + tl.arange(0, MB)
+            down = (x < K)[:, None] & (m < M)[None, :]
+            up = (m < M)[:, None] & (x < K)[None, :]
+            at1 = x[:, None] * M + m[None, :]
+            at2 = m[:, None] * K + x[None, :]
+            w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
+            w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
+            p1 = tl.load(p1_ptr + at1, mask=down & (n == 0), other=0.0)
+            p2 = tl.load(p2_ptr + at2, mask=up & (n == 0), other=0.0)
+            if SAVE and n % KEEP == 0:
+                base = (program * kept_count + n // KEEP) * K * M
+                tl.store(kept1_ptr + base + at1, w1, mask=down)
+                tl.store(kept2_ptr + base + at2, w2, mask=up)
+            a = dot(k, w1, PRECISION)
+            hidden = gelu(a)
+            s1 = rate * dot(e2, tl.trans(w2), PRECISION) * gelu_slope(a)
+            z1 = gelu(dot(q, w1 - p1, PRECISION) - dot(a1, s1, PRECISION))
+            z2 += dot(z1, w2 - p2, PRECISION)
+            a2 += dot(z1, tl.trans(hidden), PRECISION)
+            p1 += dot(tl.trans(k), s1, PRECISION)
+            p2 += dot(tl.trans(hidden), s2, PRECISION)
+            tl.store(w1_ptr + at1, w1 - p1, mask=down & full)
+            tl.store(w2_ptr + at2, w2 - p2, mask=up & full)
+            tl.store(p1_ptr + at1, tl.where(full, 0.0, p1), mask=down & ((n == 0) | (end < (n + 1) * C)))
+            tl.store(p2_ptr + at2, tl.where(full, 0.0, p2), mask=up & ((n == 0) | (end < (n + 1) * C)))
+        z2 -= dot(tl.where(earlier, a2, 0.0), s2, PRECISION)
+        y = z2
+        if NORM:
+            hat, _ = normalised(z2, inside, K, EPS)
+            y = q + hat * gain + bias
+        tl.store(y_ptr + at, y, mask=here)
+        tl.debug_barrier()  # the next mini-batch reads weights that other threads wrote
+
+
+def _sizes(q_BTHK: Tensor, hidden: int, mini_batch: int) -> dict[str, Any]:
+    head = q_BTHK.shape[-1]
+    exact = q_BTHK.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    return {
+        "C": mini_batch,
+        "K": head,
+        "CP": max(16, triton.next_power_of_2(mini_batch)),
+        "KP": max(16, triton.next_power_of_2(head)),
+        "MB": min(_BLOCK, max(16, triton.next_power_of_2(hidden))),
+        "KEEP": _KEEP,
+        "EPS": EPS,
+        "PRECISION": "tf32x3" if exact else "tf32",
+        "num_warps": 4 if head <= 32 else 8,
+        "num_stages": 1,  # tiles that are loaded ahead would not fit into the shared memory
+    }
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rate: Tensor,
+        change1: Tensor,
+        change2: Tensor,
+        pending1: Tensor,
+        pending2: Tensor,
+        start1: Tensor,
+        start2: Tensor,
+        gain: Tensor | None,
+        bias: Tensor | None,
+        place_B: Tensor,
+        length_B: Tensor,
+        mini_batch: int,
+    ) -> tuple[Tensor, ...]:
+        batch, time, heads, _ = q.shape
+        hidden = start1.shape[-1]
+        kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), _KEEP)
+        save = any(ctx.needs_input_grad)
+        y = torch.zeros(q.shape, dtype=torch.float32, device=q.device)  # past a row's end nothing is written
+        w1, w2 = (start1 + change1).contiguous(), (start2 + change2).contiguous()
+        p1, p2 = pending1.clone(), pending2.clone()
+        kept1, kept2 = (w.new_empty(batch, heads, kept_count if save else 0, *w.shape[2:]) for w in (w1, w2))
+        none = w1.new_empty(0)
+        _forward[(batch * heads,)](
+            q, k, v, rate, w1, w2, p1, p2, none if gain is None else gain, none if bias is None else bias,
+            place_B, length_B, y, kept1, kept2, time, heads, hidden, kept_count,
+            NORM=gain is not None, SAVE=save, **_sizes(q, hidden, mini_batch),
+        )  # fmt: skip
+        given = (q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias)
+        ctx.save_for_backward(*given, place_B, length_B, kept1, kept2)
+        ctx.mini_batch, ctx.kept_count = mini_batch, kept_count
+        return y, w1 - start1, w2 - start2, p1, p2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
+            return _differentiable(ctx, gradients)
+        q, k, v, rate, _, _, pending1, pending2, start1, _, gain, bias, *places = ctx.saved_tensors
+        dy = gradients[0].contiguous()
+        dafter1, dafter2 = gradients[1:3]
+        # Where gradients come in, they leave: each mini-batch adds to what those after it want of the weights.
+        dw1, dw2, dp1, dp2 = (part.clone(memory_format=torch.contiguous_format) for part in gradients[1:])
+        batch, time, heads, head = q.shape
+        hidden = start1.shape[-1]
+        dq, dk, dv = (torch.zeros(q.shape, dtype=torch.float32, device=q.device) for _ in range(3))
+        drate = torch.zeros(rate.shape, dtype=torch.float32, device=q.device)
+        dgain, dbias = (dy.new_empty(batch, heads, head) for _ in range(2))
+        between1, between2 = (dy.new_empty(batch, heads, _KEEP, head * hidden) for _ in range(2))
+        none = dy.new_empty(0)
+        place_B, length_B, kept1, kept2 = places
+        backward_kernel[(batch * heads,)](
+            q, k, v, rate, pending1, pending2, none if gain is None else gain, none if bias is None else bias,
+            place_B, length_B, kept1, kept2, dy, between1, between2, dq, dk, dv, drate,
+            dw1, dw2, dp1, dp2, dgain, dbias, time, heads, hidden, ctx.kept_count,
+            NORM=gain is not None, **_sizes(q, hidden, ctx.mini_batch),
+        )  # fmt: skip
+        inputs = (dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), drate.to(rate.dtype))
+        # The change is told from the start, which is thus taken away again from what is left in the end.
+        starts = ((dw1 - dafter1).sum(0), (dw2 - dafter2).sum(0))
+        norm = (None, None) if gain is None else (dgain.sum(0), dbias.sum(0))
+        return (*inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None)
+
+
+def _differentiable(ctx: Any, gradients: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    inputs = ctx.saved_tensors[:12]
+    q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias = inputs
+    place_B, length_B = ctx.saved_tensors[12:14]
+    state = Carried((change1, change2), (pending1, pending2), ctx.mini_batch - place_B)
+    norm = None if gain is None else InnerNorm(gain, bias)
+    q, k, v, rate = wide(q, k, v, rate)
+    y, after = dual.ttt(q, k, v, rate, state, (start1, start2), norm, ctx.mini_batch, length_B)
+    wanted = [part for part in inputs if part is not None and part.requires_grad]
+    outputs = (y, *after.change, *after.pending)
+    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
+    each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
+    return (*each, None, None, None)
+
+
+def ttt(
+    q_BTHK: Tensor,
+    k_BTHK: Tensor,
+    v_BTHK: Tensor,
+    rate_BTH: Tensor,
+    state: Carried,
+    start: tuple[Tensor, ...],
+    norm: InnerNorm | None,
+    mini_batch: int,
+    lengths_B: Tensor | None,
+) -> tuple[Tensor, Carried]:
+    """`dual.ttt` of an inner MLP. Queries, keys, values and rates in any precision; sums in float32."""
+    length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
+    if lengths_B is not None:
+        length_B = torch.minimum(lengths_B.to(length_B), length_B)
+    place_B = mini_batch - state.left_B
+    tensors = (q_BTHK, k_BTHK, v_BTHK, rate_BTH, *state.change, *state.pending, *start)
+    gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
+    y_BTHK, change1, change2, pending1, pending2 = _Walk.apply(
+        *(part.contiguous() for part in tensors), gain, bias, place_B, length_B, mini_batch
+    )
+    left_B = mini_batch - (place_B + length_B) % mini_batch
+    return y_BTHK, Carried((change1, change2), (pending1, pending2), left_B)

@@ -1,0 +1,93 @@
+"""Products by matrices in another layout are the same products, and follow the matrices when these change."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.decoding import Sampling, begin, extend
+from statewise.layers import packed
+from statewise.layers.packed import linear, packed_products
+from statewise.models import build
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "SMALLEST", 1)
+
+
+def noise(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def made(width: int, input_width: int, *, bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(input_width, width, bias=bias)
+    with torch.no_grad():
+        for n, p in enumerate(layer.parameters()):
+            p.copy_(noise(*p.shape, seed=n))
+    return layer
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 16, 64, 65])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "bare"])
+@pytest.mark.parametrize(("width", "input_width"), [(48, 20), (20, 48)])
+@torch.no_grad()
+def test_the_product_is_the_same(rows: int, bias: bool, width: int, input_width: int) -> None:
+    layer = made(width, input_width, bias=bias)
+    for shape in ((rows, input_width), (rows, 1, input_width), (rows + 1, input_width)):
+        x = noise(*shape, seed=9)
+        expected = F.linear(x.double(), layer.weight.double(), layer.bias.double() if bias else None)
+        with packed_products(rows, {}):
+            found = linear(x, layer.weight, layer.bias)
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@torch.no_grad()
+def test_a_weight_that_changed_is_laid_out_anew(rows: int) -> None:
+    layer = made(32, 16)
+    x = noise(rows, 16, seed=9)
+    for change in (lambda p: p.mul_(2), lambda p: p.data.mul_(2), lambda p: setattr(p, "data", 3 * p.data)):
+        with packed_products(rows, {}):
+            linear(x, layer.weight, layer.bias)
+        change(layer.weight)
+        with packed_products(rows, {}):
+            found = linear(x, layer.weight, layer.bias)
+        torch.testing.assert_close(found, F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_layouts_go_with_their_weight() -> None:
+    layer = made(32, 16)
+    with packed_products(1, {}):
+        linear(torch.zeros(1, 16), layer.weight)
+    kept = weakref.ref(packed._kept[layer.weight])
+    assert kept() is not None
+    del layer
+    gc.collect()
+    assert kept() is None
+
+
+def test_which_layout_for_how_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, narrow = torch.zeros(300, 200), torch.zeros(200, 300)
+    assert [packed.layout(wide, rows) for rows in (1, 2)] == ["columns"] * 2
+    assert packed.layout(narrow, 1) is None
+    assert packed.layout(wide, 65) is None
+    assert packed.layout(wide.double(), 1) is None
+    monkeypatch.setattr(packed, "SMALLEST", 60_001)
+    assert packed.layout(wide, 1) is None
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_text_is_written_with_them(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("transformer", vocab=40, width=32, depth=2, heads=2, seed=3).eval()
+    prompt_BT = torch.randint(40, (batch, 5), generator=torch.Generator().manual_seed(0))
+    tokens_BT, _ = extend(model, begin(model, prompt_BT, vocab=40), Sampling(temperature=0), tokens=8)
+    assert any(p in packed._kept for p in model.parameters())
+    monkeypatch.setattr(packed, "layout", lambda weight_OI, rows: None)
+    plain_BT, _ = extend(model, begin(model, prompt_BT, vocab=40), Sampling(temperature=0), tokens=8)
+    assert tokens_BT.tolist() == plain_BT.tolist()
