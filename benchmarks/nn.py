@@ -1,0 +1,125 @@
+"""statewise.nn beside torch.nn on this CPU: the same weights, the same input, interleaved.
+
+    python benchmarks/nn.py [--threads 1] [--kernel batched]
+
+Medians in milliseconds, without a gradient and with forward + backward; the last column is the largest
+difference of the outputs. `--kernel` forces an implementation, to see where the choice would be wrong.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+import statewise.nn
+
+
+class Case(NamedTuple):
+    width: int
+    batch: int
+    time: int
+    layers: int = 1
+    bidirectional: bool = False
+    packed: bool = False
+
+    def __str__(self) -> str:
+        more = [f"{self.layers} layers"] if self.layers > 1 else []
+        more += ["both ways"] if self.bidirectional else []
+        more += ["packed"] if self.packed else []
+        return ", ".join([f"{self.width} x {self.batch} x {self.time}", *more])
+
+
+CASES = (
+    Case(64, 1, 1),
+    Case(64, 16, 1),
+    Case(64, 1, 4),
+    Case(64, 16, 4),
+    Case(256, 32, 4),
+    Case(64, 1, 20),
+    Case(64, 16, 35),
+    Case(64, 64, 35),
+    Case(128, 32, 50),
+    Case(256, 1, 100),
+    Case(256, 32, 50),
+    Case(256, 128, 20),
+    Case(512, 16, 35),
+    Case(512, 64, 20),
+    Case(1024, 8, 20),
+    Case(1024, 64, 10),
+    Case(128, 16, 35, layers=2),
+    Case(128, 16, 35, layers=2, bidirectional=True),
+    Case(64, 16, 30, packed=True),
+    Case(256, 32, 50, packed=True),
+    Case(128, 16, 30, layers=2, bidirectional=True, packed=True),
+)
+
+
+def outputs(result: Any) -> Tensor:
+    y = result[0]
+    return y.data if isinstance(y, PackedSequence) else y
+
+
+def race(runs: dict[str, Callable[[], None]], seconds: float) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["theirs"]) < 5:
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            times[name].append(1e3 * (time.perf_counter() - began))
+    return {name: statistics.median(some) for name, some in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--kernel", default="auto")
+    parser.add_argument("--seconds", type=float, default=0.4)
+    parser.add_argument("--kinds", nargs="*", default=["RNN", "GRU", "LSTM"])
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    table = Table(title=f"statewise.nn, {options.threads} threads, kernel {options.kernel}", title_justify="left")
+    headings = ("module", "width x batch x time", "theirs", "ours", "ratio", "trained: theirs", "ours", "ratio", "by")
+    for number, heading in enumerate((*headings, "difference")):
+        table.add_column(heading, justify="left" if number < 2 else "right")
+    for kind in options.kinds:
+        for case in CASES:
+            torch.manual_seed(0)
+            shape = (case.width, case.width, case.layers)
+            theirs = getattr(nn, kind)(*shape, bidirectional=case.bidirectional)
+            ours = getattr(statewise.nn, kind)(*shape, bidirectional=case.bidirectional)
+            ours.load_state_dict(theirs.state_dict())
+            ours.kernel = options.kernel
+            x: Any = torch.randn(case.time, case.batch, case.width)
+            if case.packed:
+                x = pack_padded_sequence(x, torch.randint(1, case.time + 1, (case.batch,)), enforce_sorted=False)
+            difference = (outputs(ours(x)) - outputs(theirs(x))).abs().max()
+
+            def infer(module: nn.Module, x: Any = x) -> None:
+                with torch.no_grad():
+                    module(x)
+
+            def learn(module: nn.Module, x: Any = x) -> None:
+                outputs(module(x)).sum().backward()
+
+            cells = []
+            for job in (infer, learn):
+                medians = race({"theirs": partial(job, theirs), "ours": partial(job, ours)}, options.seconds)
+                ratio = medians["theirs"] / medians["ours"]
+                cells += [f"{medians['theirs']:.2f}", f"{medians['ours']:.2f}", f"{ratio:.2f}x"]
+            table.add_row(kind, str(case), *cells, ours.choice(x).implementation, f"{difference:.0e}")
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

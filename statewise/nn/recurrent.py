@@ -1,0 +1,162 @@
+"""What the recurrent twins share: from a forward's arguments to layers of kernels, and back.
+
+B batch, T time, I input width, D width, P output width, G gates times D.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from statewise.kernels.choice import Choice, Wish, is_asked
+from statewise.nn.call import Call, Given, State, irregular, read_call
+from statewise.nn.stack import Layer, run_stack
+
+_NO_GRADIENT = "without a gradient PyTorch's op is the fastest on a CPU"
+
+
+class LayerWeights(NamedTuple):
+    """One layer in one direction, as torch.nn stores it."""
+
+    ih_GI: Tensor
+    hh_GP: Tensor
+    b_ih_G: Tensor | None
+    b_hh_G: Tensor | None
+    hr_PD: Tensor | None
+
+    @property
+    def b_G(self) -> Tensor:
+        """Both biases, where only their sum means anything."""
+        if self.b_ih_G is None or self.b_hh_G is None:
+            return self.hh_GP.new_zeros(len(self.hh_GP))
+        return self.b_ih_G + self.b_hh_G
+
+
+class Recurrent(nn.RNNBase):
+    """The half of a twin that stands before its torch.nn class: ours where it gains, `super()` everywhere else.
+
+    A twin is a `torch.nn` module of its kind and adds no attribute to the object, so that the one can become the
+    other by its class alone. `kernel` names the implementation that is wished for.
+    """
+
+    kernel: Wish = "auto"
+
+    def choice(self, input: Given, hx: Any = None) -> Choice:
+        """Which implementation `forward` will run for these arguments, and why; "fused" is torch.nn's own."""
+        plan = self._plan(input, hx)
+        return Choice("fused", plan) if isinstance(plan, str) else plan[0]
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        # Compilers and tracers should not read how we decide: they know torch.nn's op and get that.
+        if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is None:
+            plan = self._plan(input, hx)
+            served = None if isinstance(plan, str) else self._serve(*plan)
+            if served is not None:
+                y, state = _as_given(self, input, *served)
+                return y, self._joined(state)
+        return super().forward(input, hx)
+
+    def _plan(self, input: Given, hx: Any) -> tuple[Choice, Call] | str:
+        """Which of our kernels is to run on what, or why it is torch.nn's op over the whole stack."""
+        asked = is_asked(self.kernel)  # a lens and a wish are obeyed, whatever they cost
+        if not asked and (slower := self._slower(input)) is not None:
+            return slower
+        call = read_call(self, input, self._parts(hx), self._widths())
+        if isinstance(call, str):
+            return call
+        chosen = self._kernel_choice(call.batch)
+        if chosen.implementation == "fused" or (chosen.implementation == "naive" and not asked):
+            return chosen.reason
+        return chosen, call
+
+    def _serve(self, chosen: Choice, call: Call) -> tuple[Tensor, State] | None:
+        """Outputs and state in the order of the call. None when the weights turn out to be no plain tensors."""
+        device, dtype = call.x.device.type, call.x.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        # As torch.nn does before each call: whoever reparametrises a weight puts another tensor in its place.
+        self._update_flat_weights()
+        if irregular([call.x, *flat_weights(self)]):
+            return None
+        with torch.autocast(device, enabled=False):
+            layers = [self._layer(weights, chosen.implementation) for weights in self._layer_weights(dtype)]
+            state = call.state
+            if state is None:
+                state = tuple(call.x.new_zeros(len(layers), call.batch, width) for width in self._widths())
+            state = tuple(part.to(dtype) for part in state)
+            y, state = run_stack(self, call._replace(x=call.x.to(dtype)), layers, state)
+        return y.to(dtype), tuple(part.to(dtype) for part in state)
+
+    def _layer_weights(self, dtype: torch.dtype) -> Iterator[LayerWeights]:
+        """From the lowest layer, in each the forward direction first."""
+        flat: Iterator[Tensor] = (weight.to(dtype) for weight in flat_weights(self))
+        for _ in range(self.num_layers * (2 if self.bidirectional else 1)):
+            ih_GI, hh_GP = next(flat), next(flat)
+            b_ih_G, b_hh_G = (next(flat), next(flat)) if self.bias else (None, None)
+            yield LayerWeights(ih_GI, hh_GP, b_ih_G, b_hh_G, next(flat) if self.proj_size else None)
+
+    # What each twin says of itself.
+
+    def _widths(self) -> tuple[int, ...]:
+        """Those of the parts of the state."""
+        return (self.hidden_size,)
+
+    def _parts(self, hx: Any) -> tuple[Any, ...] | None:
+        return None if hx is None else (hx,)
+
+    def _joined(self, state: State) -> Any:
+        return state[0]
+
+    def _kernel_choice(self, batch: int) -> Choice:
+        raise NotImplementedError
+
+    def _slower(self, input: Given) -> str | None:
+        """Why torch.nn's op is faster for this input, where that is known beforehand."""
+        raise NotImplementedError
+
+    def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
+        raise NotImplementedError
+
+
+def flat_weights(module: nn.RNNBase) -> list[Tensor]:
+    """torch.nn's own list, layer by layer and direction by direction."""
+    return cast(list[Tensor], module._flat_weights)
+
+
+_MANY_ROWS = 128  # a step's products are then most of its time, and they are the same on both sides
+
+
+def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> str | None:
+    """On a CPU our own backward is worth its calls over `enough` moments, and without a gradient never.
+
+    `benchmarks/nn.py --kernel batched` prints what it gains and loses. The cheap questions come first: of a
+    single moment, the whole of torch.nn's op takes little longer than asking.
+    """
+    packed = given if isinstance(given, PackedSequence) else None
+    x = given.data if isinstance(given, PackedSequence) else given
+    if not isinstance(x, Tensor) or x.device.type != "cpu" or x.dim() == 0:
+        return None
+    if not torch.is_grad_enabled():
+        return _NO_GRADIENT
+    time_axis = 1 if module.batch_first and x.dim() == 3 else 0
+    if (x.shape[time_axis] if packed is None else len(packed.batch_sizes)) < enough:
+        return "on a CPU our backward gains on longer rows alone"
+    if packed is None and x.dim() == 3 and x.shape[1 - time_axis] >= _MANY_ROWS:
+        return "on a CPU our backward gains nothing on so many rows"
+    if not any(tensor.requires_grad for tensor in (*flat_weights(module), x)):
+        return _NO_GRADIENT
+    return None
+
+
+def _as_given(module: nn.RNNBase, given: Given, y: Tensor, state: State) -> tuple[Given, State]:
+    """Outputs in the form of the input: packed, with or without a batch, batch or time first."""
+    if isinstance(given, PackedSequence):
+        _, sizes_T, order_B, inverse_B = given
+        if inverse_B is not None:
+            state = tuple(part.index_select(1, inverse_B) for part in state)
+        return PackedSequence(y, sizes_T, order_B, inverse_B), state
+    if given.dim() == 2:
+        return y[:, 0], tuple(part[:, 0] for part in state)
+    return (y.transpose(0, 1) if module.batch_first else y), state
