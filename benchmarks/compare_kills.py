@@ -89,45 +89,57 @@ def main() -> int:
         before = took - (last - first)  # until the first trial is given out, and for the report
         print(f"uncut: {len(expected)} trials in {took:.0f} s")
 
-        study, killed, wrong = folder / "cut", 0, []
-        written: dict[Path, int] = {}
-        while killed < asked.kills:
-            # From the first imports to well inside the work, little enough of it that some is left for the next.
-            wait = dice.uniform(0.2 * before, before + 3 * (last - first) / asked.kills)
-            process = start(folder, "cut")
-            time.sleep(wait)
-            if process.poll() is not None:
-                print(f"it was done before kill {killed + 1}: more --steps make more kills")
-                break
-            process.kill()
-            process.wait()
-            killed += 1
-            time.sleep(1.0)
-            orphans = running(trial_pids(study))
-            if orphans:
-                wrong.append(f"kill {killed}: {len(orphans)} trials trained on")
-            for path, at in written.items():
-                if not path.exists() or path.stat().st_mtime_ns != at:
-                    wrong.append(f"kill {killed}: {path.parent.name} was written again")
-            written = {path: path.stat().st_mtime_ns for path in study.glob("trials/*/result.json")}
-            begun = len(list(study.glob("trials/*/run/checkpoints/step-*")))
-            print(f"kill {killed} after {wait:5.1f} s: {len(written):2d} trials done, {begun} checkpoints", flush=True)
-        process = start(folder, "cut")
-        _, errors = process.communicate()
-        if process.returncode != 0:
-            wrong.append(f"the last run ended with {process.returncode}: {errors.decode()}")
-        found = results(study)
-        ends = Counter(line["key"] for line in lines(study / "log.jsonl") if line["event"] == "end")
-        starts = Counter(line["key"] for line in lines(study / "log.jsonl") if line["event"] == "start")
-        lost, twice = expected.keys() - found.keys(), [key for key, count in ends.items() if count != 1]
-        other = [key for key in expected.keys() & found.keys() if expected[key] != found[key]]
-        print(
-            f"{killed} kills: {len(found)} trials, {len(lost)} lost, {len(twice)} ended twice, {len(other)} with other "
-            f"numbers; {sum(starts.values()) - len(starts)} were begun again and resumed"
-        )
+        killed, wrong, again = 0, [], 0
+        rounds = 0
+        while killed < asked.kills:  # a study that gets done is followed by another, until all kills have been
+            rounds += 1
+            study = folder / f"cut-{rounds}"
+            written: dict[Path, int] = {}
+            while killed < asked.kills:
+                # From the first imports to well inside the work, little enough of it that some is left for the next.
+                wait = dice.uniform(0.2 * before, before + 3 * (last - first) / asked.kills)
+                process = start(folder, study.name)
+                time.sleep(wait)
+                if process.poll() is not None:
+                    break
+                process.kill()
+                process.wait()
+                killed += 1
+                time.sleep(1.0)
+                orphans = running(trial_pids(study))
+                if orphans:
+                    wrong.append(f"kill {killed}: {len(orphans)} trials trained on")
+                for path, at in written.items():
+                    if not path.exists() or path.stat().st_mtime_ns != at:
+                        wrong.append(f"kill {killed}: {path.parent.name} was written again")
+                written = {path: path.stat().st_mtime_ns for path in study.glob("trials/*/result.json")}
+                begun = len(list(study.glob("trials/*/run/checkpoints/step-*")))
+                print(
+                    f"study {rounds}, kill {killed} after {wait:5.1f} s: {len(written):2d} trials done, "
+                    f"{begun} checkpoints",
+                    flush=True,
+                )
+            process = start(folder, study.name)
+            _, errors = process.communicate()
+            if process.returncode != 0:
+                wrong.append(f"the last run of study {rounds} ended with {process.returncode}: {errors.decode()}")
+            again += _compare(study, expected, f"study {rounds}", wrong)
+        print(f"{killed} kills in {rounds} studies; {again} trials were begun again and resumed; {len(wrong)} faults")
         for line in wrong:
             print(line)
-        return int(bool(lost or twice or other or wrong or found.keys() != expected.keys() or killed < asked.kills))
+        return int(bool(wrong))
+
+
+def _compare(study: Path, expected: dict[str, dict[str, Any]], name: str, wrong: list[str]) -> int:
+    """Every trial there, once, with the numbers of the uncut study; how many were begun more than once."""
+    found, log = results(study), lines(study / "log.jsonl")
+    ends, starts = (Counter(line["key"] for line in log if line["event"] == event) for event in ("end", "start"))
+    wrong += [f"{name}: {key} was lost" for key in expected.keys() - found.keys()]
+    wrong += [f"{name}: {key} is nobody's" for key in found.keys() - expected.keys()]
+    wrong += [f"{name}: {key} ended {count} times" for key, count in ends.items() if count != 1]
+    wrong += [f"{name}: {key} has other numbers" for key in expected if key in found and expected[key] != found[key]]
+    print(f"{name}: {len(found)} of {len(expected)} trials, {sum(starts.values())} times begun", flush=True)
+    return sum(starts.values()) - len(starts)
 
 
 if __name__ == "__main__":

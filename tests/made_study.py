@@ -6,13 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from statewise.comparison.budget import Entry
+from statewise.comparison.budget import Entry, Held
 from statewise.comparison.trial import Found, Phase, Point
 from statewise.specs import parse_spec
 from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec
 
 CONTEXTS = (256, 1024, 4096, 16384, 65536)
 TEXT = "The cat sat on the mat.\nA dog, seeing it, sat on the log; then both of them looked at the rain. " * 2
+
+
+_SAID = "said that it was the rain, "
 
 
 class Made(NamedTuple):
@@ -61,10 +64,9 @@ def entry(made: Made) -> Entry:
         name=made.name,
         spec=spec,
         solved={} if counted else {"model.width": 64},
-        met=None if counted else 60_000 + len(made.name) * 40.0,
-        wanted=None if counted else 60_000.0,
+        held=() if counted else (Held("parameters", 60_000.0, 60_000 + len(made.name) * 40.0),),
         parameters=0 if counted else 60_000 + len(made.name) * 40,
-        flops_per_token=None if counted else 118_000.0,
+        flops_per_token=0.0 if counted else 118_000.0,
         state_bytes=made.state,
         data="9f2c" * 16,
     )
@@ -76,14 +78,14 @@ def found(made: Made, *, seed: int, phase: Phase = "final", bare: bool = False, 
     end = made.ends + chance.gauss(0, 0.006) + 0.01 * seed + (0.08 if rate > 2e-3 else 0)
     counted = made.name == "markov"
     parameters = 0 if counted else 60_000 + len(made.name) * 40
-    flops = None if counted else 118_000.0 + 90 * len(made.name)
+    flops = 0.0 if counted else 118_000.0 + 90 * len(made.name)
     steps = [300] if counted else list(range(0, 301, 30))
     curve = [
         Point(
             step=step,
             tokens=step * 1024,
             seconds=step * 1024 / made.speed,
-            flops=step * 1024 * 3 * (flops or 0.0),
+            flops=step * 1024 * 3 * flops,
             figure=end + (8.1 - end) * math.exp(-step / (25 + 400 / made.ends**4)) * (step < 300),
         )
         for step in steps
@@ -98,14 +100,15 @@ def found(made: Made, *, seed: int, phase: Phase = "final", bare: bool = False, 
         figures={"bits_per_byte": end, "perplexity": 2**end},
         curve=curve,
         parameters=parameters,
-        flops_per_token=None if bare else flops,
+        flops_per_token=flops,
         state_bytes={} if bare else {context: made.state + made.grows * context for context in CONTEXTS},
+        steps=300,
         seconds=300 * 1024 / made.speed,
         tokens=300 * 1024,
         tokens_per_second=made.speed * chance.uniform(0.97, 1.03),
         decode_tokens_per_second=None if bare else made.speed**0.5 * 12,
         peak_bytes=int(410e6 + 4e4 * made.state**0.5),
-        sample=None if bare else f"The {made.name} sat on the mat and " + "said that it was the rain, " * 6,
+        sample=None if bare else [(c, abs(chance.gauss(1, 0.9))) for c in f"The {made.name} sat and " + _SAID * 6],
         surprise=None if bare else pieces,
         weights_sha256=hashlib.sha256(f"{made.name} {seed}".encode()).hexdigest(),
         seconds_by_context=None if bare else {c: 2e-4 + made.grows * c * 4e-12 + 1e-5 * seed for c in CONTEXTS},

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from statewise.specs.study import StudySpec
 
 _DEFAULT = "lineage"
-# What fits a terminal; the report has all of it.
+# What a terminal shows, as far as it is wide, the first of these first; the report has all of it.
 _SHOWN = ("entry", "metric", "group", "parameters", "state_bytes", "tokens_per_second", "decode_tokens_per_second")
+_GAP = 3  # between two columns
 
 
 def compare(
@@ -96,7 +97,7 @@ def compare(
 
 def _asked(name: str, overrides: list[str], *, seeds: int | None, minutes: float | None) -> "StudySpec":
     """The study with what the command line changes of it."""
-    from statewise.comparison.study import load_study, parse_study, scaled
+    from statewise.comparison.study import as_table, load_study, parse_study, scaled
     from statewise.specs import UserError
     from statewise.specs.parse import read_override, with_settings
     from statewise.specs.study import StudySpec
@@ -112,7 +113,7 @@ def _asked(name: str, overrides: list[str], *, seeds: int | None, minutes: float
             )
         settings[path] = value
     if settings:
-        table = with_settings(study.model_dump(mode="json"), settings)
+        table = with_settings(as_table(study), settings)
         study = parse_study(table, source=f"study {name!r} with --set")
     return study if minutes is None else scaled(study, minutes)
 
@@ -139,6 +140,22 @@ def _one_each(plan: "Plan") -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def fitting(widths: dict[str, int], room: int) -> list[str]:
+    """The first columns that fit side by side, and the very first whatever its width."""
+    shown: list[str] = []
+    for name in widths:
+        if shown and sum(widths[one] + _GAP for one in [*shown, name]) > room + 1:
+            break
+        shown.append(name)
+    return shown
+
+
+def _heading(column: dict[str, Any]) -> str:
+    """The title, and what it is in below it; the metric and the groups are explained below the table."""
+    told = "" if column["name"] in ("metric", "group") else column["unit"]
+    return f"{column['title']}\n{told}" if told else str(column["title"])
+
+
 def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
     """The verdict and the table of the report, as far as a terminal is wide, and where the rest is."""
     from rich.box import SIMPLE_HEAD
@@ -146,26 +163,31 @@ def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    columns = [column for column in report["table"]["columns"] if column["name"] in _SHOWN]
+    rows = report["table"]["rows"]
+    headings = {column["name"]: _heading(column) for column in report["table"]["columns"] if column["name"] in _SHOWN}
+    widths = {
+        name: max(len(line) for line in [*heading.split("\n"), *(row[name]["text"] for row in rows)])
+        for name, heading in headings.items()
+    }
+    # A file has no width that a line could be too long for.
+    console = Console() if sys.stdout.isatty() else Console(width=sum(widths.values()) + _GAP * len(widths))
+    shown = fitting({name: widths[name] for name in _SHOWN if name in widths}, console.width)
     table = Table(title=escape(report["title"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        unit = "" if column["name"] in ("metric", "group") or not column["unit"] else f"\n{column['unit']}"
-        longest = max((len(row[column["name"]]["text"]) for row in report["table"]["rows"]), default=0)
-        table.add_column(
-            escape(column["title"] + unit), justify="left" if column["text"] else "right", min_width=longest
-        )
-    for row in report["table"]["rows"]:
-        table.add_row(*(escape(row[column["name"]]["text"]) for column in columns))
-    console = Console()
+    words = {column["name"] for column in report["table"]["columns"] if column["text"]}
+    for name in shown:
+        table.add_column(escape(headings[name]), justify="left" if name in words else "right")
+    for row in rows:
+        table.add_row(*(escape(row[name]["text"]) for name in shown))
     console.print(table)
 
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    def say(text: str, *, whole: bool = False) -> None:
+        """`whole`: on one line, however long, so that a terminal can find the address in it."""
+        console.print(text, highlight=False, markup=False, soft_wrap=whole or not console.is_terminal)
 
-    say(f"equal groups are not distinguishable: {report['method']}")
+    say(f"groups of what is not distinguishable: {report['method']}")
     say(" ".join(report["verdict"]))
     for failure in ran.failed:
         say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
     if ran.left:
         say(f"{len(ran.left)} trials are not done")
-    say(f"report: {page}; to open it in a browser: {page.absolute().as_uri()}")
+    say(f"report: {page}; to open it in a browser: {page.absolute().as_uri()}", whole=True)

@@ -66,6 +66,7 @@ def train(
             "resumed_from": trained.resumed_from,
             "weights_sha256": outcome.weights_sha256,
             "tokens_per_second": outcome.tokens_per_second,
+            "seconds": outcome.seconds,
             "deterministic": trained.proof,
             **{f"validation_{name}": value for name, value in outcome.evaluation.items()},
         }
@@ -75,6 +76,7 @@ def train(
         if best:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.items())
             print(f"best at step {outcome.best_step}: {figures}")
+        print(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
         print(f"weights sha256 {outcome.weights_sha256[:16]}…")
         print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}")
     return 1 if trained.proof is False else 0

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from statewise.core import Machine, State, leaves, map_state
 from statewise.models import ConditionalMachine, Reader, context_bytes, source_bytes
 from statewise.models.classifier import Classifier
+from statewise.models.forecaster import DirectForecaster, RecursiveForecaster
 from statewise.models.reader import OneWay
 from statewise.models.tagger import Tagger
 from statewise.specs import UserError
@@ -27,16 +28,22 @@ def machine_in(model: nn.Module) -> Machine[Any] | None:
     match model:
         case Machine():
             return model
-        case Classifier(reader=Reader(layers=OneWay(stack=stack))) | Tagger(reader=Reader(layers=OneWay(stack=stack))):
+        case (
+            Classifier(reader=Reader(layers=OneWay(stack=stack)))
+            | Tagger(reader=Reader(layers=OneWay(stack=stack)))
+            | DirectForecaster(reader=Reader(layers=OneWay(stack=stack)))
+        ):
             return stack
+        case RecursiveForecaster(machine=machine):
+            return machine
         case _:
             return None
 
 
-def bytes_by_context(model: nn.Module) -> dict[int, int]:
+def bytes_by_context(model: nn.Module, *, also: int = CONTEXTS[0]) -> dict[int, int]:
     """Of one row by the tokens it has read (of the source, where one sequence becomes another)."""
     machine, found = machine_in(model), {}
-    for context in CONTEXTS:
+    for context in sorted({also, *CONTEXTS}):
         try:
             if isinstance(machine, ConditionalMachine):
                 found[context] = source_bytes(machine, context)

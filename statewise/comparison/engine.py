@@ -22,6 +22,7 @@ from statewise.comparison.record import (
     write_order,
     write_text,
 )
+from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial
 from statewise.comparison.worker import STOPPED
 from statewise.specs import UserError
@@ -78,10 +79,7 @@ def run(
 
 def write_study(folder: Path, study: StudySpec) -> None:
     """So that the same can be run again: `statewise compare FOLDER/study.toml`."""
-    table = study.model_dump(mode="json")
-    for entry in table["entry"]:
-        entry["width"] = entry["width"] or "none"  # TOML has no word for nothing
-    write_text(folder / "study.toml", dumps(table))
+    write_text(folder / "study.toml", dumps(as_table(study)))
 
 
 class Phase:
@@ -112,7 +110,7 @@ class Phase:
         return trial_folder(self.folder, trial.key)
 
     def order(self, trial: Trial) -> Order:
-        return Order(trial._replace(spec=trial.spec.absolute()), self._study.metric)
+        return Order(trial._replace(spec=trial.spec.absolute()), self._study.metric, self._study.budget.context)
 
     def prepare(self, trial: Trial) -> Path:
         """Write down what is to be done; the folder to do it in."""

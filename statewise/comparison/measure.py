@@ -7,8 +7,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from statewise.comparison.record import read_lines
-from statewise.comparison.trial import Point
+from statewise.comparison.trial import COSTS, TRAINING_FLOPS, Point
 from statewise.data import open_corpus
 from statewise.decoding import Sampling, TextStream, extend
 from statewise.specs import UserError
@@ -24,19 +23,11 @@ from statewise.tasks import LanguageModelRun, Run
 from statewise.tasks.language_model import fresh_window
 from statewise.training.journal import read_metrics
 
-BACKWARD = 2  # what a gradient costs, in forward passes: one product gives two
 _SNIPPET = 240  # characters of held-out text whose surprise is shown
 _PROMPT = 32  # of these, what a sample goes on from
 _SAMPLE = 200  # tokens
 _WARM, _WRITTEN = 8, 64  # tokens that are written before the clock runs, and under it
 _SEED = 0
-
-
-class Session(NamedTuple):
-    """One time that a trial was worked on: where it began."""
-
-    step: int
-    tokens: int
 
 
 class Clock(NamedTuple):
@@ -56,60 +47,49 @@ class Clock(NamedTuple):
         return tokens, before[2] + share * (after[2] - before[2])
 
 
-def clock(run: Path, sessions: Sequence[Session]) -> Clock:
-    """From what the run wrote down. A speed in `timing.jsonl` is the mean since the session began."""
-    speeds = {line["step"]: line["tokens_per_second"] for line in read_lines(run / "timing.jsonl")}
-    known = [line for line in read_metrics(run) if "tokens" in line and line["step"] in speeds]
-    found = Clock([], [], [])
-    begun = [*(sessions or [Session(0, 0)]), Session(sys.maxsize, sys.maxsize)]
-    seconds, speed = 0.0, 0.0  # when the session began; how fast the one before was
-    for number, (session, following) in enumerate(pairwise(begun)):
-        mine = [line for line in known if session.step < line["step"] <= following.step]
-        for line in mine:
-            found.steps.append(line["step"])
-            found.tokens.append(line["tokens"])
-            found.seconds.append(seconds + (line["tokens"] - session.tokens) / max(speeds[line["step"]], 1e-9))
-        speed = speeds[mine[-1]["step"]] if mine else speed
-        if number < len(begun) - 2 and speed > 0:  # what came after the checkpoint was done again, and counts once
-            seconds += max(0, following.tokens - session.tokens) / speed
-    return found
+def clock(run: Path) -> Clock:
+    """From what the run wrote down: `metrics.jsonl` has the tokens, `timing.jsonl` the seconds over all sessions."""
+    taken = {line["step"]: line["seconds"] for line in read_lines(run / "timing.jsonl") if "seconds" in line}
+    known = [line for line in read_metrics(run) if "tokens" in line and line["step"] in taken]
+    steps = [line["step"] for line in known]
+    return Clock(steps, [line["tokens"] for line in known], [taken[step] for step in steps])
 
 
-def curve(run: Path, *, metric: str, at: Clock, flops_per_token: float | None) -> list[Point]:
-    """The validation figure along training. Without a formula for the products, `flops` is 0 all along."""
+def curve(run: Path, *, metric: str, at: Clock, flops_per_token: float) -> list[Point]:
+    """The validation figure along training. Whoever counts does no products: `flops` is 0 all along."""
     points = []
     for line in read_metrics(run):
         figure = line.get(f"validation_{metric}")
         if isinstance(figure, float | int) and math.isfinite(figure):
             tokens, seconds = at.at(line["step"])
-            flops = tokens * (flops_per_token or 0.0) * (1 + BACKWARD)
+            flops = tokens * flops_per_token * TRAINING_FLOPS
             points.append(Point(line["step"], tokens, seconds, flops, float(figure)))
     return points
 
 
-def figures_of(run: Run, *, metric: str) -> dict[str, float]:
-    """The evaluation's figures that are finite numbers; that of the study must be among them."""
-    found = {
+def figures_of(run: Run) -> dict[str, float]:
+    """The evaluation's figures that are finite numbers."""
+    return {
         name: float(value)
         for name, value in run.evaluate()._asdict().items()
         if isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
     }
-    if metric not in found:
+
+
+def costs(state_bytes: Mapping[int, int], seconds: Mapping[int, float] | None, *, context: int) -> dict[str, float]:
+    """The figures that any run has, after so many tokens; what was not measured there is left out."""
+    found = {"state_bytes": state_bytes.get(context), "milliseconds_per_token": (seconds or {}).get(context)}
+    assert found.keys() == set(COSTS)
+    each = {"state_bytes": 1.0, "milliseconds_per_token": 1e3}
+    return {name: each[name] * value for name, value in found.items() if value is not None}
+
+
+def refuse_without(metric: str, figures: Mapping[str, float], task: str) -> None:
+    if metric not in figures:
         raise UserError(
-            f"the metric {metric!r} is not among the finite figures of this {run.spec.task} run: {', '.join(found)}",
+            f"the metric {metric!r} is not among the finite figures of this {task} run: {', '.join(figures)}",
             fix="name one of them as the study's `metric`",
         )
-    return found
-
-
-def flops_of(run: Run) -> float | None:
-    """Of one token of a language model, read in training: the mean over the window, by the spec's formula."""
-    if not isinstance(run, LanguageModelRun):
-        return None
-    window = run.spec.train.window_tokens()
-    vocab = run.tokenizer.vocab
-    first, last = (run.spec.model.forward_flops(vocab, context) for context in (0, window - 1))
-    return (first + last) / 2
 
 
 def decode_speed(run: Run) -> float | None:
@@ -127,7 +107,7 @@ def decode_speed(run: Run) -> float | None:
 class Shown(NamedTuple):
     """What a language model writes, and how surprised it is by a text it never saw."""
 
-    sample: str
+    sample: list[tuple[str, float]]  # pieces, each with the nats it cost when it was written
     surprise: list[tuple[str, float]]
 
 
@@ -136,8 +116,24 @@ def shown(run: Run) -> Shown | None:
         return None
     snippet = held_out_snippet(run)
     prompt = snippet[-_PROMPT:] if run.spec.data.direction == "reverse" else snippet[:_PROMPT]
-    written = run.generate(prompt, tokens=_SAMPLE, sampling=Sampling(seed=_SEED))
-    return Shown(written, surprise(run, snippet))
+    return Shown(sample(run, prompt), surprise(run, snippet))
+
+
+@torch.no_grad()
+def sample(run: LanguageModelRun, prompt: str) -> list[tuple[str, float]]:
+    """What follows the prompt, in reading order. Nothing is cut here: it was written with all of it in mind."""
+    backwards = run.spec.data.direction == "reverse"
+    written = run.write(prompt, tokens=_SAMPLE, sampling=Sampling(seed=_SEED))
+    if not written:
+        return []
+    before = [int(token) for token in run.tokenizer.encode(prompt)]
+    ids = [run.tokenizer.end_id, *(before[::-1] if backwards else before), *written]
+    tokens_T = torch.tensor(ids, device=run.device)
+    logits_TV = run.model(tokens_T[None, :-1], None)[0][0, -len(written) :]
+    nats = F.cross_entropy(logits_TV.float(), tokens_T[-len(written) :], reduction="none").tolist()
+    if backwards:
+        return _pieces(TextStream(run.tokenizer.decode), written[::-1], nats[::-1])
+    return _pieces(TextStream(run.tokenizer.decode, before=before), written, nats)
 
 
 def held_out_snippet(run: LanguageModelRun) -> str:
@@ -161,7 +157,7 @@ def held_out_snippet(run: LanguageModelRun) -> str:
 
 @torch.no_grad()
 def surprise(run: LanguageModelRun, text: str) -> list[tuple[str, float]]:
-    """Pieces of the text in reading order, each with the nats it cost; half characters wait for their other half."""
+    """Pieces of the text in reading order, each with the nats it cost."""
     ids = [int(token) for token in run.tokenizer.encode(text)]
     if not ids:
         return []
@@ -171,8 +167,13 @@ def surprise(run: LanguageModelRun, text: str) -> list[tuple[str, float]]:
     window = fresh_window(run.spec) or len(tokens_T)
     logits_TV = torch.cat([run.model(part_T[None], None)[0][0] for part_T in torch.split(tokens_T[:-1], window)])
     nats = F.cross_entropy(logits_TV.float(), tokens_T[1:], reduction="none").tolist()
-    stream, pieces, pending = TextStream(run.tokenizer.decode), [], 0.0
-    for token, cost in zip(ids, reversed(nats) if backwards else nats):
+    return _pieces(TextStream(run.tokenizer.decode), ids, nats[::-1] if backwards else nats)
+
+
+def _pieces(stream: TextStream, ids: Sequence[int], nats: Sequence[float]) -> list[tuple[str, float]]:
+    """Half characters wait for their other half."""
+    pieces, pending = [], 0.0
+    for token, cost in zip(ids, nats, strict=True):
         piece, pending = stream.feed(token), pending + cost
         if piece:
             pieces.append((piece, pending))

@@ -3,102 +3,57 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean
 
 import torch
-from torch import nn
 
-from statewise.models import build
-from statewise.models.classifier import build_classifier
-from statewise.models.tree_classifier import build_node_classifier
-from statewise.specs import (
-    AnyRunSpec,
-    ClassificationSpec,
-    ForecastingSpec,
-    LanguageModelSpec,
-    TaggingSpec,
-    TranslationSpec,
-    TreeSpec,
-    UserError,
-)
-from statewise.specs.grid import GridSpec
-from statewise.tasks.classification import ClassificationJob
+from statewise.specs import AnyRunSpec, UserError
 from statewise.tasks.dispatch import open_job
-from statewise.tasks.forecasting import ForecastingJob
-from statewise.tasks.forecasting.job import build_of as build_forecast
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.tagging import TaggingJob
-from statewise.tasks.tagging.job import build as build_tags
-from statewise.tasks.translation import TranslationJob
-from statewise.tasks.translation.make import make_translator
-from statewise.tasks.tree import TreeJob
 from statewise.training import Parallel
 
 # What does not change what is read, nor which vocabularies and classes are learnt from it.
 _NOT_DATA = {"model", "train", "seed", "reader", "forcing", "decoding"}
 _BLOCK = 1 << 20
+_STEPS_READ = 64  # that the tokens of a step are averaged over
 
 
-class OpenedData(NamedTuple):
+@dataclass(frozen=True)
+class OpenedData:
+    """What runs over the same data have in common, and what each of them costs there."""
+
     job: Job
     fingerprint: str
 
+    @cached_property
+    def _row_tokens(self) -> float:
+        """Of whole sequences, in the mean."""
+        return fmean(self.job.window(step).tokens for step in range(_STEPS_READ)) / self.job.spec.train.batch
+
     def parameters(self, spec: AnyRunSpec) -> int:
-        """By formula for a language model, else by building one on a device that keeps shapes alone."""
-        if isinstance(spec, LanguageModelSpec):
-            return spec.model.num_parameters(self._vocab())
-        return self.built_parameters(spec)
+        return self.job.for_spec(spec).num_parameters()
 
-    def built_parameters(self, spec: AnyRunSpec) -> int:
-        """Of a model that was really built, but for its numbers. Sizes that do not fit are refused."""
+    def refuse_unbuildable(self, spec: AnyRunSpec) -> None:
+        """What parses may still not be buildable: an odd width cannot be turned in pairs, for example."""
         with torch.device("meta"):
-            return sum(p.numel() for p in self._build(spec).parameters())
+            self.job.for_spec(spec).build()
 
-    def _build(self, spec: AnyRunSpec) -> nn.Module:
-        """The model of a run over what the job learnt: its vocabularies, classes or channels."""
-        match spec, self.job:
-            case LanguageModelSpec(), LanguageModelJob() as job:
-                return build(spec.model, vocab=job.corpus.tokenizer.vocab)
-            case ClassificationSpec(), ClassificationJob() as job:
-                classes = len(job.classes)
-                return build_classifier(spec.model, spec.reader, num_classes=classes, **job.encoding.model_input())
-            case TranslationSpec(), TranslationJob() as job:
-                return make_translator(spec, job.languages, torch.device("meta")).build()
-            case TaggingSpec(), TaggingJob() as job:
-                return build_tags(spec, job.known)
-            case TreeSpec(), TreeJob() as job:
-                classes, vocab = len(job.classes), job.tokenizer.vocab
-                return build_node_classifier(spec.model, spec.reader, num_classes=classes, vocab=vocab)
-            case ForecastingSpec(), ForecastingJob() as job:
-                return build_forecast(spec, job.known)
-            case _:
-                raise AssertionError(f"a {spec.task} run was given other data")
+    def flops_per_token(self, spec: AnyRunSpec) -> float:
+        """Forward, the mean over what is learned from."""
+        return self.job.for_spec(spec).flops_per_token()
 
-    def flops_per_token(self, spec: AnyRunSpec) -> float | None:
-        """Forward, the mean over a window of training; None where no formula is known."""
-        if not isinstance(spec, LanguageModelSpec):
-            return None
-        first, last = (spec.model.forward_flops(self._vocab(), at) for at in (0, spec.train.window_tokens() - 1))
-        return (first + last) / 2  # it is linear in what was read before
+    def step_tokens(self, spec: AnyRunSpec) -> float:
+        """That one step reads: known where windows are, else the mean over some steps."""
+        if not spec.whole_sequences:
+            return float(spec.train.batch * spec.train.window_tokens())
+        return self._row_tokens * spec.train.batch
 
     def state_bytes(self, spec: AnyRunSpec, context: int) -> int | None:
-        """Of one row after `context` tokens; None where a whole input is read at once, or no formula is known."""
-        match spec:
-            case LanguageModelSpec():
-                return spec.model.state_bytes(context)
-            case ClassificationSpec(model=GridSpec()):
-                return None
-            case ClassificationSpec() if spec.data.kind == "text" and not spec.reader.bidirectional:
-                assert not isinstance(spec.model, GridSpec)
-                return spec.model.state_bytes(context)
-            case _:
-                return None
-
-    def _vocab(self) -> int:
-        assert isinstance(self.job, LanguageModelJob)
-        return self.job.corpus.tokenizer.vocab
+        """Of one row after `context` tokens; None where a whole input is read at once."""
+        return self.job.for_spec(spec).state_bytes(context)
 
 
 class Opener:
@@ -108,8 +63,7 @@ class Opener:
         self._opened: dict[str, OpenedData] = {}
 
     def __call__(self, spec: AnyRunSpec) -> OpenedData:
-        grid = isinstance(spec.model, GridSpec)  # reads the same arrays in another way
-        key = json.dumps([grid, spec.model_dump(mode="json", exclude=_NOT_DATA)], sort_keys=True)
+        key = json.dumps([spec.layout, spec.model_dump(mode="json", exclude=_NOT_DATA)], sort_keys=True)
         if key not in self._opened:
             names = list(_named(spec))
             if "-" in names:

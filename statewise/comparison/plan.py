@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
-from statewise.comparison.budget import Entry, solve_entry, wanted_amount
+from statewise.comparison.budget import Entry, Wanted, solve_entry, wanted_amounts
 from statewise.comparison.opened import Opener
 from statewise.comparison.study import changed, spec_of
-from statewise.comparison.trial import Found, Phase, Trial, trial_key
+from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
 from statewise.specs import (
     AnyRunSpec,
     ClassificationSpec,
@@ -130,7 +130,7 @@ class Plan:
         spec = entry.spec.model_copy(update={"seed": seed}).absolute()
         searched = {} if index == AS_WRITTEN else self.tried[name][index]
         key = trial_key(spec, data=entry.data, code=code_version())
-        return Trial(name, seed, phase, spec, key, {**searched, **entry.solved})
+        return Trial(name, seed, phase, spec, key, {**searched, **entry.solved}, entry.flops_per_token)
 
 
 def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, opener: Opener | None = None) -> Plan:
@@ -142,7 +142,7 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     specs = {entry.name: spec_of(study, entry) for entry in study.entry}
     _refuse_metric(study, next(iter(specs.values())))
     _refuse_unlike(study, specs)
-    wanted = wanted_amount(study, opener)
+    wanted = wanted_amounts(study, opener)
     solved: dict[tuple[str, int], Entry] = {}
     tried: dict[str, list[Settings]] = {}
     for entry in study.entry:
@@ -172,7 +172,7 @@ def _on_other_data(study: StudySpec, names: list[str], opener: Opener) -> StudyS
     sized = next((entry for entry in study.entry if entry.width is not None), None)
     if study.budget.kind != "parameters" or study.budget.amount is None or sized is None:
         return other
-    own = solve_entry(study, sized, opener=opener, wanted=float(study.budget.amount))
+    own = solve_entry(study, sized, opener=opener, wanted=[Wanted("parameters", study.budget.amount)])
     spec = spec_of(other, sized, own.solved)
     amount = max(study.budget.amount, opener(spec).parameters(spec))
     return other.model_copy(update={"budget": study.budget.model_copy(update={"amount": amount})})
@@ -250,7 +250,7 @@ def figures_of(spec: AnyRunSpec) -> list[str]:
 
 
 def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
-    figures = figures_of(spec)
+    figures = [*figures_of(spec), *COSTS]
     if study.metric not in figures:
         raise UserError(
             f"metric {study.metric!r} is not a figure of a {spec.task} run", fix=nearest(study.metric, figures)

@@ -77,9 +77,8 @@ class Tally:
         return "  ".join(filter(None, [f"{phase}{self.done}/{len(self.trials)} trials", lost, self.left()]))
 
     def doing(self, trial: Trial, words: Mapping[str, Any]) -> str:
-        if "step" in words:
-            return f"step {words['step']}/{words['steps']}  {words['tokens_per_second']:,.0f} tok/s"
-        return str(words.get("doing", "starting"))
+        speed = f"  {words['tokens_per_second']:,.0f} tok/s" if "tokens_per_second" in words else ""
+        return f"{words.get('doing', 'starting')}{speed}"
 
     def figure(self, entry: str) -> str:
         """The mean over the seeds that are done."""
@@ -96,7 +95,7 @@ class Tally:
             done = sum(trial.key in self.found for trial in mine)
             failed = sum(trial.key in self.failures for trial in mine)
             now = [
-                f"{trial.seed}: {self.doing(trial, words)}"
+                f"seed {trial.seed}: {self.doing(trial, words)}"
                 for trial, words in self.running.values()
                 if trial.entry == entry
             ]

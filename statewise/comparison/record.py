@@ -21,6 +21,7 @@ class Order(NamedTuple):
 
     trial: Trial
     metric: str  # of the study: what the curve shows
+    context: int  # of its budget: after how many tokens a state is asked for
 
 
 def trial_folder(folder: Path, key: str) -> Path:
@@ -33,7 +34,8 @@ def write_order(path: Path, order: Order) -> None:
 
 def order_record(order: Order) -> dict[str, Any]:
     trial = order.trial
-    return {**trial._asdict(), "spec": trial.spec.model_dump(mode="json"), "metric": order.metric}
+    asked = {"metric": order.metric, "context": order.context}
+    return {**trial._asdict(), "spec": trial.spec.model_dump(mode="json"), **asked}
 
 
 def read_order(path: Path) -> Order:
@@ -42,8 +44,9 @@ def read_order(path: Path) -> Order:
 
 def order_of(record: Mapping[str, Any], *, source: str) -> Order:
     spec: AnyRunSpec = parse_spec(record["spec"], source=source)
-    trial = Trial(record["entry"], record["seed"], record["phase"], spec, record["key"], record["settings"])
-    return Order(trial, record["metric"])
+    named = {name: record[name] for name in Trial._fields if name != "spec"}
+    trial = Trial(spec=spec, **named)
+    return Order(trial, record["metric"], record["context"])
 
 
 def write_found(path: Path, found: Found) -> None:
@@ -67,10 +70,9 @@ def found_of(record: Mapping[str, Any], *, source: str) -> Found:
         for name in ("state_bytes", "seconds_by_context"):  # JSON has only words for keys
             if record[name] is not None:
                 known[name] = {int(context): value for context, value in record[name].items()}
-        if record["seconds_by_context"] is not None:
-            known["seconds_by_context"] = {int(c): taken for c, taken in record["seconds_by_context"].items()}
-        if record["surprise"] is not None:
-            known["surprise"] = [(piece, nats) for piece, nats in record["surprise"]]
+        for name in ("sample", "surprise"):
+            if record[name] is not None:
+                known[name] = [(piece, nats) for piece, nats in record[name]]
         return Found(**known)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(

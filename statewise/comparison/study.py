@@ -11,10 +11,10 @@ from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
 from statewise.specs.base import Spec
 from statewise.specs.parse import with_settings
 from statewise.specs.recipe import recipe_folder
-from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec
+from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
 
 # What is counted in steps, and so becomes shorter with a study.
-_IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
+IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
 
 
 def study_names() -> list[str]:
@@ -48,6 +48,14 @@ def parse_study(table: Mapping[str, Any], *, source: str = "the study") -> Study
     return study
 
 
+def as_table(study: StudySpec) -> dict[str, Any]:
+    """What `parse_study` reads back. TOML has no word for nothing: an entry without a width says so."""
+    table = study.model_dump(mode="json", exclude_none=True)
+    for entry in table["entry"]:
+        entry.setdefault("width", "none")
+    return table
+
+
 def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | None = None) -> AnyRunSpec:
     """The run of an entry: the base, what the entry says, and `settings` above both."""
     table = with_settings(with_settings(study.base, entry.settings), settings or {})
@@ -66,10 +74,20 @@ def scaled(study: StudySpec, minutes: float) -> StudySpec:
     share = minutes / study.minutes
     base = _scaled(study.base, share)
     entries = tuple(one.model_copy(update={"settings": _scaled(one.settings, share)}) for one in study.entry)
-    budget = study.budget
-    if budget.kind == "flops" and budget.amount is not None:
-        budget = budget.model_copy(update={"amount": max(1, round(budget.amount * share))})
+    budget = study.budget.stretched(share)
     return study.model_copy(update={"base": base, "entry": entries, "budget": budget, "minutes": float(minutes)})
+
+
+def counted_in_steps(spec: AnyRunSpec) -> dict[str, int]:
+    """What a run has of the settings that count steps."""
+    table = spec.model_dump()
+    return {path: found for path in IN_STEPS if isinstance(found := _found(table, path), int)}
+
+
+def _found(table: Any, path: str) -> Any:
+    for name in path.split("."):
+        table = table.get(name) if isinstance(table, Mapping) else None
+    return table
 
 
 def _scaled(table: Mapping[str, Any], share: float, inside: str = "") -> dict[str, Any]:
@@ -78,7 +96,7 @@ def _scaled(table: Mapping[str, Any], share: float, inside: str = "") -> dict[st
         path = f"{inside}{key}"
         if isinstance(value, Mapping):
             found[key] = _scaled(value, share, f"{path}.")
-        elif path in _IN_STEPS and isinstance(value, int) and value > 0:  # no steps stay none
+        elif path in IN_STEPS and isinstance(value, int) and value > 0:  # no steps stay none
             found[key] = max(1, round(value * share))
         else:
             found[key] = value
@@ -107,5 +125,7 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     if kind == "extra_forbidden":
         inner: dict[str, type[Spec]] = {"entry": EntrySpec, "budget": BudgetSpec, "search": SearchSpec}
         beside = inner[str(location[0])] if len(location) > 1 else StudySpec
+        beside = TrainingBudgetSpec if "also" in location[:-1] else beside
         return f"  {path}: unknown key; {nearest(str(location[-1]), beside.model_fields)}"
+    message = message.removeprefix("Value error, ")
     return f"  {path}: {message[0].lower()}{message[1:]}"

@@ -7,6 +7,9 @@ from typing import Any, Literal, NamedTuple
 from statewise.specs import AnyRunSpec
 
 Phase = Literal["search", "final"]
+# Figures of any run, whatever its task: what it costs after the tokens that the budget speaks of.
+COSTS = ("milliseconds_per_token", "state_bytes")
+TRAINING_FLOPS = 3  # of a forward pass: each product gives two more on the way back
 
 
 class Trial(NamedTuple):
@@ -18,6 +21,7 @@ class Trial(NamedTuple):
     spec: AnyRunSpec
     key: str
     settings: dict[str, Any]  # what was searched or solved for it
+    flops_per_token: float  # forward, by formula
 
 
 class Point(NamedTuple):
@@ -41,14 +45,15 @@ class Found(NamedTuple):
     figures: dict[str, float]  # of the task's evaluation
     curve: list[Point]
     parameters: int
-    flops_per_token: float | None
+    flops_per_token: float
     state_bytes: dict[int, int]  # by context length
+    steps: int
     seconds: float  # of training, without evaluation
     tokens: int
     tokens_per_second: float
     decode_tokens_per_second: float | None
     peak_bytes: int  # of the process
-    sample: str | None
+    sample: list[tuple[str, float]] | None  # what it wrote, in pieces, with the nats each cost it
     surprise: list[tuple[str, float]] | None  # pieces of the same held-out text, with nats
     weights_sha256: str
     seconds_by_context: dict[int, float] | None = None  # to read one more token after so many

@@ -21,21 +21,22 @@ import torch
 
 from statewise.comparison.context import bytes_by_context, seconds_by_context
 from statewise.comparison.measure import (
-    Session,
     clock,
+    costs,
     curve,
     decode_speed,
     figures_of,
-    flops_of,
     peak_bytes,
+    refuse_without,
     shown,
 )
-from statewise.comparison.record import append, read_lines, read_order, write_failure, write_found
-from statewise.comparison.trial import Failure, Found, Trial
+from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found
+from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.specs import UserError
 from statewise.tasks import Trained, load, train
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.training import Stopped
+from statewise.training.course import Extent
 from statewise.training.device import pick_device
 from statewise.training.folder import newest_verified
 from statewise.training.problem import NonFinite
@@ -51,7 +52,7 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None) -> End:
     order = read_order(path)
     trial = order.trial
     try:
-        found = _run(path, trial, order.metric, tell)
+        found = _run(path, order, tell)
     except Stopped:
         return "stopped"
     except (UserError, NonFinite) as error:
@@ -68,18 +69,24 @@ def _failed(path: Path, trial: Trial, error: str, *, lasting: bool) -> End:
     return "failed"
 
 
-def _run(path: Path, trial: Trial, metric: str, tell: Tell) -> Found:
+def _run(path: Path, order: Order, tell: Tell) -> Found:
+    trial, metric = order.trial, order.metric
     trained = _train(path, trial, tell)
     tell({"doing": "evaluating"})
     run = load(trained.path, device=trial.spec.train.device)
-    figures = figures_of(run, metric=metric)
+    figures = figures_of(run)
+    if metric not in COSTS:
+        refuse_without(metric, figures, run.spec.task)
     append(path / "sessions.jsonl", {"peak": peak_bytes(run.device)})
     tell({"doing": "measuring"})
     lines = read_lines(path / "sessions.jsonl")
-    at = clock(trained.path, _sessions(lines))
+    at = clock(trained.path)
     tokens, seconds = at.at(trained.outcome.step)
-    flops_per_token = flops_of(run)
     text = shown(run)
+    state_bytes, by_context = bytes_by_context(run.model, also=order.context), seconds_by_context(run.model)
+    if metric in COSTS:  # a time would make figures that are not the same twice
+        figures |= costs(state_bytes, by_context, context=order.context)
+        refuse_without(metric, figures, run.spec.task)
     return Found(
         key=trial.key,
         entry=trial.entry,
@@ -87,10 +94,11 @@ def _run(path: Path, trial: Trial, metric: str, tell: Tell) -> Found:
         phase=trial.phase,
         settings=trial.settings,
         figures=figures,
-        curve=curve(trained.path, metric=metric, at=at, flops_per_token=flops_per_token),
+        curve=curve(trained.path, metric=metric, at=at, flops_per_token=trial.flops_per_token),
         parameters=sum(p.numel() for p in run.model.parameters()),
-        flops_per_token=flops_per_token,
-        state_bytes=bytes_by_context(run.model),
+        flops_per_token=trial.flops_per_token,
+        state_bytes=state_bytes,
+        steps=trained.outcome.step,
         seconds=seconds,
         tokens=tokens,
         tokens_per_second=tokens / max(seconds, 1e-9),
@@ -100,7 +108,7 @@ def _run(path: Path, trial: Trial, metric: str, tell: Tell) -> Found:
         sample=None if text is None else text.sample,
         surprise=None if text is None else text.surprise,
         weights_sha256=trained.outcome.weights_sha256,
-        seconds_by_context=seconds_by_context(run.model),
+        seconds_by_context=by_context,
     )
 
 
@@ -109,10 +117,9 @@ def _train(path: Path, trial: Trial, tell: Tell) -> Trained:
     checkpoint, _ = newest_verified(out, needs=NEEDS) if trial.spec.learns == "gradient" else (None, [])
     if checkpoint is None:
         shutil.rmtree(out, ignore_errors=True)
-        sessions.unlink(missing_ok=True)
-        _begin(sessions, Session(0, 0))
+        _begin(sessions, step=0)
         return _noting_memory(path, train(trial.spec, out=out, display=_Telling(tell)))
-    _begin(sessions, Session(checkpoint.step, checkpoint.progress["tokens"]))
+    _begin(sessions, step=checkpoint.step)
     return _noting_memory(path, train(out=out, resume=True, display=_Telling(tell)))
 
 
@@ -123,35 +130,23 @@ def _noting_memory(path: Path, trained: Trained) -> Trained:
     return trained
 
 
-def _begin(path: Path, session: Session) -> None:
-    append(path, {**session._asdict(), "pid": os.getpid(), "time": round(time.time(), 3)})
-
-
-def _sessions(lines: list[dict[str, Any]]) -> list[Session]:
-    """Those that left something: one that began no further than a later one was lost."""
-    kept: list[Session] = []
-    for line in lines:
-        if "step" in line:
-            while kept and kept[-1].step >= line["step"]:
-                kept.pop()
-            kept.append(Session(line["step"], line["tokens"]))
-    return kept
+def _begin(path: Path, *, step: int) -> None:
+    append(path, {"step": step, "pid": os.getpid(), "time": round(time.time(), 3)})
 
 
 class _Telling:
     """A display for training that passes on how far it is."""
 
     def __init__(self, tell: Tell) -> None:
-        self._tell, self._steps, self._last = tell, 0, 0.0
+        self._tell, self._last = tell, 0.0
 
-    def start(self, *, step: int, steps: int) -> None:
-        self._steps = steps
+    def start(self, at: Extent) -> None: ...
 
-    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None:
+    def update(self, at: Extent, *, loss: float, tokens_per_second: float) -> None:
         now = time.monotonic()
         if now - self._last >= _EVERY:
             self._last = now
-            self._tell({"step": step, "steps": self._steps, "tokens_per_second": tokens_per_second})
+            self._tell({"doing": str(at), "tokens_per_second": tokens_per_second})
 
     def say(self, text: str) -> None:
         print(text, flush=True)  # into the trial's own log

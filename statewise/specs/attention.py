@@ -108,6 +108,11 @@ class TransformerSpec(StackedSpec):
     def reader_output(self, *, bidirectional: bool) -> int:
         return self.width  # attention sees both ways by itself
 
+    def _both_ways_flops(self, input_width: int, length: float) -> float:
+        """Every position sees all of them."""
+        first, second = (self.stack_flops(input_width, context) for context in (0, 1))
+        return first + (second - first) * (length - 1)
+
     def _both_ways(self, input_width: int) -> int:
         added = self.context * self.width if self.position == "learned" else 0
         return super().stack_parameters(input_width) + added

@@ -1,6 +1,6 @@
 """What came before recurrence, as data: the window, and the latent autoregressive model with a free choice of g."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -8,6 +8,8 @@ from statewise.specs.stacked import StackedSpec, StateSize
 
 
 class WindowSpec(StackedSpec):
+    absorbs_free: ClassVar[bool] = True
+
     kind: Literal["window"] = "window"
     order: int = Field(8, ge=1, le=4096, description="inputs that one layer sees, the present one included")
     hidden: int | None = Field(None, ge=1, description="hidden width of the MLP; default: `width`")

@@ -28,6 +28,11 @@ class LanguageModelSpec(RunSpec):
         return self.model.learns
 
     @property
+    def step_grows(self) -> bool:
+        grows = self.model.forward_flops(2, 1) > self.model.forward_flops(2, 0)
+        return grows and self.data.order == "sequential"
+
+    @property
     def name(self) -> str:
         return self.model.kind
 

@@ -12,15 +12,30 @@ class SquaredSpec(Spec):
 
     kind: Literal["squared"] = "squared"
 
+    @property
+    def numbers(self) -> int:
+        """That a head gives for each value."""
+        return 1
+
 
 class GaussianSpec(Spec):
+    """A mean and a scale."""
+
     kind: Literal["gaussian"] = "gaussian"
+
+    @property
+    def numbers(self) -> int:
+        return 2
 
 
 class StudentSpec(Spec):
     """Student's t, with learnt degrees of freedom: outliers are expected, and teach less."""
 
     kind: Literal["student"] = "student"
+
+    @property
+    def numbers(self) -> int:
+        return 3
 
 
 class QuantileSpec(Spec):
@@ -30,6 +45,10 @@ class QuantileSpec(Spec):
     levels: tuple[float, ...] = Field(
         (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975), description="rising, between 0 and 1"
     )
+
+    @property
+    def numbers(self) -> int:
+        return len(self.levels)
 
     def model_post_init(self, _: Any) -> None:
         rising = all(before < after for before, after in zip(self.levels, self.levels[1:]))
@@ -41,6 +60,10 @@ class BernoulliSpec(Spec):
     """Every channel is a bit, such as a key of a piano: the nats of a moment are the sum over its bits."""
 
     kind: Literal["bernoulli"] = "bernoulli"
+
+    @property
+    def numbers(self) -> int:
+        return 1
 
 
 def _default_kind(value: Any) -> Any:

@@ -24,6 +24,16 @@ class RunSpec(Spec):
         return "gradient"
 
     @property
+    def layout(self) -> str:
+        """How the same data are laid out for the model, where models want them in different ways."""
+        return "rows"
+
+    @property
+    def step_grows(self) -> bool:
+        """Whether a step of training costs more the later it comes: a list is carried from window to window."""
+        return False
+
+    @property
     def name(self) -> str:
         """What a folder of this run is called."""
         raise NotImplementedError

@@ -1,12 +1,16 @@
 """A comparison as data: entries, seeds, what is held equal, what is searched, and which figure answers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.base import Spec
 
 Scalar = str | int | float | bool
+SizeKind = Literal["parameters", "state_bytes"]  # met by the width
+TrainingKind = Literal["flops", "tokens", "seconds"]  # met by how long an entry trains
+HeldKind = SizeKind | TrainingKind
+_UNSAID = "how many seconds must be said, for example amount = 60: nobody has any as written"
 
 
 def _none(value: Any) -> Any:
@@ -14,17 +18,64 @@ def _none(value: Any) -> Any:
     return None if value == "none" else value
 
 
-class BudgetSpec(Spec):
-    """What all entries have the same of. Each entry's width is chosen to meet it."""
+class TrainingBudgetSpec(Spec):
+    """How long every entry trains, beside its size."""
 
-    kind: Literal["parameters", "flops", "state_bytes", "none"] = Field(
-        "parameters", description="parameters, training FLOPs, or bytes of state after `context` tokens"
+    kind: TrainingKind
+    amount: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="how much of it; none: as much as the first entry has as written"
     )
-    amount: int | None = Field(
-        None, ge=1, description="how much of it; none: as much as the first entry has as written"
+
+    @model_validator(mode="after")
+    def _says_how_many_seconds(self) -> Self:
+        if self.kind == "seconds" and self.amount is None:
+            raise ValueError(_UNSAID)
+        return self
+
+
+class BudgetSpec(Spec):
+    """What all entries have the same of. Each entry's width, or how long it trains, is chosen to meet it."""
+
+    kind: Literal["none"] | HeldKind = Field(
+        "parameters",
+        description="parameters or bytes of state after `context` tokens (widths are solved), training FLOPs, tokens "
+        "or seconds (widths stay as written)",
+    )
+    amount: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="how much of it; none: as much as the first entry has as written"
+    )
+    also: TrainingBudgetSpec | None = Field(
+        None, description="held beside a size: { kind = 'seconds', amount = 60 }, or tokens, or flops"
     )
     context: int = Field(1024, ge=1, description="state_bytes: after so many tokens")
     tolerance: float = Field(0.02, gt=0, description="how far an entry may be off, as a share")
+
+    @model_validator(mode="after")
+    def _also_stands_beside_a_size(self) -> Self:
+        if self.also is not None and self.kind not in ("parameters", "state_bytes"):
+            beside = "set kind = 'parameters' or 'state_bytes'"
+            raise ValueError(f"also stands beside a size, and {self.kind!r} is none; {beside}, or say only one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _says_how_many_seconds(self) -> Self:
+        if self.kind == "seconds" and self.amount is None:
+            raise ValueError(_UNSAID)
+        return self
+
+    def stretched(self, share: float) -> Self:
+        """The same for a training that is so many times as long; sizes stay."""
+        changed: dict[str, Any] = {}
+        if self.kind in ("flops", "tokens", "seconds") and self.amount is not None:
+            changed["amount"] = self.amount * share
+        if self.also is not None and self.also.amount is not None:
+            changed["also"] = self.also.model_copy(update={"amount": self.also.amount * share})
+        return self.model_copy(update=changed)
+
+    def held(self) -> tuple[tuple[HeldKind, float | None], ...]:
+        """Everything that is held equal, sizes first, each with its amount (None: as the first entry has it)."""
+        first = () if self.kind == "none" else ((self.kind, self.amount),)
+        return first if self.also is None else (*first, (self.also.kind, self.also.amount))
 
 
 class SearchSpec(Spec):

@@ -1,8 +1,8 @@
 """How a model is trained: truncation, optimiser, schedule, and what is kept on the way."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from statewise.specs.base import Spec
 from statewise.specs.truncation import FixedTruncation, FullTruncation, TruncationSpec
@@ -10,6 +10,13 @@ from statewise.specs.truncation import FixedTruncation, FullTruncation, Truncati
 
 class TrainSpec(Spec):
     steps: int = Field(1000, ge=0, description="optimiser steps")
+    seconds: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="end after so many seconds of training, not after `steps`: what is counted in steps (warm-up, "
+        "rate, evaluations, saves) keeps its share of them",
+    )
     batch: int = Field(32, ge=1, description="rows read side by side, over all processes together")
     window: int | None = Field(
         None, ge=1, description="tokens per row that one step reads; default: `truncation`, so that it tiles"
@@ -52,6 +59,16 @@ class TrainSpec(Spec):
     log_every: int = Field(10, ge=1)
     keep: int = Field(2, ge=1, description="checkpoints kept")
     patience: int | None = Field(None, ge=1, description="evaluations without improvement before an early stop")
+
+    @model_validator(mode="after")
+    def _seconds_end_differently_each_time(self) -> Self:
+        if self.seconds is not None and self.deterministic:
+            raise ValueError(
+                "seconds cannot be deterministic: where a run ends depends on the machine; set steps alone"
+            )
+        if self.seconds is not None and self.steps == 0:
+            raise ValueError("seconds needs steps above 0: they are what warm-up and evaluations are measured by")
+        return self
 
     def window_tokens(self) -> int:
         """Tokens per row that one step reads."""

@@ -1,10 +1,14 @@
 """A task bound to its data: all that training, and the folder after it, have to know."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from statewise.specs import AnyRunSpec
@@ -12,6 +16,14 @@ from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload
 
 Progress = Callable[[str, int, int], None]
+
+
+_ROWS_ASKED = 512  # that a mean over rows is taken of
+
+
+def some_rows(count: int) -> NDArray[np.int64]:
+    """Evenly spaced: enough for a mean."""
+    return np.unique(np.linspace(0, count - 1, min(count, _ROWS_ASKED)).round().astype(np.int64))
 
 
 class Opening(NamedTuple):
@@ -36,6 +48,25 @@ class Job(ABC):
     @abstractmethod
     def build(self) -> nn.Module:
         """The model before training: a function of the spec and of what was learnt from the data."""
+
+    def for_spec(self, spec: AnyRunSpec) -> Self:
+        """The same data under another model, to be built or to ask what it costs. Windows stay those of this job."""
+        made = copy.copy(self)
+        made.spec = spec
+        return made
+
+    def num_parameters(self) -> int:
+        """Of a model that is really built, but for its numbers. Sizes that do not fit are refused."""
+        with torch.device("meta"):
+            return sum(p.numel() for p in self.build().parameters())
+
+    @abstractmethod
+    def flops_per_token(self) -> float:
+        """Forward, by formula, for each token that `window` counts: the mean over what is learned from."""
+
+    @abstractmethod
+    def state_bytes(self, context: int) -> int | None:
+        """What one row remembers after `context` tokens, by formula; None where nothing is read along time."""
 
     @abstractmethod
     def identity(self) -> dict[str, Payload]:

@@ -35,6 +35,7 @@ from statewise.training import (
     make_display,
     parallel,
 )
+from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device
 from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
 
@@ -232,8 +233,11 @@ def _where_it_stopped(
             fix="train anew to change them; the rest of train.* may be changed",
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
-    if checkpoint.step >= spec.train.steps:
-        display.say(f"all {spec.train.steps} steps are done; to go on, raise them with --set train.steps=N")
+    if Progress.from_record(checkpoint.progress).is_over(spec.train):
+        done, more = f"all {spec.train.steps} steps are done", "train.steps=N"
+        if spec.train.seconds is not None:
+            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds=N"
+        display.say(f"{done}; to go on, raise them with --set {more}")
     return spec, checkpoint
 
 

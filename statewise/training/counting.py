@@ -39,7 +39,8 @@ def count(
 
     began = time.monotonic()
     tokens = task.count(model)
-    speed = tokens / max(time.monotonic() - began, 1e-9)
+    seconds = time.monotonic() - began
+    speed = tokens / max(seconds, 1e-9)
     poll()
     with torch.no_grad():
         figures = task.evaluate(model.eval(), poll)
@@ -47,7 +48,7 @@ def count(
         folder.publish(model_tensors(model))
         journal = Journal(folder.path)
         journal.metrics(1, tokens=tokens, **{f"validation_{name}": value for name, value in figures.items()})
-        journal.timing(1, tokens_per_second=speed)
+        journal.timing(1, tokens_per_second=speed, seconds=seconds)
         journal.close()
     (display or Silent()).say(f"counted {tokens:,} tokens, {speed:,.0f} a second")
-    return Outcome(1, 1, figures, weights_sha256(model), speed)
+    return Outcome(1, 1, figures, weights_sha256(model), speed, seconds)

@@ -10,15 +10,16 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import State, concat, detach, leaves, map_state, rows
 from statewise.specs import TrainSpec, UserError, nearest
+from statewise.training.course import Progress, passed
 from statewise.training.device import autocast
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
 from statewise.training.journal import Journal
@@ -26,7 +27,7 @@ from statewise.training.optimizer import Average, make_optimizer, optimizer_tens
 from statewise.training.parallel import Parallel
 from statewise.training.problem import NonFinite, Stopped
 from statewise.training.progress import Display, Silent
-from statewise.training.schedule import Plateau, learning_rate
+from statewise.training.schedule import learning_rate
 from statewise.training.signals import Signals
 from statewise.training.task import Better, Task, Window
 from statewise.training.truncation import Segment, pass_gradient, segments
@@ -40,35 +41,7 @@ class Outcome(NamedTuple):
     evaluation: dict[str, float]  # of the best step
     weights_sha256: str
     tokens_per_second: float
-
-
-@dataclass(frozen=True)
-class Progress:
-    """All that a run knows of itself besides tensors. Saved with every checkpoint."""
-
-    step: int = 0
-    tokens: int = 0
-    plateau: Plateau = field(default_factory=Plateau)
-    best_step: int | None = None
-    best: dict[str, float] = field(default_factory=dict)
-    evaluated: bool = True  # False: a signal came between a step and the evaluation due after it
-    averaged: int = 0
-    since_log: tuple[float, int, int, float] = (0.0, 0, 0, 0.0)  # loss, steps, clip events, largest norm
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Progress":
-        try:
-            known = {name: record[name] for name in cls.__dataclass_fields__}
-            known["plateau"] = Plateau(*known["plateau"])
-            loss, steps, clips, norm = known["since_log"]
-            known["since_log"] = (float(loss), int(steps), int(clips), float(norm))
-            return cls(**known)
-        except (KeyError, TypeError, ValueError):
-            raise UserError("progress.json is not the record of a run") from None
-
-    def gave_up(self, spec: TrainSpec) -> bool:
-        """Validation has not improved for as long as the spec is patient."""
-        return spec.patience is not None and self.plateau.stale >= spec.patience
+    seconds: float  # of training, over all sessions; evaluation and saving are not training
 
 
 class _Interrupted(Exception):
@@ -118,20 +91,14 @@ class Trainer:
         if spec.average is not None:
             self.average.start()
         self.progress = Progress()
+        self.rate = 0.0  # of the last step
         self.state: State | None = None
 
     # ---------------------------------------------------------------- one step
 
     def step(self, number: int) -> tuple[float, float, int]:
         """Forward, backward, clip, update. Returns mean loss, gradient norm before clipping, tokens read."""
-        _reseed(_seed_of(self.seed, number, self.par.rank), self.par.device)
-        if not self.model.training:
-            self.model.train()
-        window = self.task.window(number - 1)
-        if window.fresh or self.state is None:
-            self.state = self.task.begin(self.model, window.rows)
-        cuts = segments(self.spec.truncation, window.time, key=(self.seed, number))
-        loss = self.backward(window, cuts)
+        window, loss = self.gradient(number)
         self.par.average_gradients(self.model)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         total_norm = float(norm)
@@ -140,13 +107,33 @@ class Trainer:
             raise NonFinite(number, self.culprit(loss))
         if self.spec.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
-        rate = learning_rate(number, self.spec, self.progress.plateau)
+        self.rate = learning_rate(self.progress.place_of(number, self.spec), self.spec, self.progress.plateau)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self.rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.add()
         return self.par.mean(loss), total_norm, window.tokens
+
+    def gradient(self, number: int) -> tuple[Window, float]:
+        """Forward and backward of a step: what it read, and its mean loss."""
+        _reseed(_seed_of(self.seed, number, self.par.rank), self.par.device)
+        if not self.model.training:
+            self.model.train()
+        window = self.task.window(number - 1)
+        if window.fresh or self.state is None:
+            self.state = self.task.begin(self.model, window.rows)
+        cuts = segments(self.spec.truncation, window.time, key=(self.seed, number))
+        return window, self.backward(window, cuts)
+
+    def rehearse(self) -> float:
+        """The next step without its update, before the clock runs: whoever compiles kernels does not pay for it with
+        time to learn. Nothing is changed by it. Returns the seconds it took."""
+        began, state = time.monotonic(), self.state
+        self.gradient(self.progress.step + 1)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.state = state
+        return time.monotonic() - began
 
     def backward(self, window: Window, cuts: list[Segment]) -> float:
         """The gradient of the window's mean loss, accumulated over parts of the rows and segments of time."""
@@ -193,16 +180,23 @@ class Trainer:
         journal = None
         if self.folder is not None:
             journal = Journal(self.folder.path, after_step=first, evaluated=evaluated)
-        self.display.start(step=first, steps=spec.steps)
-        busy, tokens_before, speed = 0.0, self.progress.tokens, 0.0  # evaluation and saving are not training time
+        self.display.start(self.progress.extent(spec))
+        before, speed = self.progress, 0.0
         try:
             if not evaluated:
                 self.conclude(signals, journal, save=True)
-            while self.progress.step < spec.steps and not self.progress.gave_up(spec):
-                number = self.progress.step + 1
+            if spec.seconds is not None and not self.progress.is_over(spec):
+                took = self.rehearse()
+                self.display.say(f"a step was rehearsed in {took:.2g} s, which do not count")
+                if journal is not None:
+                    journal.timing(first, rehearsal_seconds=took)
+            while not self.progress.is_over(spec) and not self.progress.gave_up(spec):
+                number, at = self.progress.step + 1, self.progress.place(spec)
                 began = time.monotonic()
                 loss, norm, tokens = self.step(number)
-                busy += time.monotonic() - began
+                took = time.monotonic() - began
+                if spec.seconds is not None:
+                    (took,) = self.par.largest(took)  # whatever decides the course of a run is agreed on
                 on_step(number)
                 clipped = spec.clip is not None and norm > spec.clip
                 total, count, clips, largest = self.progress.since_log
@@ -210,15 +204,21 @@ class Trainer:
                     self.progress,
                     step=number,
                     tokens=self.progress.tokens + tokens,
+                    seconds=self.progress.seconds + took,
                     since_log=(total + loss, count + 1, clips + clipped, max(largest, norm)),
                 )
-                speed = (self.progress.tokens - tokens_before) / max(busy, 1e-9)
-                if number % spec.log_every == 0 or number == spec.steps:
+                busy = max(self.progress.seconds - before.seconds, 1e-9)
+                speed = (self.progress.tokens - before.tokens) / busy
+                over = self.progress.is_over(spec)
+                log, evaluate, save = (
+                    over or passed(every, before=at, after=self.progress.place(spec))
+                    for every in (spec.log_every, spec.evaluate_every, spec.save_every)
+                )
+                if log:
                     self.log(journal, speed)
-                self.display.update(step=number, loss=loss, tokens_per_second=speed)
-                due = number % spec.evaluate_every == 0 or number == spec.steps
-                self.progress = replace(self.progress, evaluated=not due)
-                self.conclude(signals, journal, save=number % spec.save_every == 0 or number == spec.steps)
+                self.display.update(self.progress.extent(spec), loss=loss, tokens_per_second=speed)
+                self.progress = replace(self.progress, evaluated=not evaluate)
+                self.conclude(signals, journal, save=save)
         finally:
             self.display.stop()
             if journal is not None:
@@ -227,7 +227,8 @@ class Trainer:
             digest = weights_sha256(self.model)
         if self.folder is not None and self.progress.best_step is None:
             self.publish()  # zero steps were asked for: the folder holds the initial weights
-        return Outcome(self.progress.step, self.progress.best_step, self.progress.best, digest, speed)
+        end = self.progress
+        return Outcome(end.step, end.best_step, end.best, digest, speed, end.seconds)
 
     def conclude(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
         """What follows an update: the evaluation if it is due, a checkpoint if one is, the end if a signal asks."""
@@ -240,17 +241,16 @@ class Trainer:
 
     def log(self, journal: Journal | None, speed: float) -> None:
         total, count, clips, largest = self.progress.since_log
-        rate = learning_rate(self.progress.step, self.spec, self.progress.plateau)
         if journal is not None:
             journal.metrics(
                 self.progress.step,
                 loss=total / count,
-                lr=rate,
+                lr=self.rate,
                 gradient_norm=largest,
                 clipped=clips,
                 tokens=self.progress.tokens,
             )
-            journal.timing(self.progress.step, tokens_per_second=speed)
+            journal.timing(self.progress.step, tokens_per_second=speed, seconds=self.progress.seconds)
         self.progress = replace(self.progress, since_log=Progress().since_log)
 
     def evaluate(self, signals: Signals, journal: Journal | None) -> bool:

@@ -5,14 +5,16 @@ import time
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from statewise.training.course import Extent
 
 _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Display(Protocol):
-    def start(self, *, step: int, steps: int) -> None: ...
-    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None: ...
+    def start(self, at: Extent) -> None: ...
+    def update(self, at: Extent, *, loss: float, tokens_per_second: float) -> None: ...
     def say(self, text: str) -> None: ...
     def stop(self) -> None: ...
 
@@ -20,8 +22,8 @@ class Display(Protocol):
 class Silent:
     """For `--quiet`, for all ranks but the first, and for libraries."""
 
-    def start(self, *, step: int, steps: int) -> None: ...
-    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None: ...
+    def start(self, at: Extent) -> None: ...
+    def update(self, at: Extent, *, loss: float, tokens_per_second: float) -> None: ...
     def say(self, text: str) -> None: ...
     def stop(self) -> None: ...
 
@@ -33,21 +35,21 @@ class Live:
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
         )
         self._task: TaskID | None = None
 
-    def start(self, *, step: int, steps: int) -> None:
-        self._task = self._progress.add_task("training", total=steps, completed=step, numbers="")
+    def start(self, at: Extent) -> None:
+        self._task = self._progress.add_task("training", total=at.whole, numbers=str(at))
+        self._progress.update(self._task, completed=at.done)
         self._progress.start()
 
-    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None:
+    def update(self, at: Extent, *, loss: float, tokens_per_second: float) -> None:
         assert self._task is not None
-        numbers = f"loss {loss:.3f}  {tokens_per_second:,.0f} tok/s"
-        self._progress.update(self._task, completed=step, numbers=numbers)
+        numbers = f"{at}  loss {loss:.3f}  {tokens_per_second:,.0f} tok/s"
+        self._progress.update(self._task, completed=at.done, numbers=numbers)
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, highlight=False, markup=False)
@@ -62,22 +64,18 @@ class Plain:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last = self._began = time.monotonic()
-        self._first = self._steps = 0
+        self._first = 0.0
 
-    def start(self, *, step: int, steps: int) -> None:
-        self._first, self._steps = step, steps
-        self._began = time.monotonic()
+    def start(self, at: Extent) -> None:
+        self._first, self._began = at.done, time.monotonic()
 
-    def update(self, *, step: int, loss: float, tokens_per_second: float) -> None:
+    def update(self, at: Extent, *, loss: float, tokens_per_second: float) -> None:
         now = time.monotonic()
         if now - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = now
-        left = (now - self._began) / max(1, step - self._first) * (self._steps - step)
-        self.say(
-            f"step {step}/{self._steps}  loss {loss:.3f}  {tokens_per_second:,.0f} tok/s  "
-            f"{int(left // 60)}:{int(left % 60):02d} left"
-        )
+        left = (now - self._began) / max(1e-9, at.done - self._first) * (at.whole - at.done)
+        self.say(f"{at}  loss {loss:.3f}  {tokens_per_second:,.0f} tok/s  {int(left // 60)}:{int(left % 60):02d} left")
 
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -22,8 +22,8 @@ class Plateau(NamedTuple):
         return Plateau(self.best, self.stale + 1, self.waited + 1, self.factor)
 
 
-def learning_rate(step: int, spec: TrainSpec, plateau: Plateau) -> float:
-    """The rate of the update that makes step `step` (counted from 1)."""
+def learning_rate(step: float, spec: TrainSpec, plateau: Plateau) -> float:
+    """The rate of the update that makes step `step` (counted from 1; between two, where seconds are counted)."""
     warm = min(1.0, step / spec.warmup) if spec.warmup else 1.0
     match spec.schedule:
         case "constant":

@@ -17,7 +17,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("models", "data"),
     ("mixers", "encoders", "nn"),
     ("layers", "kernels"),
-    ("core",),
+    ("core", "figures"),
     ("specs",),
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from command import Said, call
-from tiny_study import driver, events, results, sessions, trial_pids, wait_until, wait_until_gone, write_study
+from tiny_study import driver, events, results, saved, sessions, trial_pids, wait_until, wait_until_gone, write_study
 
+from statewise.cli.compare import fitting
 from statewise.comparison.engine import run
 from statewise.comparison.lock import locked
 from statewise.comparison.plan import plan
@@ -72,6 +73,20 @@ def test_nothing_but_text_where_there_is_no_terminal(said: Said) -> None:
     assert not [character for character in said.out + said.err if ord(character) < 32 and character != "\n"]
 
 
+def test_a_table_has_as_many_columns_as_fit() -> None:
+    widths = {"entry": 10, "metric": 12, "group": 5}  # three characters between two, and one at the edge
+    assert fitting(widths, 80) == ["entry", "metric", "group"]
+    assert fitting(widths, 35) == ["entry", "metric", "group"]
+    assert fitting(widths, 34) == ["entry", "metric"]
+    assert fitting(widths, 5) == ["entry"]
+
+
+def test_where_there_is_no_terminal_every_column_is_whole(said: Said) -> None:
+    for heading in ("bits per byte", "parameters", "after 1,024 tokens", "decoding"):
+        assert heading in said.out
+    assert "…" not in said.out
+
+
 def test_the_study_that_was_run_is_kept(folder: Path, said: Said) -> None:
     kept = parse_study(tomllib.loads((folder / "studies/tiny/study.toml").read_text()))
     with contextlib.chdir(folder):
@@ -118,7 +133,7 @@ def test_a_trial_that_fails_is_said_and_the_others_go_on(tmp_path: Path, monkeyp
 def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     out = longer / "interrupted"
     process = driver(longer, longer / "tiny.toml", out)
-    wait_until(lambda: any("step-" in path.name for path in out.glob("trials/*/run/checkpoints/*")), process)
+    wait_until(lambda: bool(saved(out)), process)
     process.send_signal(signal.SIGINT)
     said, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -140,7 +155,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(longer: Path)
     out = longer / "killed"
 
     def begun() -> bool:
-        return any("step-" in path.name for path in out.glob("trials/*/run/checkpoints/*"))
+        return bool(saved(out))
 
     def ended() -> bool:
         return bool(results(out))
@@ -161,6 +176,28 @@ def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(longer: Path)
     }
 
 
+def test_equal_seconds_beside_equal_sizes_through_a_kill(tmp_path: Path) -> None:
+    """What was used up before counts, and what was lost does not."""
+    write_study(tmp_path, steps=100, every=10)
+    out = tmp_path / "out"
+    timed = ["--set", "budget.also.kind=seconds", "--set", "budget.also.amount=2", "--set", "seeds=1", "--quiet"]
+    process = driver(tmp_path, tmp_path / "tiny.toml", out, *timed)
+    wait_until(lambda: bool(saved(out)), process)
+    process.kill()
+    process.communicate()
+    wait_until_gone(trial_pids(out))
+    with contextlib.chdir(tmp_path):
+        said = call("compare", "tiny.toml", "--workers", "1", "--out", "out", *timed, "--json")
+    assert said.code == 0, said.err
+    assert sessions(out) > 2
+    for row in json.loads(said.out)["table"]["rows"]:
+        assert abs(row["off_parameters"]["value"]) < 0.2
+        assert abs(row["off_seconds"]["value"]) < 0.02
+        assert row["steps"]["value"] > 10
+    for one in results(out).values():
+        assert 8 <= len(one["curve"]) <= 10  # an evaluation each tenth, of however many steps
+
+
 class Killing(Quiet):
     """Kills the process of the first trial once, that of the second as often as it is begun."""
 
@@ -170,7 +207,7 @@ class Killing(Quiet):
 
     def moved(self, trial: Trial, words: Mapping[str, Any]) -> None:
         self.left.setdefault(trial.key, {0: 1, 1: 9}.get(len(self.left), 0))
-        if self.left[trial.key] and "step" in words:
+        if self.left[trial.key] and "tokens_per_second" in words:
             self.left[trial.key] -= 1
             lines = (self.folder / "trials" / trial.key / "sessions.jsonl").read_text().splitlines()
             os.kill([json.loads(line)["pid"] for line in lines if "pid" in line][-1], signal.SIGKILL)

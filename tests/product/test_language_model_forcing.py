@@ -10,6 +10,7 @@ from tiny_run import BASE, Cut, at, call, crash, evidence, resume, start, write_
 
 from statewise.core import rows
 from statewise.specs import LanguageModelSpec, make_spec
+from statewise.specs.forcing import FreeRunning
 from statewise.tasks import load
 from statewise.tasks.job import Opening
 from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
@@ -86,7 +87,8 @@ def test_a_document_begins_afresh_whoever_wrote_the_one_before(tmp_path: Path) -
     begins = (window.content.batch.inputs_BT == end_id).nonzero().tolist()
     row, time = next((row, time) for row, time in begins if time > 5)
     state = task.begin(model, 4)
-    logits_BTV, _ = task._read(model, window, slice(0, 4), slice(0, window.time), state)
+    assert isinstance(task.spec.forcing, FreeRunning)
+    logits_BTV, _ = task._read_itself(task.spec.forcing, model, window, slice(0, 4), slice(0, window.time), state)
     fresh_BV, _ = model.step(torch.tensor([end_id]), model.init_state(1))
     torch.testing.assert_close(logits_BTV[row, time], fresh_BV[0], rtol=0, atol=1e-12)
 

@@ -132,6 +132,18 @@ def test_only_the_first_writes(uncut: Path) -> None:
     assert {len(leaf) for leaf in carried.values()} == {4}  # the rows of both
 
 
+def test_by_the_clock_both_end_at_one_step(text: Path, script: Path, tmp_path: Path) -> None:
+    """They agree on how long a step took: else one would wait for the other, or go at another rate."""
+    out = tmp_path / "run"
+    timed = {**SETTINGS, "train.seconds": 1.5}
+    argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(timed)]
+    assert [code for code, _ in two(script, *argv)] == [0, 0]
+    checkpoint, _ = newest_verified(out)
+    assert checkpoint is not None
+    assert checkpoint.progress["seconds"] == pytest.approx(1.5, rel=0.1)
+    assert checkpoint.step > 1
+
+
 def test_a_signal_to_one_stops_both_and_either_number_goes_on(
     uncut: Path, text: Path, script: Path, tmp_path: Path
 ) -> None:

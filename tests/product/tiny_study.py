@@ -81,8 +81,13 @@ def events(study: Path) -> Counter[tuple[str, str]]:
     return Counter((line["event"], line["key"]) for line in lines)
 
 
+def saved(study: Path) -> list[Path]:
+    """The trials that have a checkpoint. One that is being written has another name, and does not count."""
+    return sorted({path.parents[2] for path in study.glob("trials/*/run/checkpoints/step-*")})
+
+
 def sessions(study: Path) -> int:
-    """How many times somebody began to work on a trial that has left something since."""
+    """How many times somebody began to work on a trial, whatever came of it."""
     return sum(path.read_text().count('"pid"') for path in study.glob("trials/*/sessions.jsonl"))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from statewise.comparison.context import bytes_by_context, drawn_out, machine_in, seconds_by_context
-from statewise.comparison.measure import Session, clock, curve
+from statewise.comparison.measure import clock, costs, curve, refuse_without
 from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
 from statewise.comparison.trial import Found, Point
 from statewise.core import leaves, state_bytes
@@ -19,37 +19,30 @@ LIST_KEEPERS = ("basic_attention", "transformer")
 
 
 def write_run(folder: Path, records: list[tuple[int, int, float]]) -> None:
-    """`(step, tokens, speed)` each, and an evaluation at every step."""
-    metrics, timing = [], []
-    for step, tokens, speed in records:
+    """`(step, tokens, seconds)` each, and an evaluation at every step."""
+    metrics, timing = [], [{"step": 0, "rehearsal_seconds": 9.0}]
+    for step, tokens, seconds in records:
         metrics += [{"step": step, "loss": 1.0, "tokens": tokens}, {"step": step, "validation_bits": 1 / step}]
-        timing.append({"step": step, "tokens_per_second": speed})
+        timing.append({"step": step, "tokens_per_second": tokens / seconds, "seconds": seconds})
     for name, lines in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_seconds_are_tokens_by_speed(tmp_path: Path) -> None:
-    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 125.0)])
-    found = clock(tmp_path, [Session(0, 0)])
+def test_seconds_are_those_the_run_wrote_down(tmp_path: Path) -> None:
+    write_run(tmp_path, [(10, 1000, 10.0), (20, 2000, 16.0)])
+    found = clock(tmp_path)
     assert found.seconds == [10.0, 16.0]
     assert found.at(15) == (1500, 13.0)  # between the two, on the line
     assert found.at(5) == (500, 5.0)
     assert found.at(20) == (2000, 16.0)
 
 
-def test_a_resumed_trial_counts_what_was_kept_of_each_session(tmp_path: Path) -> None:
-    """The first session got to step 14 at 100 a second and was resumed from 12; the second had 50 a second."""
-    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 50.0), (30, 3000, 50.0)])
-    found = clock(tmp_path, [Session(0, 0), Session(12, 1200)])
-    assert found.seconds == [10.0, 12.0 + 800 / 50, 12.0 + 1800 / 50]
-
-
 def test_a_curve_says_what_each_place_had_cost(tmp_path: Path) -> None:
-    write_run(tmp_path, [(10, 1000, 100.0), (20, 2000, 100.0)])
-    at = clock(tmp_path, [])
+    write_run(tmp_path, [(10, 1000, 10.0), (20, 2000, 20.0)])
+    at = clock(tmp_path)
     points = curve(tmp_path, metric="bits", at=at, flops_per_token=7.0)
     assert points == [Point(10, 1000, 10.0, 21000.0, 0.1), Point(20, 2000, 20.0, 42000.0, 0.05)]
-    assert curve(tmp_path, metric="other", at=at, flops_per_token=None) == []
+    assert curve(tmp_path, metric="other", at=at, flops_per_token=1.0) == []
 
 
 @pytest.mark.parametrize("row", LINEAGE, ids=lambda row: row.name)
@@ -79,6 +72,22 @@ def test_time_is_known_at_every_context(kind: str) -> None:
     assert (len(set(found.values())) == 1) == (kind == "lstm")
 
 
+def test_the_context_of_a_budget_is_asked_for_too() -> None:
+    model = build_sample(next(row.spec for row in LINEAGE if row.name == "transformer").small(), vocab=11)
+    found = bytes_by_context(model, also=26)
+    assert list(found)[:2] == [26, 256]
+    assert found[26] == context_bytes(model, 26)
+
+
+def test_costs_are_figures_where_they_were_measured() -> None:
+    found = costs({256: 8, 1024: 16}, {1024: 0.25}, context=1024)
+    assert found == {"state_bytes": 16.0, "milliseconds_per_token": 250.0}
+    assert costs({256: 8}, {1024: 0.25}, context=256) == {"state_bytes": 8.0}
+    assert costs({}, None, context=256) == {}
+    with pytest.raises(UserError, match="'state_bytes' is not among the finite figures of this tree run: nats"):
+        refuse_without("state_bytes", {"nats": 1.0}, "tree")
+
+
 def test_what_remembers_in_other_tasks() -> None:
     one_way = build_classifier(LSTMSpec(width=8), ReaderSpec(bidirectional=False), num_classes=2, vocab=5)
     assert set(bytes_by_context(one_way).values()) == {2 * 8 * 4}
@@ -104,14 +113,15 @@ def some_found() -> Found:
         figures={"bits_per_byte": 2.5},
         curve=[Point(1, 2, 3.0, 4.0, 5.0)],
         parameters=9,
-        flops_per_token=None,
+        flops_per_token=1.5,
         state_bytes={256: 8},
+        steps=1,
         seconds=1.0,
         tokens=2,
         tokens_per_second=2.0,
         decode_tokens_per_second=None,
         peak_bytes=7,
-        sample="né",
+        sample=[("n", 0.25), ("é", 1.25)],
         surprise=[("n", 0.5), ("é", 1.5)],
         weights_sha256="0",
         seconds_by_context={256: 0.5},

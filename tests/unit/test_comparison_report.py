@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import made_study as made
 import pytest
 
-from statewise.comparison.report import number, write_report
+from statewise.comparison.budget import Held
+from statewise.comparison.report import write_report
 from statewise.comparison.report.content import gather
-from statewise.comparison.report.figure import Axis, Figure, Series, bounds, ticks
 from statewise.comparison.report.html import page
 from statewise.comparison.report.surprise import Surprised, disagreements
-from statewise.comparison.report.svg import draw
-from statewise.comparison.trial import Failure, Found
+from statewise.comparison.trial import Failure, Found, Point
+from statewise.figures import number
+from statewise.figures.figure import Axis, Figure, Series, bounds, ticks
+from statewise.figures.svg import draw
+from statewise.specs.study import TrainingBudgetSpec
 
 STYLE = Path(number.__file__).with_name("style.css").read_text()
 SCRIPT = "<script>alert(1)</script>"
@@ -149,6 +152,65 @@ def test_a_clear_winner_is_said_to_be_one(tmp_path: Path) -> None:
     assert "distinguishable" not in first
 
 
+def test_seeds_that_came_to_other_steps_share_a_curve(tmp_path: Path) -> None:
+    """By the clock: a fast seed and a slow one, whose figures fall on the same line in time."""
+
+    def curve(steps: range, seconds: float) -> list[Point]:
+        return [Point(step, step, step * seconds, 0.0, 10 - step * seconds) for step in steps]
+
+    lstm = made.ENTRIES[2]
+    curves = [curve(range(2, 11, 2), 1.0), curve(range(5, 41, 5), 0.25)]
+    found = [made.found(lstm, seed=seed)._replace(curve=one) for seed, one in enumerate(curves)]
+    data = written(tmp_path, (lstm,), found=found, seeds=2).json
+    (learning,) = (section for section in data["sections"] if section["name"] == "learning")
+    (series,) = learning["figures"][1]["series"]
+    assert series["x"] == [2, 4, 6, 8, 10]
+    assert series["y"] == pytest.approx([8, 6, 4, 2, 0])
+    assert series["low"] == pytest.approx(series["high"])
+
+
+def test_equal_figures_are_not_put_into_an_order(tmp_path: Path) -> None:
+    elman, lstm, gru = made.ENTRIES[1:4]
+    same = {"bits_per_byte": 1.0}
+    found = [made.found(elman, seed=seed) for seed in range(3)]
+    found += [made.found(one, seed=seed)._replace(figures=same) for one in (lstm, gru) for seed in range(3)]
+    first, _ = written(tmp_path, (elman, lstm, gru), found=found).json["verdict"]
+    assert first.startswith("lstm and gru are best, all with 1.000 ± 0.000 bits per byte over 3 seeds, ")
+    assert "that of the next, elman" in first
+    last, _ = written(tmp_path / "all", (lstm, gru), found=found[3:]).json["verdict"]
+    assert last == "All have the same figure, 1.000 ± 0.000 bits per byte over 3 seeds: it tells none of them apart."
+
+
+def test_what_it_costs_is_said_of_the_best_that_shares_the_budget(tmp_path: Path) -> None:
+    counted = made.ENTRIES[0]._replace(ends=1.5)
+    first, second = written(tmp_path, (counted, *made.ENTRIES[1:])).json["verdict"]
+    assert first.startswith("markov is best")
+    assert "The budget does not hold for markov; of those that share it, lstm is best" in first
+    assert second.startswith("lstm has 60.2k parameters, 118k FLOPs a token")
+
+
+def test_seconds_are_held_to_what_they_were(tmp_path: Path) -> None:
+    """Sizes are known beforehand; how long a trial trained is known from the trial."""
+    lstm, gru = made.ENTRIES[2:4]
+    study = made.study(["lstm", "gru"])
+    also = TrainingBudgetSpec(kind="seconds", amount=10.0)
+    study = study.model_copy(update={"budget": study.budget.model_copy(update={"also": also})})
+    entries = [one._replace(held=(*one.held, Held("seconds", 10.0, None))) for one in map(made.entry, (lstm, gru))]
+    used = {"lstm": 10.1, "gru": 9.95}
+    found = [one._replace(seconds=used[one.entry], steps=700) for one in made.results((lstm, gru))]
+    write_report(study, entries, found, folder=tmp_path, static=True)
+    data = json.loads((tmp_path / "report.json").read_text())
+    rows = {row["entry"]["value"]: row for row in data["table"]["rows"]}
+    assert rows["lstm"]["off_seconds"] == {"value": pytest.approx(0.01), "text": "1.0 %"}
+    assert rows["gru"]["off_seconds"]["value"] == pytest.approx(-0.005)
+    assert rows["gru"]["off_parameters"]["value"] == pytest.approx(120 / 60_000)
+    assert rows["gru"]["steps"]["value"] == 700
+    assert (
+        "held equal: 60,000 parameters, met to within 0.27 %; 10 seconds of training, met to within 1.0 %"
+        in (tmp_path / "report.md").read_text()
+    )
+
+
 # -------------------------------------------------------------------- partial studies
 
 
@@ -214,7 +276,7 @@ def test_nothing_from_data_runs(static: bool, tmp_path: Path) -> None:
     bad = made.Made(f"{SCRIPT}|`*[x](javascript:1)", 2.2, 1e4, 800)
     found = [made.found(one, seed=seed) for one in (bad, made.ENTRIES[2]) for seed in range(3)]
     quoted = [("</pre>" + SCRIPT, 1.0), ('"><img src=x onerror=alert(1)>', 2.0)]
-    found = [one._replace(sample=SCRIPT + "```\n# no", surprise=quoted) for one in found]
+    found = [one._replace(sample=[(SCRIPT + "```\n# no", 1.0)], surprise=quoted) for one in found]
     study = made.study([bad.name, "lstm"], title=f"A {SCRIPT} title")
     folder = tmp_path / "study"
     failure = Failure("k", "lstm", 0, "search", SCRIPT, True)
@@ -254,7 +316,7 @@ def test_plotly_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(json.dumps([one.as_dict() for one in content.figures])) == [
         {name: value for name, value in one.items() if name != "ticks"} for one in figures
     ]
-    monkeypatch.setattr("statewise.comparison.report.html.find_spec", lambda name: None)
+    monkeypatch.setattr("statewise.figures.html.find_spec", lambda name: None)
     assert page(content) == page(content, static=True)
     assert len(page(content).encode()) < 1_500_000
 

@@ -7,10 +7,11 @@ import pytest
 
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
+from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.study import changed, load_study, study_names
+from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
 from statewise.specs import parse_spec
-from statewise.tasks import train
 
 _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "train.evaluate_every": 100}
 
@@ -49,7 +50,10 @@ def test_first_entries_train_and_have_the_figure(name: str, tmp_path: Path) -> N
         short |= {"decoding.watch": 0, "decoding.beam": 1, "decoding.draws": 0, "decoding.extra": 0}
     made = plan(changed(study, short).model_copy(update={"seeds": 1, "entry": study.entry[:2]}), opener=_opener)
     for trial in made.final_trials():
-        trained = train(trial.spec, out=tmp_path / trial.entry)
-        figure = trained.load().evaluate()._asdict()[study.metric]
-        assert isinstance(figure, float)
-        assert math.isfinite(figure)
+        path = tmp_path / trial.key
+        path.mkdir()
+        write_order(path, Order(trial, study.metric, study.budget.context))
+        assert run_trial(path) == "found"
+        found = read_found(path)
+        assert found is not None
+        assert math.isfinite(found.figures[study.metric])

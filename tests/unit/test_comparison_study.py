@@ -30,6 +30,18 @@ def test_an_entry_stands_above_the_base_and_a_setting_above_both() -> None:
     [
         ({"seed": 3}, "seed: unknown key; did you mean 'seeds'"),
         ({"budget": {"amonut": 3}}, "budget.amonut: unknown key; did you mean 'amount'"),
+        ({"budget": {"also": {"knid": "tokens"}}}, "budget.also.knid: unknown key; did you mean 'kind'"),
+        (
+            {"budget": {"also": {"kind": "parameters"}}},
+            "budget.also.kind: input should be 'flops', 'tokens' or 'seconds'",
+        ),
+        (
+            {"budget": {"kind": "tokens", "also": {"kind": "flops"}}},
+            "budget: also stands beside a size, and 'tokens' is none",
+        ),
+        ({"budget": {"kind": "seconds"}}, "budget: how many seconds must be said"),
+        ({"budget": {"also": {"kind": "seconds"}}}, "budget.also: how many seconds must be said"),
+        ({"budget": {"kind": "seconds", "amount": 0}}, "budget.amount: input should be greater than 0"),
         ({"entry": [{"name": "a"}, {"name": "a"}]}, "two entries of the name 'a'"),
         ({"entry": [{"name": "a", "settings": {"model.kind": "lsmt"}}]}, "entry 'a' of the study is not valid"),
         ({"entry": [{"name": "a", "settings": {"model.knid": "lstm"}}]}, "model.knid: unknown key"),
@@ -74,6 +86,11 @@ def test_a_shorter_study_has_fewer_of_all_that_is_counted_in_steps() -> None:
     assert [spec_of(short, entry).train.steps for entry in short.entry] == [2, 5, 0]
     assert (short.budget.amount, short.minutes) == (250, 1.0)
     assert scaled(study, 4.0) == study
+    both = {"amount": 1000, "also": {"kind": "seconds", "amount": 60}}
+    assert scaled(parse_study(table(budget=both, minutes=4.0)), 1).budget.held() == (
+        ("parameters", 1000),
+        ("seconds", 15),
+    )
     with pytest.raises(UserError, match="minutes is 0"):
         scaled(study, 0)
 

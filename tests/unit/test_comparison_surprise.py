@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from statewise import load
-from statewise.comparison.measure import surprise
+from statewise.comparison.measure import sample, surprise
+from statewise.decoding import Sampling
 from statewise.tasks import LanguageModelRun, train
 from statewise.training.progress import Silent
 
@@ -30,3 +31,25 @@ def test_windows_are_those_of_the_training(order: str, tmp_path: Path) -> None:
     found = surprise(run, TEXT[:12])
     assert "".join(piece for piece, _ in found) == TEXT[:12]
     assert all(math.isclose(a, b, rel_tol=1e-4) for (_, a), b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_a_sample_costs_what_it_cost_to_write(direction: str, tmp_path: Path) -> None:
+    """Step by step, in the order it was written; and the text is what `generate` gives."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    settings = {"data.direction": direction, "model.width": 8, "train.steps": 2, "train.batch": 2}
+    made = train("gru", settings=settings, data=tmp_path / "text.txt", out=tmp_path / "run", display=Silent())
+    run = load(made.path, device="cpu")
+    assert isinstance(run, LanguageModelRun)
+    found = sample(run, "abc")
+    assert "".join(piece for piece, _ in found) == run.generate("abc", tokens=200, sampling=Sampling(seed=0))
+    assert found
+    at = run.begin("abc")
+    state, token_B = at.state, at.token_B
+    expected = []
+    for token in run.write("abc", tokens=200, sampling=Sampling(seed=0)):
+        logits_BV, state = run.model.step(token_B, state)
+        expected.append(-float(logits_BV[0].detach().log_softmax(-1)[token]))
+        token_B = torch.tensor([token])
+    costs = [nats for _, nats in found]
+    assert costs == pytest.approx(expected if direction == "forward" else expected[::-1], rel=1e-4)

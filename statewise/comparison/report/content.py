@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 from statewise.comparison.budget import Entry
 from statewise.comparison.report.costs import contexts, memory, quality, standings, throughput
 from statewise.comparison.report.curves import learning_curves
-from statewise.comparison.report.figure import Figure
-from statewise.comparison.report.number import plain
+from statewise.comparison.report.held import held_equal
 from statewise.comparison.report.results import Results, sort
-from statewise.comparison.report.surprise import Disagreement, Surprised, disagreements, readings
-from statewise.comparison.report.table import Table, entry_table, failure_table, search_table, trial_table
+from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
+from statewise.comparison.report.table import entry_table, failure_table, search_table, trial_table
 from statewise.comparison.report.verdict import verdict
 from statewise.comparison.statistics import ranking
 from statewise.comparison.trial import Failure, Found
+from statewise.figures.figure import Figure
+from statewise.figures.number import plain
+from statewise.figures.table import Table
 from statewise.specs.study import StudySpec
 
 _ABOUT_MACHINE = ("statewise", "python", "torch", "numpy", "platform", "device", "threads", "processes")
@@ -28,12 +30,6 @@ class Section(NamedTuple):
     figures: tuple[Figure, ...]
 
 
-class Sample(NamedTuple):
-    entry: str
-    seed: int
-    text: str
-
-
 class Content(NamedTuple):
     title: str
     question: str
@@ -42,7 +38,7 @@ class Content(NamedTuple):
     table: Table
     method: str  # of the ranking, in words
     sections: tuple[Section, ...]
-    samples: tuple[Sample, ...]
+    samples: tuple[Written, ...]
     readings: tuple[Surprised, ...]
     disagreements: tuple[Disagreement, ...]
     disagreement: str  # what they show, in a sentence
@@ -70,19 +66,16 @@ def gather(
     command: str | None = None,
 ) -> Content:
     solved = {entry.name: entry for entry in entries}
-    results = sort(study, solved or [entry.name for entry in study.entry], found, failures)
+    unheld = [entry.name for entry in entries if len(entry.held) < len(study.budget.held())]
+    names = solved or [entry.name for entry in study.entry]
+    results = sort(study, names, found, failures, unheld=unheld)
     final = [one for runs in results.final.values() for one in runs]
     ranked = ranking(final, metric=study.metric, better=study.better, entries=results.done or None)
     standing = {one.entry: one for one in ranked.standings}
     read, unread = readings(results)
     apart = disagreements(read)
     environment = _environment(folder, final)
-    samples = tuple(
-        Sample(name, one.seed, one.sample)
-        for name in results.done
-        for one in [one for one in results.final[name] if one.sample is not None][:1]
-        if one.sample is not None
-    )
+    samples = written(results)
     silent = [name for name in results.done if all(one.sample is None for one in results.final[name])]
     return Content(
         title=study.title,
@@ -92,7 +85,7 @@ def gather(
         table=entry_table(results, ranked, solved),
         method=ranked.method,
         sections=tuple(_sections(results, standing)),
-        samples=samples,
+        samples=tuple(samples),
         readings=tuple(read),
         disagreements=tuple(apart),
         disagreement=_disagreement(apart),
@@ -120,7 +113,7 @@ def as_dict(content: Content) -> dict[str, Any]:
             {"name": one.name, "title": one.title, "figures": [figure.as_dict() for figure in one.figures]}
             for one in content.sections
         ],
-        "samples": [one._asdict() for one in content.samples],
+        "samples": [{**one._asdict(), "text": one.text} for one in content.samples],
         "surprise": [{**one._asdict(), "bits_per_character": one.per_character()} for one in content.readings],
         "disagreements": [one._asdict() for one in content.disagreements],
         "disagreement": content.disagreement,
@@ -139,7 +132,7 @@ def _sections(results: Results, standing: Mapping[str, Any]) -> list[Section]:
         return []
     found = [
         Section("standings", "Standings", (standings(results, standing),)),
-        Section("learning", "Learning", tuple(learning_curves(results))),
+        *([Section("learning", "Learning", tuple(learning_curves(results)))] if results.learned() else []),
         Section("quality", "Quality against size", tuple(quality(results, standing))),
         Section("speed", "Speed and memory", (throughput(results), memory(results))),
         Section("context", "As the context grows", tuple(contexts(results))),
@@ -170,22 +163,16 @@ def _searched(study: StudySpec) -> str:
 def _facts(
     study: StudySpec, entries: Sequence[Entry], results: Results, environment: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
-    budget = study.budget
-    amounts = {entry.wanted for entry in entries if entry.wanted is not None}
-    amount = f", {next(iter(amounts)):,.0f}" if len(amounts) == 1 else ""
-    off = [abs(entry.error) for entry in entries if entry.error is not None]
-    within = f", met to within {max(off):.2%}" if off else ""
     done = sum(len(runs) for runs in results.final.values())
     facts = [
-        ("held equal", "nothing" if budget.kind == "none" else f"{budget.kind.replace('_', ' ')}{amount}{within}"),
+        ("held equal", held_equal(results, entries)),
         ("trials", f"{done} of {len(results.order) * study.seeds} finished; {study.seeds} an entry, by seed"),
         ("data", ", ".join(sorted({entry.data for entry in entries})) or _corpus(environment)),
     ]
     if entries and environment:
         facts.append(("corpus", _corpus(environment)))
-    unsized = [entry.name for entry in entries if entry.met is None and budget.kind != "none"]
-    if unsized:
-        facts.append(("not sized", f"{', '.join(unsized)}: shown as written, outside of the budget"))
+    if results.unheld:
+        facts.append(("not held", f"{', '.join(sorted(results.unheld))}: shown as written, outside of the budget"))
     facts += [(name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment]
     return facts
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from statewise.comparison.report.figure import FORMATS, Axis, Figure, Kind, Series, Unit
-from statewise.comparison.report.number import count, duration, plain, rough, size
 from statewise.comparison.report.results import Results
 from statewise.comparison.statistics import Standing
 from statewise.comparison.trial import Found
+from statewise.figures.figure import FORMATS, Axis, Figure, Kind, Series, Unit
+from statewise.figures.number import count, duration, plain, rough, size
 
 
 def standings(results: Results, standing: Mapping[str, Standing]) -> Figure:

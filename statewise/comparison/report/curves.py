@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from statewise.comparison.report.figure import FORMATS, Axis, Figure, Series, Unit
-from statewise.comparison.report.number import plain
 from statewise.comparison.report.results import Results
 from statewise.comparison.trial import Found, Point
+from statewise.figures.figure import FORMATS, Axis, Figure, Series, Unit
+from statewise.figures.number import plain
 
 _LOG = ", and the lower axis is a logarithm, which has no place for the moment before training"
 _EARLY = 0.25  # of a curve, its first fall
@@ -23,15 +23,17 @@ def learning_curves(results: Results) -> list[Figure]:
 
 
 def _curves(results: Results, name: str, label: str, unit: Unit, place: Callable[[Point], float]) -> Figure:
-    series, missing = [], []
+    series, missing, bare = [], [], []
     for entry in results.done:
         one = _mean_curve(results.final[entry], entry, place)
         if not one.x:
-            missing.append(f"{entry} has no learning curve, or its seeds share no step.")
+            bare.append(entry)
         elif name != "steps" and not any(value > 0 for value in one.x):
             missing.append(f"{entry} is not drawn: it has no {label.partition(' (')[0]} to be placed by.")
         else:
             series.append(one)
+    if bare:
+        missing.append(f"No learning curve: {', '.join(bare)}.")
     spread = [value for one in series for value in one.x if value > 0]
     last = [one.x[-1] for one in series]
     log = name != "steps" and bool(spread) and max(last) > _WIDE * min(last)
@@ -59,18 +61,43 @@ def _curves(results: Results, name: str, label: str, unit: Unit, place: Callable
 
 
 def _mean_curve(runs: list[Found], entry: str, place: Callable[[Point], float]) -> Series:
-    """At each step that all seeds with a curve were evaluated at."""
-    runs = [run for run in runs if run.curve]
-    shared = set.intersection(*({point.step for point in run.curve} for run in runs)) if runs else set()
-    by_step = {step: [next(p for p in run.curve if p.step == step) for run in runs] for step in sorted(shared)}
-    points = list(by_step.values())
+    """At each step that all seeds with a curve were evaluated at; by the clock, seeds come to other steps, and are
+    read off between their evaluations."""
+    curves = [run.curve for run in runs if run.curve]
+    shared = set.intersection(*({point.step for point in curve} for curve in curves)) if curves else set()
+    if curves and len(shared) == min(map(len, curves)):
+        groups = [[next(p for p in curve if p.step == step) for curve in curves] for step in sorted(shared)]
+        x = [fmean(map(place, group)) for group in groups]
+        figures = [[point.figure for point in group] for group in groups]
+    else:
+        x = _common_places(curves, place)
+        figures = [[_read_off(curve, place, at) for curve in curves] for at in x]
     return Series(
         name=entry,
-        x=tuple(fmean(map(place, group)) for group in points),
-        y=tuple(fmean(point.figure for point in group) for group in points),
-        low=tuple(min(point.figure for point in group) for group in points),
-        high=tuple(max(point.figure for point in group) for group in points),
+        x=tuple(x),
+        y=tuple(map(fmean, figures)),
+        low=tuple(map(min, figures)),
+        high=tuple(map(max, figures)),
         entry=entry,
+    )
+
+
+def _common_places(curves: list[list[Point]], place: Callable[[Point], float]) -> list[float]:
+    """Those of the curve with the fewest points, as far as all reach."""
+    if not curves:
+        return []
+    first, last = max(place(curve[0]) for curve in curves), min(place(curve[-1]) for curve in curves)
+    inside = {place(point) for point in min(curves, key=len) if first <= place(point) <= last}
+    return sorted({*inside, last}) if first <= last else []
+
+
+def _read_off(curve: list[Point], place: Callable[[Point], float], at: float) -> float:
+    """On the line between two evaluations."""
+    before = max((point for point in curve if place(point) <= at), key=place)
+    after = min((point for point in curve if place(point) >= at), key=place)
+    width = place(after) - place(before)
+    return (
+        before.figure if width == 0 else before.figure + (after.figure - before.figure) * (at - place(before)) / width
     )
 
 
@@ -104,10 +131,11 @@ def _limits(series: list[Series], better: str) -> tuple[float, float] | None:
 def _finding(series: list[Series], axis: str, unit: Unit, better: str) -> str:
     if not series:
         return "No entry has a curve to draw."
+    series = [one for one in series if len(one.x) > 1] or series  # whoever counts does not learn along the way
     best = (min if better == "lower" else max)(series, key=lambda one: one.y[-1])
     word = {"steps": " steps", "training FLOPs": " FLOPs"}.get(axis, "")
     lowest = f"{best.name} ends best, at {plain(best.y[-1])} after {FORMATS[unit](best.x[-1])}{word}"
-    others = [one for one in series if one is not best and len(one.x) > 1]
+    others = [one for one in series if one is not best]
     if not others:
         return f"{lowest}."
     worst = (max if better == "lower" else min)(one.y[-1] for one in others)

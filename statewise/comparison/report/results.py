@@ -17,6 +17,8 @@ UNITS = {
     "bleu": "BLEU",
     "mse": "MSE",
     "mae": "MAE",
+    "milliseconds_per_token": "ms per token",
+    "state_bytes": "bytes of state",
 }
 
 
@@ -28,6 +30,7 @@ class Results(NamedTuple):
     final: dict[str, list[Found]]  # by seed; only entries that have some
     search: list[Found]
     failures: list[Failure]
+    unheld: frozenset[str]  # entries for which a budget does not hold: without a size, or counting
 
     @property
     def done(self) -> list[str]:
@@ -37,14 +40,13 @@ class Results(NamedTuple):
     def metric(self) -> str:
         return UNITS.get(self.study.metric, self.study.metric.replace("_", " "))
 
-    def unbound(self, entry: str) -> bool:
-        """Whether the budget does not hold for it: it has no size that could be turned."""
-        spec = next((one for one in self.study.entry if one.name == entry), None)
-        return self.study.budget.kind != "none" and spec is not None and spec.width in (None, "none")
-
     def figures(self, entry: str) -> list[float]:
         """The study's metric, a value a seed."""
         return [one.figures[self.study.metric] for one in self.final[entry]]
+
+    def learned(self) -> bool:
+        """Whether there is anything to show of a training: a study of costs has none."""
+        return any(one.curve for runs in self.final.values() for one in runs)
 
     def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
         """Over the seeds that have it."""
@@ -72,7 +74,14 @@ class Results(NamedTuple):
         return said
 
 
-def sort(study: StudySpec, names: Iterable[str], found: Sequence[Found], failures: Sequence[Failure]) -> Results:
+def sort(
+    study: StudySpec,
+    names: Iterable[str],
+    found: Sequence[Found],
+    failures: Sequence[Failure],
+    *,
+    unheld: Iterable[str] = (),
+) -> Results:
     """A result whose metric is absent or not finite counts as a failure, and is said to be one."""
     order = list(dict.fromkeys([*names, *(one.entry for one in found)]))
     known = [one for one in found if math.isfinite(one.figures.get(study.metric, math.nan))]
@@ -91,4 +100,5 @@ def sort(study: StudySpec, names: Iterable[str], found: Sequence[Found], failure
         final={name: runs for name, runs in final.items() if runs},
         search=[one for one in known if one.phase == "search"],
         failures=[*failures, *without],
+        unheld=frozenset(unheld),
     )

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
 from statistics import fmean
 from typing import NamedTuple
 
 from statewise.comparison.report.results import Results
+from statewise.figures.piece import Pieces, between, shared_ends, text_of
 
-Pieces = list[tuple[str, float]]
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
 MOST = 12  # disagreements that are shown
 _BEFORE, _AFTER = 32, 12  # characters around a piece
@@ -25,6 +24,21 @@ class Surprised(NamedTuple):
         return self.total / max(sum(len(piece) for piece, _ in self.pieces), 1)
 
 
+class Written(NamedTuple):
+    """A sample of one entry, with the bits that each piece cost when it was chosen."""
+
+    entry: str
+    seed: int
+    pieces: tuple[tuple[str, float], ...]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.pieces)
+
+    def per_character(self) -> float:
+        return sum(bits for _, bits in self.pieces) / max(len(self.text), 1)
+
+
 class Disagreement(NamedTuple):
     before: str
     piece: str
@@ -39,6 +53,16 @@ def level(bits: float) -> int:
     return sum(bits >= bound for bound in LEVELS)
 
 
+def written(results: Results) -> list[Written]:
+    """Of each entry what its first seed wrote."""
+    found = []
+    for entry in results.done:
+        first = next((one for one in results.final[entry] if one.sample is not None), None)
+        if first is not None and first.sample is not None:
+            found.append(Written(entry, first.seed, tuple((piece, nats / math.log(2)) for piece, nats in first.sample)))
+    return found
+
+
 def readings(results: Results) -> tuple[list[Surprised], list[str]]:
     """Each entry's reading, and a word on those that have none or that read another text."""
     found, missing, texts = [], [], {}
@@ -47,9 +71,9 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
         if not runs:
             missing.append(f"{entry} has no surprise by piece: it is not a model of text, or it was not measured.")
             continue
-        same = [run for run in runs if _text(run) == _text(runs[0])]
+        same = [run for run in runs if text_of(run) == text_of(runs[0])]
         pieces = _merged(same)
-        texts[entry] = _text(runs[0])
+        texts[entry] = text_of(runs[0])
         found.append(Surprised(entry, tuple(pieces), sum(bits for _, bits in pieces)))
     if found:
         shared = max(texts.values(), key=list(texts.values()).count)
@@ -63,10 +87,10 @@ def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
     """The pieces with the largest difference between two entries, as far as the pieces' ends are shared."""
     if len(read) < 2:
         return []
-    ends = sorted(set.intersection(*(set(_ends(one.pieces)) for one in read)))
-    text = _text(read[0].pieces)
+    ends = shared_ends([one.pieces for one in read])
+    text = text_of(read[0].pieces)
     spans = list(zip([0, *ends[:-1]], ends))
-    bits = {one.entry: _between(one.pieces, ends) for one in read}
+    bits = {one.entry: between(one.pieces, ends) for one in read}
     found = []
     for at, (start, end) in enumerate(spans):
         here = {entry: values[at] for entry, values in bits.items()}
@@ -76,25 +100,10 @@ def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
     return sorted(found, key=lambda one: -one.gap)[:MOST]
 
 
-def _merged(runs: Sequence[Pieces]) -> Pieces:
+def _merged(runs: Sequence[Pieces]) -> list[tuple[str, float]]:
     """The mean over seeds, in the finest pieces that all of them share."""
-    ends = sorted(set.intersection(*(set(_ends(run)) for run in runs)))
-    text = _text(runs[0])
-    columns = [_between(run, ends) for run in runs]
+    ends = shared_ends(runs)
+    text = text_of(runs[0])
+    columns = [between(run, ends) for run in runs]
     starts = [0, *ends[:-1]]
     return [(text[a:b], fmean(values) / math.log(2)) for a, b, *values in zip(starts, ends, *columns)]
-
-
-def _ends(pieces: Sequence[tuple[str, float]]) -> list[int]:
-    return list(accumulate(len(piece) for piece, _ in pieces))
-
-
-def _between(pieces: Sequence[tuple[str, float]], ends: Sequence[int]) -> list[float]:
-    """What was paid between one end and the next."""
-    paid = {0: 0.0}
-    paid.update(zip(_ends(pieces), accumulate(cost for _, cost in pieces)))
-    return [paid[end] - paid[start] for start, end in zip([0, *ends[:-1]], ends)]
-
-
-def _text(pieces: Sequence[tuple[str, float]]) -> str:
-    return "".join(piece for piece, _ in pieces)

@@ -1,68 +1,22 @@
-"""Tables as data: a value for machines and the text for people in every cell."""
+"""The report's tables: the entries, the search, every trial, what failed."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from statewise.comparison.budget import Entry
-from statewise.comparison.report.number import NONE, count, duration, plain, share, size, whole, with_interval
+from statewise.comparison.budget import UNITS, Entry
+from statewise.comparison.report.held import off
 from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import half_width
 from statewise.comparison.statistics import Ranking
-
-Value = float | int | str | None
-
-
-class Column(NamedTuple):
-    name: str  # for machines
-    title: str
-    unit: str = ""
-    text: bool = False  # words, not numbers
-    shown: bool = True  # to people; machines get all
-
-
-class Cell(NamedTuple):
-    value: Value
-    text: str
-
-
-class Table(NamedTuple):
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    best: int | None = None  # the row that the verdict is about
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "columns": [column._asdict() for column in self.columns],
-            "rows": [{column.name: cell._asdict() for column, cell in zip(self.columns, row)} for row in self.rows],
-        }
-
-    def csv(self) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns])
-        writer.writerows([["" if cell.value is None else cell.value for cell in row] for row in self.rows])
-        return out.getvalue()
-
-    def for_people(self) -> "Table":
-        kept = [at for at, column in enumerate(self.columns) if column.shown]
-        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
-        return self._replace(columns=tuple(self.columns[at] for at in kept), rows=rows)
-
-
-def words(value: str) -> Cell:
-    return Cell(value, value)
-
-
-def number(value: float | None, form: Any) -> Cell:
-    return Cell(None, NONE) if value is None else Cell(value, form(value))
+from statewise.figures.number import NONE, count, duration, plain, share, size, whole, with_interval
+from statewise.figures.table import Cell, Column, Table, number, words
 
 
 def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry]) -> Table:
     """One row an entry, best first; those without a result stand at the end and say so."""
     context = results.stated_context()
+    held = [kind for kind, _ in results.study.budget.held()]
     interval = f"mean ± 95 % interval, {results.study.better} is better"
     columns = [
         Column("entry", "entry", text=True),
@@ -72,19 +26,19 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
         Column("seeds", "seeds"),
         Column("group", "group", "equal: not distinguishable"),
         Column("parameters", "parameters"),
-        Column("budget_error", "off the budget"),
+        *(Column(f"off_{kind}", "off the budget", UNITS[kind]) for kind in held),
         Column("flops_per_token", "FLOPs / token", "forward"),
         Column("state_bytes", "state", f"after {context:,} tokens" if context else ""),
         Column("tokens_per_second", "training", "tokens / s"),
         Column("decode_tokens_per_second", "decoding", "tokens / s"),
         Column("peak_bytes", "memory", "peak of the process"),
+        Column("steps", "steps", "a trial"),
         Column("seconds", "training time", "a trial"),
     ]
     rows: list[tuple[Cell, ...]] = []
     for standing in ranking.standings:
         name = standing.entry
         low, high = standing.t_interval or (None, None)
-        error = solved[name].error if name in solved else None
         rows.append(
             (
                 words(name),
@@ -94,7 +48,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                 Cell(len(standing.figures), f"{len(standing.figures)} of {results.study.seeds}"),
                 Cell(ranking.group(name), str(ranking.group(name))),
                 number(results.mean(name, lambda one: float(one.parameters)), whole),
-                number(error, share),
+                *(number(off(results, solved, name, kind), share) for kind in held),
                 number(results.mean(name, lambda one: one.flops_per_token), count),
                 number(
                     results.mean(
@@ -104,10 +58,11 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                     else None,
                     size,
                 ),
-                number(results.mean(name, lambda one: one.tokens_per_second), count),
+                number(results.mean(name, lambda one: one.tokens_per_second) or None, count),
                 number(results.mean(name, lambda one: one.decode_tokens_per_second), count),
                 number(results.mean(name, lambda one: float(one.peak_bytes)), size),
-                number(results.mean(name, lambda one: one.seconds), duration),
+                number(results.mean(name, lambda one: float(one.steps)) or None, whole),
+                number(results.mean(name, lambda one: one.seconds) or None, duration),
             )
         )
     nothing = (Cell(None, NONE),) * (len(columns) - 5)
@@ -156,6 +111,7 @@ def trial_table(results: Results) -> Table:
         Column("seed", "seed"),
         Column("figure", results.metric),
         Column("settings", "solved and searched", text=True),
+        Column("steps", "steps"),
         Column("tokens", "tokens"),
         Column("seconds", "training time"),
         Column("key", "trial", text=True),
@@ -171,6 +127,7 @@ def trial_table(results: Results) -> Table:
                     Cell(one.seed, str(one.seed)),
                     Cell(figure, plain(figure)),
                     words(settings_text(one.settings)),
+                    Cell(one.steps, whole(one.steps)),
                     Cell(one.tokens, whole(one.tokens)),
                     Cell(one.seconds, duration(one.seconds)),
                     words(one.key),

@@ -1,15 +1,16 @@
 """The answer in two sentences: who is best and by how much, and what that costs."""
 
-from statewise.comparison.report.number import count, rough, share, size, with_interval
 from statewise.comparison.report.results import Results
 from statewise.comparison.statistics import Ranking, Standing
+from statewise.figures.number import count, rough, share, size, with_interval
 
 
 def verdict(results: Results, ranking: Ranking) -> tuple[str, str]:
     if not ranking.standings:
         return ("No trial has finished yet, so there is nothing to compare.", _failed(results))
     best = ranking.standings[0]
-    return _who(results, ranking, best) + _bound(results, ranking, best), _cost(results, ranking, best)
+    held = next((one for one in ranking.standings if one.entry not in results.unheld), best)
+    return _who(results, ranking, best) + _bound(results, ranking, best, held), _cost(results, ranking, held)
 
 
 def half_width(standing: Standing) -> float | None:
@@ -20,37 +21,45 @@ def _who(results: Results, ranking: Ranking, best: Standing) -> str:
     figure = f"{with_interval(best.mean, half_width(best))} {results.metric}"
     seeds = f"over {len(best.figures)} seeds" if len(best.figures) > 1 else "on one seed"
     if len(ranking.standings) == 1:
-        return f"Only {best.entry} has finished, with {figure} {seeds}, so there is nothing to set it beside."
+        return f"Only {_named(best.entry)} has finished, with {figure} {seeds}, so there is nothing to set it beside."
     tied = ranking.groups[0][1:]
     after = next((one for one in ranking.standings if one.entry not in ranking.groups[0]), None)
     if all(len(one.figures) < 2 for one in ranking.standings):
         second = ranking.standings[1]
+        margin = f"{_margin(best.mean, second.mean, results)} that of {_named(second.entry)}"
         return (
-            f"{best.entry} has the best figure, {figure} {seeds}, {_margin(best.mean, second.mean, results)} that of "
-            f"{second.entry}; one seed cannot tell whether that is more than chance."
+            f"{_named(best.entry)} has the best figure, {figure} {seeds}, {margin}; one seed cannot tell whether that "
+            "is more than chance."
         )
-    head = f"{best.entry} is best, with {figure} {seeds}"
+    head = f"{_named(best.entry)} is best, with {figure} {seeds}"
+    same_figure = [one.entry for one in ranking.standings if one.mean == best.mean]
+    if len(same_figure) == len(ranking.standings):
+        return f"All have the same figure, {figure} {seeds}: it tells none of them apart."
+    if len(same_figure) > 1:  # none of them is better, by no digit
+        head = f"{_listed(_few(same_figure))} are best, all with {figure} {seeds}"
+        tied = [name for name in tied if name not in same_figure]
     if not tied and after is not None:
-        return f"{head}, {_margin(best.mean, after.mean, results)} that of the next, {after.entry}."
-    if len(tied) > 6:
-        tied = [*tied[:5], f"{len(tied) - 5} others"]
-    same = f"{head}, but {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not distinguishable from it"
+        return f"{head}, {_margin(best.mean, after.mean, results)} that of the next, {_named(after.entry)}."
+    if not tied:
+        return f"{head}."
+    it, is_ = ("them", "they are") if len(same_figure) > 1 else ("it", "it is")
+    same = f"{head}, but {_listed(_few(tied))} {'is' if len(tied) == 1 else 'are'} not distinguishable from {it}"
     if after is None:
         return f"{same}."
-    return f"{same}; it is {_margin(best.mean, after.mean, results)} {after.entry}, the next that can be told apart."
+    margin = f"{_margin(best.mean, after.mean, results)} {_named(after.entry)}"
+    return f"{same}; {is_} {margin}, the next that can be told apart."
 
 
-def _bound(results: Results, ranking: Ranking, best: Standing) -> str:
+def _bound(results: Results, ranking: Ranking, best: Standing, held: Standing) -> str:
     """Who is best of those that had to share the budget, where the best of all did not."""
-    held = next((one for one in ranking.standings if not results.unbound(one.entry)), None)
-    if not results.unbound(best.entry) or held is None:
+    if held.entry in results.unheld or held is best:
         return ""
     equals = next(group for group in ranking.groups if held.entry in group)
-    tied = [name for name in equals if name != held.entry and not results.unbound(name)]
-    same = f", not distinguishable from {_listed(tied[:5])}" if tied else ""
+    tied = [name for name in equals if name != held.entry and name not in results.unheld]
+    same = f", not distinguishable from {_listed(_few(tied))}" if tied else ""
     figure = f"{with_interval(held.mean, half_width(held))} {results.metric}"
-    among = f"of those that share it, {held.entry} is best, with {figure}{same}"
-    return f" The budget does not hold for {best.entry}; {among}."
+    among = f"of those that share it, {_named(held.entry)} is best, with {figure}{same}"
+    return f" The budget does not hold for {_named(best.entry)}; {among}."
 
 
 def _margin(best: float, other: float, results: Results) -> str:
@@ -73,17 +82,25 @@ def _cost(results: Results, ranking: Ranking, best: Standing) -> str:
     state = _state(results, entry, context)
     if state is not None and context is not None:
         said.append(f"{size(state)} of state after {context:,} tokens")
-    said.append(f"trains at {count(results.mean(entry, lambda one: one.tokens_per_second) or 0)} tokens a second")
-    *sizes, speed = said
-    sentence = f"{entry} has {_listed(sizes)}, and {speed}" if sizes else f"{entry} {speed}"
-    equals = [name for name in ranking.groups[0] if name != entry]
+    sentence = f"{_named(entry)} has {_listed(said)}" if said else _named(entry)
+    if _speed(results, entry):
+        joined = ", and " if said else " "
+        sentence += f"{joined}trains at {count(_speed(results, entry))} tokens a second"
+    elif not said:
+        return ""
+    if len(best.figures) < 2:
+        return f"{sentence}."  # of one seed it is said already that it tells nothing apart
+    group = next(group for group in ranking.groups if entry in group)
+    equals = [name for name in group if name != entry and name not in results.unheld]
     cheaper = min(equals, key=lambda name: _state(results, name, context) or 0, default=None)
     less = None if cheaper is None else _state(results, cheaper, context)
     if cheaper and less and state and less < 0.8 * state:
-        return f"{sentence}; {cheaper}, which cannot be told from it, keeps {size(less)}."
+        return f"{sentence}; {_named(cheaper)}, which cannot be told from it, keeps {size(less)}."
     quicker = max(equals, key=lambda name: _speed(results, name), default=None)
     if quicker and _speed(results, quicker) > 1.25 * _speed(results, entry):
-        return f"{sentence}; {quicker}, which cannot be told from it, trains at {count(_speed(results, quicker))}."
+        return (
+            f"{sentence}; {_named(quicker)}, which cannot be told from it, trains at {count(_speed(results, quicker))}."
+        )
     return f"{sentence}."
 
 
@@ -101,6 +118,17 @@ def _failed(results: Results) -> str:
     if results.failures:
         return f"{len(results.failures)} trials failed; the reasons are listed below."
     return "Run the same command again to go on."
+
+
+def _few(names: list[str]) -> list[str]:
+    """As they are called, and no more than can be read."""
+    called = [_named(name) for name in names]
+    return called if len(called) <= 6 else [*called[:5], f"{len(called) - 5} others"]
+
+
+def _named(entry: str) -> str:
+    """In a sentence, a name that has a comma needs its own marks."""
+    return f"“{entry}”" if "," in entry or " and " in entry else entry
 
 
 def _listed(names: list[str]) -> str:

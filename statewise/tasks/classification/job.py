@@ -25,7 +25,7 @@ from statewise.tasks.classification.examples import (
     read_split,
 )
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
@@ -86,6 +86,15 @@ class ClassificationJob(Job):
             seed=self.spec.seed,
             **self.encoding.model_input(),
         )
+
+    def flops_per_token(self) -> float:
+        lengths = [int(self._lengths[i]) for i in some_rows(len(self._lengths))]
+        values = self.encoding.model_input().get("values")
+        rows = [self.spec.row_flops(one, num_classes=len(self.classes), values=values) for one in lengths]
+        return sum(rows) / sum(lengths)
+
+    def state_bytes(self, context: int) -> int | None:
+        return self.spec.state_bytes(context)
 
     def identity(self) -> dict[str, Payload]:
         return {"labels.json": self.classes.to_json(), "data.sha256": self.sha256, **self.encoding.files()}

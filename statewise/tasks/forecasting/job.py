@@ -54,11 +54,15 @@ def row_channels(spec: ForecastingSpec, known: Known) -> int:
     return 1 if spec.data.channels == "shared" else len(known.channels)
 
 
+def row_covariates(spec: ForecastingSpec, known: Known) -> int:
+    return len(known.covariates) + len(spec.data.time_features)
+
+
 def build_of(spec: ForecastingSpec, known: Known) -> Forecaster:
     return build_forecaster(
         spec,
         channels=row_channels(spec, known),
-        covariates=len(known.covariates) + len(spec.data.time_features),
+        covariates=row_covariates(spec, known),
         gaps=known.gaps,
         seed=spec.seed,
     )
@@ -128,6 +132,25 @@ class ForecastingJob(Job):
 
     def build(self) -> Forecaster:
         return build_of(self.spec, self.known)
+
+    def flops_per_token(self) -> float:
+        channels, covariates = row_channels(self.spec, self.known), row_covariates(self.spec, self.known)
+        inputs = self._inputs()
+        forecast = self.spec.forecast
+        # A moment's input gives the next one, so of a row all but the last moment is read.
+        lengths = [forecast.context + forecast.horizon] if isinstance(forecast.context, int) else self._lengths
+        rows = [
+            self.spec.row_flops(one - 1, inputs=inputs, channels=channels, covariates=covariates) for one in lengths
+        ]
+        return sum(rows) / sum(lengths)
+
+    def state_bytes(self, context: int) -> int | None:
+        return self.spec.state_bytes(context, inputs=self._inputs())
+
+    def _inputs(self) -> int:
+        return row_channels(self.spec, self.known) * (2 if self.known.gaps else 1) + row_covariates(
+            self.spec, self.known
+        )
 
     def identity(self) -> dict[str, Payload]:
         return {"series.json": self.known.to_json(), "data.sha256": self.sha256}

@@ -126,6 +126,17 @@ class LanguageModelJob(Job):
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
 
+    def num_parameters(self) -> int:
+        return self.spec.model.num_parameters(self.corpus.tokenizer.vocab)
+
+    def flops_per_token(self) -> float:
+        """In the mean over a window: it is linear in what was read before."""
+        last = self.spec.train.window_tokens() - 1
+        return sum(self.spec.model.forward_flops(self.corpus.tokenizer.vocab, at) for at in (0, last)) / 2
+
+    def state_bytes(self, context: int) -> int:
+        return self.spec.model.state_bytes(context)
+
     def identity(self) -> dict[str, Payload]:
         counts_V = torch.from_numpy(token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab))
         return {"tokenizer.json": self.corpus.tokenizer.to_json(), "unigram.safetensors": {"counts_V": counts_V}}
@@ -174,7 +185,7 @@ class LanguageModelJob(Job):
         inputs_BT = batch.inputs_BT[some, times]
         resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
         y_BTD, state = read_with_resets(model.features, inputs_BT, state, resets_BT, initial=model.init_state(1))
-        nats = model.head.nats(model.head(y_BTD), targets_BT).sum()
+        nats = model.head.total_nats(y_BTD, targets_BT)
         return nats + penalty(self.spec.penalty, y_BTD, resets_BT), state
 
     def _read_itself(

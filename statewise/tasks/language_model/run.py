@@ -194,10 +194,11 @@ class LanguageModelRun(Run):
     ) -> str:
         """The text that follows the prompt (before it, for a model that reads in reverse)."""
         if self.spec.data.direction == "reverse":
-            return self._generate_backwards(prompt, tokens=tokens, sampling=sampling)
+            return self.tokenizer.decode(self.write(prompt, tokens=tokens, sampling=sampling)[::-1])
         return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
 
-    def _generate_backwards(self, prompt: str, *, tokens: int, sampling: Sampling | None) -> str:
+    def write(self, prompt: str = "", *, tokens: int = 200, sampling: Sampling | None = None) -> list[int]:
+        """The tokens that follow the prompt, in the order they are written; the end of the document is not one."""
         ids: list[int] = []
         source = generate(self.model, self.begin(prompt), sampling or Sampling(), never=self._never)
         for _ in range(tokens):
@@ -205,7 +206,7 @@ class LanguageModelRun(Run):
             if int(token_B) == self.tokenizer.end_id:
                 break
             ids.append(int(token_B))
-        return self.tokenizer.decode(ids[::-1])
+        return ids
 
     def save_state(self, at: Continuation, path: str | Path) -> None:
         save_state(at, path)

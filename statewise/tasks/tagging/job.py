@@ -4,6 +4,7 @@ N words, P parts of sentences, B of them in a batch, T time, K tags.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -15,7 +16,7 @@ from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batc
 from statewise.models.tagger import Tagger, build_tagger, is_bio, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import span
 from statewise.tasks.metric.optional import library
 from statewise.tasks.run import refuse_other_size
@@ -27,6 +28,7 @@ from statewise.training.checkpoint import Payload
 E = TypeVar("E")
 
 _EVALUATION_WORDS = 1 << 15  # in a batch
+_BATCHES_ASKED = 8  # for how many different words they hold
 _LEAST = 1e-12  # a probability of 0, which a constraint can give, would make the mean of nats infinite
 
 
@@ -78,6 +80,19 @@ class TaggingJob(Job):
 
     def build(self) -> Tagger:
         return build(self.spec, self.known, weight_K=torch.from_numpy(self._weight_K).float())
+
+    def flops_per_token(self) -> float:
+        """A word that stands in a batch twice is spelled once, so some batches are looked at."""
+        windows = [self.window(step) for step in range(_BATCHES_ASKED)]
+        words = sum(window.tokens for window in windows)
+        spelled = [length_U for window in windows for length_U in window.content.batch.words.length_U.tolist()]
+        lengths = [int(self.train_rows.length_P[i]) for i in some_rows(len(self.train_rows.length_P))]
+        rows = [self.spec.row_flops(one, num_tags=len(self.known.tags)) for one in lengths]
+        each = self.spec.words.spelling_flops(fmean(spelled)) if spelled else 0.0
+        return sum(rows) / sum(lengths) + each * len(spelled) / words
+
+    def state_bytes(self, context: int) -> int | None:
+        return self.spec.state_bytes(context)
 
     def identity(self) -> dict[str, Payload]:
         return {**self.known.files(), "data.sha256": self.sha256}

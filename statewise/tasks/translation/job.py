@@ -11,9 +11,9 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.data import RaggedBatches
-from statewise.specs import TranslationSpec
+from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric.translation import quick_scores
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
@@ -61,6 +61,22 @@ class TranslationJob(Job):
 
     def build(self) -> Machine[Any]:
         return self.translator.build()
+
+    def for_spec(self, spec: AnyRunSpec) -> "TranslationJob":
+        assert isinstance(spec, TranslationSpec)
+        made = super().for_spec(spec)
+        made.translator = make_translator(spec, self.languages, self._par.device)
+        return made
+
+    def flops_per_token(self) -> float:
+        pairs = [
+            (len(self.train_rows.sources[i]), len(self.train_rows.targets[i])) for i in some_rows(len(self.train_rows))
+        ]
+        vocab = self.languages.target.vocab
+        return sum(self.spec.row_flops(*pair, target_vocab=vocab) for pair in pairs) / sum(map(sum, pairs))
+
+    def state_bytes(self, context: int) -> int:
+        return self.spec.state_bytes(context)
 
     def identity(self) -> dict[str, Payload]:
         frequent = json.dumps(self._frequent, ensure_ascii=False) + "\n"

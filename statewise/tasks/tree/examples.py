@@ -139,6 +139,11 @@ class Trees:
         shift_B = self.first_B[tree_B] - (np.cumsum(size_B) - size_B)
         return np.repeat(shift_B, size_B) + np.arange(size_B.sum())
 
+    def span_lengths(self, wanted_N: NDArray[np.bool_]) -> Index:
+        """Words below each of some nodes; nothing where trees are read as trees."""
+        length_N = self._end_N - self._begin_N
+        return length_N[wanted_N] if self.spans else length_N
+
     def batches(self, tree_B: Index, *, wanted_N: NDArray[np.bool_], device: torch.device) -> Iterator[Batch]:
         """Some trees for the model: whole, or as the spans of those of their nodes that are wanted."""
         if not self.spans:

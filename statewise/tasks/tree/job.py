@@ -101,6 +101,17 @@ class TreeJob(Job):
             seed=self.spec.seed,
         )
 
+    def flops_per_token(self) -> float:
+        """A node counts as a token. Where spans are read, those of the nodes whose labels are learned."""
+        nodes, trees = float(self.train.size_B.sum()), len(self.train)
+        length_M = self.train.span_lengths(self._target_N != NO_LABEL)
+        spans, span = (len(length_M) / trees, float(length_M.mean())) if len(length_M) else (0.0, 1.0)
+        row = self.spec.row_flops(nodes / trees, spans=spans, span=span, num_classes=len(self.classes))
+        return row * trees / nodes
+
+    def state_bytes(self, context: int) -> int | None:
+        return self.spec.state_bytes(context)
+
     def identity(self) -> dict[str, Payload]:
         roots = Labels(self.classes.names, [self.root_counts[name] for name in self.classes.names])
         return {

@@ -28,18 +28,46 @@
     const one = figure[which], ticks = figure.ticks[`${which}-${narrow ? "narrow" : "wide"}`];
     const base = { title: { text: plain(one.label), standoff: 8, font: { size: narrow ? 11 : 13 } }, gridcolor: css("--rule"), linecolor: css("--quiet"),
       zeroline: false, automargin: true, tickfont: { color: css("--quiet"), size: 11 } };
+    if (figure.grid) return { ...base, ...cells(figure, which, narrow) };
     if (one.scale === "category") {
       return { ...base, tickvals: one.categories.map((_, at) => at), range: [one.categories.length - 0.4, -0.6],
         ticktext: one.categories.map((name) => plain(name.length > 20 ? `${name.slice(0, 19)}…` : name)) };
     }
     const log = one.scale === "log";
+    const equal = figure.kind === "plane" && which === "y" ? { scaleanchor: "x" } : {};
     const range = log ? [Math.log10(ticks.low), Math.log10(ticks.high)] : [ticks.low, ticks.high];
     // Plotly's own ticks get finer as one zooms in, but it has no words for bytes, and too many on a logarithm.
-    if (!log && one.unit !== "bytes") return { ...base, type: "linear", range, nticks: narrow ? 4 : 7, ...FORMAT[one.unit] };
+    if (!log && one.unit !== "bytes") return { ...base, ...equal, type: "linear", range, nticks: narrow ? 4 : 7, ...FORMAT[one.unit] };
     return { ...base, type: log ? "log" : "linear", range, tickvals: ticks.values, ticktext: ticks.texts.map(plain) };
   };
 
-  const traces = (figure) => figure.series.flatMap((series, at) => {
+  // A map's places: names where it has some, else the values that its columns and rows stand for, rows from the top.
+  const cells = (figure, which, narrow) => {
+    const names = figure[which].categories, many = names.length, values = figure.grid[which];
+    const upside = which === "y" ? { autorange: "reversed" } : {};
+    if (!many) return { ...upside, nticks: narrow ? 4 : 7 };
+    const every = Math.ceil(many / (which === "x" ? (narrow ? 24 : 48) : 40));
+    const shown = names.map((_, at) => at).filter((at) => at % every === 0);
+    return { ...upside, tickvals: shown, tickangle: which === "x" ? -90 : 0, showgrid: false,
+      ticktext: shown.map((at) => plain(names[at].length > 14 ? `${names[at].slice(0, 13)}…` : names[at])) };
+  };
+  const heat = (figure) => {
+    const { values, label, unit, log } = figure.grid, [low, high] = figure.ends;
+    const place = (which, at) => (figure[which].categories.length ? plain(figure[which].categories[at])
+      : `${plain(figure[which].label)} ${figure.grid[which][at]}`);
+    const shade = (value) => (value === null ? null : log ? Math.log10(Math.max(value, low)) : value);
+    const ends = log ? [Math.log10(low), Math.log10(high)] : [low, high];
+    const bar = { thickness: 12, len: 0.9, title: { text: plain(label), side: "right", font: { size: 11 } }, tickfont: { size: 10 } };
+    const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => ends[0] + part * (ends[1] - ends[0]));
+    if (log) Object.assign(bar, { tickvals: marks, ticktext: marks.map((one) => `${+(10 ** one).toPrecision(2)}`) });
+    return [{ type: "heatmap", z: values.map((row) => row.map(shade)), zmin: ends[0], zmax: ends[1], colorscale: figure.palette,
+      x: figure.x.categories.length ? undefined : figure.grid.x, y: figure.y.categories.length ? undefined : figure.grid.y,
+      hoverinfo: "text", hoverongaps: false, colorbar: bar,
+      text: values.map((row, at) => row.map((value, across) => (value === null ? "" :
+        `${place("y", at)}<br>${place("x", across)}<br>${plain(label)}: ${plain(FORMS[unit](value))}`))) }];
+  };
+
+  const traces = (figure) => figure.grid ? heat(figure) : figure.series.flatMap((series, at) => {
     const nth = number(series, at), colour = css(`--c${nth % HUES}`);
     const visible = !(off.get(figure.name) || new Set()).has(at);
     const line = { color: colour, width: 2, dash: DASHES[Math.floor(nth / HUES) % DASHES.length] };
@@ -47,9 +75,16 @@
     const text = series.x.map((x, i) => `<b>${plain(series.name)}</b><br>${plain(figure.x.label)}: ${form(figure.x, x)}`
       + `<br>${plain(figure.y.label)}${figure.y.label ? ": " : ""}${form(figure.y, series.y[i])}`
       + (series.low.length ? `<br>from ${plain(`${+series.low[i].toPrecision(5)}`)} to ${plain(`${+series.high[i].toPrecision(5)}`)}` : ""));
+    if (figure.kind === "bars") {
+      const ends = { type: "data", symmetric: false, color: css("--ink"), thickness: 1.5, width: 0,
+        array: series.high.map((v, i) => v - series.x[i]), arrayminus: series.low.map((v, i) => series.x[i] - v) };
+      return [{ type: "bar", orientation: "h", name: plain(series.name), x: series.x, y: series.y, visible, text: text, textposition: "none",
+        hoverinfo: "text", showlegend: false, marker: { color: colour, opacity: 0.85 }, ...(series.low.length ? { error_x: ends } : {}) }];
+    }
+    const many = figure.kind === "line" && series.x.length > 48;
     const main = { type: "scatter", name: plain(series.name), x: series.x, y: series.y, visible, text, hoverinfo: "text",
-      mode: figure.kind === "line" ? "lines+markers" : "markers", line, showlegend: false,
-      marker: { color: colour, symbol: MARKS[(nth + Math.floor(nth / HUES)) % 4], size: series.small ? 6 : figure.kind === "line" && series.x.length > 1 ? (figure.series.length > HUES ? 4 : 6) : 11 } };
+      mode: figure.kind !== "line" ? "markers" : many ? "lines" : "lines+markers", line, showlegend: false,
+      marker: { color: colour, symbol: MARKS[(nth + Math.floor(nth / HUES)) % 4], size: series.small || figure.kind === "scatter" || figure.kind === "plane" ? 6 : figure.kind === "line" && series.x.length > 1 ? (figure.series.length > HUES ? 4 : 6) : 11 } };
     if (!series.low.length) return [main];
     if (figure.kind === "line") {
       const band = { type: "scatter", x: [...series.x, ...[...series.x].reverse()], y: [...series.high, ...[...series.low].reverse()],
@@ -62,12 +97,21 @@
     return [{ ...main, [figure.kind === "dots" ? "error_x" : "error_y"]: bars }];
   });
 
+  const tall = (figure, narrow) => {
+    const rows = figure.grid ? figure.grid.values.length : figure.y.categories.length;
+    if (figure.grid) return Math.min(Math.max(rows * 14, 260), narrow ? 380 : 560) + (figure.x.categories.length ? 90 : 50);
+    const each = figure.kind === "bars" ? Math.max(24, 9 * figure.series.length + 8) : 24;
+    return rows ? 70 + each * rows : figure.kind === "plane" ? (narrow ? 340 : 460) : narrow ? 300 : 360;
+  };
+  const circle = (figure) => (figure.circle == null ? [] : [{ type: "circle", xref: "x", yref: "y", x0: -figure.circle,
+    x1: figure.circle, y0: -figure.circle, y1: figure.circle, line: { color: css("--quiet"), width: 1 } }]);
+
   const draw = (figure) => {
     const place = document.querySelector(`.live[data-figure="${figure.name}"]`);
     const chart = place.firstElementChild || place.appendChild(document.createElement("div"));
-    const narrow = place.clientWidth < 480, rows = figure.y.categories.length;
+    const narrow = place.clientWidth < 480;
     const layout = { paper_bgcolor: css("--paper"), plot_bgcolor: css("--paper"), font: { color: css("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
-      margin: { l: 8, r: 14, t: 8, b: 8 }, height: rows ? 70 + 24 * rows : narrow ? 300 : 360, hovermode: "closest",
+      margin: { l: 8, r: 14, t: 8, b: 8 }, height: tall(figure, narrow), shapes: circle(figure), bargap: 0.25, hovermode: "closest",
       xaxis: axis(figure, "x", narrow), yaxis: axis(figure, "y", narrow), showlegend: false };
     return window.Plotly.react(chart, traces(figure), layout, { responsive: true, displaylogo: false, displayModeBar: "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { filename: figure.name, scale: 2 } });

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from statewise.comparison.report.figure import FORMATS, Axis, Figure, Series, bounds, ticks
+from statewise.figures.figure import FORMATS, Axis, Figure, Series, bounds, ticks
 
 HUES = 8  # the page's --c0 … ; entries beyond them differ by dash and by mark
 _DASHES = ("", "7 3", "2 3")
+_MARKED = 48  # points of a curve that are marked one by one
 _FONT = 12.0
 _LINE = 18.0
 
@@ -45,11 +46,14 @@ def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
     narrow = width < 480
     names = _legend(figure, width=width - 16)
     rows = len(figure.y.categories)
-    plot = rows * 22.0 + 16 if rows else width * (0.72 if narrow else 0.46)
+    side = min(width - 90.0, 420.0)  # of a plane, whose axes are equal
+    row = max(22.0, 9.0 * len(figure.series) + 8) if figure.kind == "bars" else 22.0
+    plot = rows * row + 16 if rows else side if figure.kind == "plane" else width * (0.72 if narrow else 0.46)
     y_ticks, y_low, y_high = scale(figure, along="y", most=6)
     left = 14 + _FONT * 1.6 + max(text_width(tick_text(figure.y, tick, y_ticks)) for tick in y_ticks)
     left = min(left, width * 0.42)
-    frame = Frame(left, 10, width - 14, 10 + plot)
+    right = left + side if figure.kind == "plane" else width - 14
+    frame = Frame(left, 10, min(right, width - 14), 10 + plot)
     height = frame.bottom + 48 + len(names) * _LINE + 4
     x_ticks, x_low, x_high = scale(figure, along="x", most=4 if narrow else 7)
     x = Ruler(figure.x, x_low, x_high, frame.left + 4, frame.right - 4)
@@ -58,14 +62,13 @@ def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
     else:
         y = Ruler(figure.y, y_low, y_high, frame.bottom, frame.top)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height:.0f}" width="{width}"'
-        f' height="{height:.0f}" class="chart" font-size="{_FONT:g}">',
-        f"<title>{escape(figure.title)}</title><desc>{escape(figure.finding)}</desc>",
+        svg(width, height, title=figure.title, finding=figure.finding),
         *_grid(figure, frame, x, y, x_ticks, y_ticks),
         f'<clipPath id="clip-{figure.name}-{width}"><path d="M{left:.1f} {frame.top - 6:.1f}H{frame.right + 8:.1f}'
         f'V{frame.bottom:.1f}H{left:.1f}z"/></clipPath><g clip-path="url(#clip-{figure.name}-{width})">'
         if figure.y.limits
         else "<g>",
+        *_circle(figure, x, y),
         *[part for at, series in enumerate(figure.series) for part in _series(figure, series, at, colours, x, y)],
         "</g>",
     ]
@@ -92,6 +95,15 @@ def shortened(text: str, room: float) -> str:
     return text + "…"
 
 
+def svg(width: float, height: float, *, title: str, finding: str) -> str:
+    """The opening of a picture, with the words for whoever cannot see it."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {height:.0f}"'
+        f' width="{width:.0f}" height="{height:.0f}" class="chart" font-size="{_FONT:g}">'
+        f"<title>{escape(title)}</title><desc>{escape(finding)}</desc>"
+    )
+
+
 def colour_of(series: Series, number: int, colours: Mapping[str, int]) -> int:
     return number if series.entry is None else colours[series.entry]
 
@@ -100,9 +112,14 @@ def scale(figure: Figure, *, along: str, most: int) -> tuple[list[float], float,
     axis = figure.x if along == "x" else figure.y
     if axis.scale == "category":
         return [float(at) for at in range(len(axis.categories))], 0.0, float(len(axis.categories))
+    if figure.kind == "plane":  # one scale for both
+        furthest = max((abs(value) for series in figure.series for value in (*series.x, *series.y)), default=0.0)
+        reach = 1.08 * max(furthest, figure.circle or 0.0) or 1.0
+        return ticks(axis, -reach, reach, most=most), -reach, reach
     values = [value for series in figure.series for value in (series.x if along == "x" else series.y)]
-    if (along == "x") == (figure.kind == "dots"):
+    if (along == "x") == (figure.kind in ("dots", "bars")):
         values += [value for series in figure.series for value in (*series.low, *series.high)]
+        values += [0.0] if figure.kind == "bars" else []
     if axis.scale == "log":
         values = [value for value in values if value > 0]
     low, high = bounds(axis, values)
@@ -159,6 +176,8 @@ def _series(figure: Figure, series: Series, number: int, colours: Mapping[str, i
     colour = colour_of(series, number, colours)
     places = [(x.at(a), y.at(b)) for a, b in zip(series.x, series.y)]
     parts = [f'<g class="series c{colour % HUES}" data-series="{number}">']
+    if figure.kind == "bars":
+        return [*parts, *_bars(figure, series, number, places, x), "</g>"]
     if figure.kind == "line":
         parts += _line(series, places, colour, x, y)
     elif figure.kind == "dots":
@@ -171,14 +190,40 @@ def _series(figure: Figure, series: Series, number: int, colours: Mapping[str, i
             f'<path class="bar" d="M{at:.1f} {y.at(low):.1f}V{y.at(high):.1f}"/>'
             for (at, _), low, high in zip(places, series.low, series.high)
         ]
-    radius = 3.0 if series.small or (figure.kind == "line" and len(places) > 1) else 5.5
-    sparse = figure.kind == "line" and len(figure.series) > HUES  # marks on all of many curves hide them
+    small = series.small or figure.kind in ("scatter", "plane") or (figure.kind == "line" and len(places) > 1)
+    radius = 3.0 if small else 5.5
+    # Marks on all of many curves, or on a curve of many points, hide them.
+    sparse = figure.kind == "line" and (len(figure.series) > HUES or len(places) > _MARKED)
     for at, (left, top) in enumerate(places):
         hidden = sparse and at < len(places) - 1
         seen = f'<circle class="hit" cx="{left:.1f}" cy="{top:.1f}" r="5"/>' if hidden else ""
         seen = seen or _mark(colour, left, top, radius)
         parts.append(f"<g><title>{escape(tooltip(figure, series, at))}</title>{seen}</g>")
     return [*parts, "</g>"]
+
+
+def _circle(figure: Figure, x: Ruler, y: Ruler) -> list[str]:
+    if figure.circle is None:
+        return []
+    radius = x.at(figure.circle) - x.at(0.0)
+    return [f'<circle class="axis" cx="{x.at(0.0):.1f}" cy="{y.at(0.0):.1f}" r="{radius:.1f}"/>']
+
+
+def _bars(figure: Figure, series: Series, number: int, places: Sequence[tuple[float, float]], x: Ruler) -> list[str]:
+    """One below the other inside a row, from 0; what is bounded has a line across its end."""
+    many = len(figure.series)
+    high = 14.0 if many == 1 else 8.0
+    zero = x.at(0.0 if x.axis.scale == "linear" else x.low)
+    parts = []
+    for at, (end, middle) in enumerate(places):
+        top = middle + (number - (many - 1) / 2) * (high + 1) - high / 2
+        left, wide = min(zero, end), abs(end - zero)
+        shown = f'<rect class="fill" x="{left:.1f}" y="{top:.1f}" width="{max(wide, 0.5):.1f}" height="{high:g}"/>'
+        if series.low:
+            low, above = x.at(series.low[at]), top + high / 2
+            shown += f'<path class="whisker" d="M{low:.1f} {above:.1f}H{x.at(series.high[at]):.1f}"/>'
+        parts.append(f"<g><title>{escape(tooltip(figure, series, at))}</title>{shown}</g>")
+    return parts
 
 
 def _line(series: Series, places: Sequence[tuple[float, float]], colour: int, x: Ruler, y: Ruler) -> list[str]:
@@ -220,7 +265,7 @@ def tooltip(figure: Figure, series: Series, at: int) -> str:
         if axis.scale != "category":
             lines.append(f"{axis.label}: {FORMATS[axis.unit](value)}")
     if series.low:
-        form = FORMATS[(figure.x if figure.kind == "dots" else figure.y).unit]
+        form = FORMATS[(figure.x if figure.kind in ("dots", "bars") else figure.y).unit]
         lines.append(f"from {form(series.low[at])} to {form(series.high[at])}")
     return "\n".join(lines)
 
@@ -252,7 +297,7 @@ def _touch(a: tuple[float, float, float, float], b: tuple[float, float, float, f
 
 def _legend(figure: Figure, *, width: float) -> list[list[tuple[float, int, str]]]:
     """Rows of (offset, number of the series, its name), broken where the width ends."""
-    if len(figure.series) == 1 and figure.kind == "dots":
+    if len(figure.series) == 1 and figure.kind in ("dots", "bars"):
         return []
     names = [shortened(series.name, width - 30) for series in figure.series]
     wide = max(text_width(name) for name in names) + 42

@@ -1,4 +1,4 @@
-"""A figure as data: what every form of the report draws, prints or exports."""
+"""A figure as data: what every form of a page draws, prints or exports."""
 
 import csv
 import io
@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from statewise.comparison.report.number import Format, count, duration, plain, size, whole
+from statewise.figures.number import Format, count, duration, plain, size, whole
 
 Scale = Literal["linear", "log", "category"]
 Unit = Literal["plain", "count", "bytes", "seconds", "whole"]
-Kind = Literal["line", "points", "dots"]
+Kind = Literal["line", "points", "dots", "bars", "scatter", "plane", "map"]
 
 FORMATS: dict[Unit, Format] = {"plain": plain, "count": count, "bytes": size, "seconds": duration, "whole": whole}
 
@@ -36,8 +36,43 @@ class Series(NamedTuple):
     small: bool = False  # beside a larger mark
 
 
+class Grid(NamedTuple):
+    """The cells of a map, rows from the top. None: there is nothing to say there.
+
+    Where an axis has no categories, `x` and `y` are the values that columns and rows stand for.
+    """
+
+    values: tuple[tuple[float | None, ...], ...]
+    label: str  # what the colour means, with its unit
+    unit: Unit = "plain"
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
+    log: bool = False  # the colour goes by powers of ten
+    signed: bool = False  # two colours, one on each side of 0
+    limits: tuple[float, float] | None = None
+
+    def ends(self) -> tuple[float, float]:
+        """What the palest and the deepest colour stand for."""
+        if self.limits is not None:
+            return self.limits
+        seen = [one for row in self.values for one in row if one is not None and (one > 0 or not self.log)]
+        low, high = min(seen, default=0.0), max(seen, default=1.0)
+        if self.signed:
+            high = max(abs(low), abs(high))
+            low = -high
+        return (low, high) if high > low else (low, low * 10 if self.log and low > 0 else low + 1.0)
+
+    def depth(self, value: float) -> float:
+        """From 0 to 1: how far along its palette a value lies."""
+        low, high = self.ends()
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
+        return min(max((value - low) / (high - low), 0.0), 1.0)
+
+
 class Figure(NamedTuple):
-    """`line`: curves with a band; `points`: a point an entry; `dots`: a row an entry, values along x."""
+    """`line`: curves with a band; `points`: a named point an entry; `scatter`: clouds of points; `plane`: the same with
+    equal axes, and a circle about 0; `dots`, `bars`: a row an entry, values along x; `map`: a coloured grid."""
 
     name: str
     title: str
@@ -48,19 +83,37 @@ class Figure(NamedTuple):
     reading: str  # how to read it, in a sentence
     finding: str  # what it shows here, computed
     missing: tuple[str, ...] = ()  # what could not be drawn, and why
+    grid: Grid | None = None  # of a map
+    circle: float | None = None  # of a plane: its radius
+
+    @property
+    def drawable(self) -> bool:
+        return bool(self.series) or (self.grid is not None and bool(self.grid.values))
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            **self._asdict(),
+        record = {name: value for name, value in self._asdict().items() if name not in ("grid", "circle")}
+        record |= {
             "x": self.x._asdict(),
             "y": self.y._asdict(),
             "series": [series._asdict() for series in self.series],
         }
+        if self.grid is not None:
+            record["grid"] = self.grid._asdict()
+        if self.circle is not None:
+            record["circle"] = self.circle
+        return record
 
     def csv(self) -> str:
-        """One row a point; the columns are named by the axes."""
+        """One row a point (of a map: a cell); the columns are named by the axes."""
         out = io.StringIO()
         table = csv.writer(out, lineterminator="\n")
+        if self.grid is not None:
+            table.writerow([self.y.label or "row", self.x.label or "column", self.grid.label])
+            for at, row in enumerate(self.grid.values):
+                for across, value in enumerate(row):
+                    place = [_cell(self.y, self.grid.y, at), _cell(self.x, self.grid.x, across)]
+                    table.writerow([*place, "" if value is None else _exact(value)])
+            return out.getvalue()
         bounded = any(series.low for series in self.series)
         table.writerow(["series", self.x.label, self.y.label, *(["low", "high"] if bounded else [])])
         for series in self.series:
@@ -116,6 +169,10 @@ def _log_ticks(low: float, high: float, *, base: int, most: int) -> list[float]:
 
 def _place(axis: Axis, value: float) -> str:
     return axis.categories[round(value)] if axis.scale == "category" else _exact(value)
+
+
+def _cell(axis: Axis, values: Sequence[float], at: int) -> str:
+    return axis.categories[at] if axis.categories else _exact(values[at])
 
 
 def _exact(value: float) -> str:

@@ -1,0 +1,1 @@
+"""Figures, tables and pages as data and as pictures: nothing here knows what they are about."""

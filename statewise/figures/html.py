@@ -1,0 +1,215 @@
+"""A page that needs nothing beside it: no network, no other file.
+
+Scripts are allowed by their hash alone, so nothing that comes from data could run even if it were not escaped.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import quote
+
+from statewise.figures.drawing import Drawing, draw
+from statewise.figures.figure import Figure
+from statewise.figures.palette import DEEPENING, DIVERGING, css
+from statewise.figures.passage import Passage, visible
+from statewise.figures.svg import scale, tick_text
+from statewise.figures.table import Column, Table
+
+_WIDE, _NARROW = 640, 340  # pixels that a drawing is made for
+
+
+def page(
+    *,
+    title: str,
+    body: str,
+    figures: Iterable[Drawing],
+    colours: Mapping[str, int] | None = None,
+    static: bool = False,
+) -> str:
+    """The whole document around a body made of the parts below. `static`, or no plotly installed: drawings only."""
+    scripts = [_part("script.js")]
+    data = ""
+    if not static and find_spec("plotly") is not None:
+        scripts = [
+            resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
+            *scripts,
+        ]
+        scripts.append(_part("interactive.js"))
+        data = f'<script type="application/json" id="figures">{_json(_live(figures, colours or {}))}</script>'
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            "img-src data: blob:",
+            "style-src 'unsafe-inline'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{_part('style.css')}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n{data}\n"
+        + "\n".join(f"<script>{script}</script>" for script in scripts)
+        + "\n</body>\n</html>\n"
+    )
+
+
+# -------------------------------------------------------------------- tables
+
+
+def table(one: Table, *, sortable: bool = False) -> str:
+    one = one.for_people()
+    head = "".join(_head(column, sortable) for column in one.columns)
+    rows = []
+    for number, row in enumerate(one.rows):
+        cells = []
+        for column, cell in zip(one.columns, row):
+            wraps = " wrap" if column.text and len(cell.text) > 24 else ""
+            kind = f' class="text{wraps}"' if column.text else ""
+            value = "" if cell.value is None else escape(str(cell.value))
+            sort = f' data-value="{value}"' if sortable else ""
+            cells.append(f"<td{kind}{sort}>{escape(cell.text)}</td>")
+        best = ' class="best"' if number == one.best else ""
+        rows.append(f"<tr{best}>{''.join(cells)}</tr>")
+    sorts = " data-sortable" if sortable else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table{sorts}><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _head(column: Column, sortable: bool) -> str:
+    kind = ' class="text"' if column.text else ""
+    title = f"<button>{escape(column.title)}</button>" if sortable else escape(column.title)
+    unit = f"<small>{escape(column.unit)}</small>" if column.unit else ""
+    return f'<th scope="col"{kind}>{title}{unit}</th>'
+
+
+def table_export(name: str, one: Table) -> str:
+    return f'<div class="export">{_csv_link(name, one.csv())}</div>'
+
+
+def _csv_link(name: str, text: str) -> str:
+    return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(text)}">CSV</a>'
+
+
+# -------------------------------------------------------------------- figures
+
+
+def figures(some: Sequence[Drawing], colours: Mapping[str, int] | None = None) -> str:
+    return f'<div class="figures">{"".join(figure(one, colours) for one in some)}</div>'
+
+
+def figure(one: Drawing, colours: Mapping[str, int] | None = None) -> str:
+    """A picture with its title, what it shows here, how to read it, and its exports."""
+    drawn, wide = "", ""
+    if one.drawable and isinstance(one, Passage):
+        wide = ' class="text"'
+        saved = f'<div class="drawn" hidden>{draw(one, width=_WIDE)}</div>'
+        drawn = f"{_scale(one)}{_pieces(one)}{saved}{_exports(one)}"
+    elif one.drawable:
+        still, narrow = (draw(one, colours=colours, width=width) for width in (_WIDE, _NARROW))
+        drawn = (
+            f'<div class="still"><div class="wide">{still}</div><div class="narrow">{narrow}</div></div>'
+            f'<div class="live" data-figure="{escape(one.name)}"></div>{_exports(one)}'
+        )
+    notes = "".join(f'<p class="note">{escape(said)}</p>' for said in one.missing)
+    return (
+        f'<figure id="{escape(one.name)}"{wide}><h3>{escape(one.title)}</h3><figcaption>'
+        f'<p class="finding">{escape(one.finding)}</p><p class="reading">{escape(one.reading)}</p></figcaption>'
+        f"{drawn}{notes}</figure>"
+    )
+
+
+def _exports(one: Drawing) -> str:
+    name = escape(one.name)
+    return (
+        f'<div class="export">{_csv_link(one.name, one.csv())}'
+        f'<button data-save="svg" data-name="{name}">SVG</button>'
+        f'<button data-save="png" data-name="{name}">PNG</button></div>'
+    )
+
+
+def _pieces(one: Passage) -> str:
+    shown = []
+    for at, ((piece, _), level) in enumerate(zip(one.pieces, one.levels())):
+        kind = f"h{level}" if level >= 0 else f"h{-level} cool"
+        shown.append(f'<i class="{kind}" title="{escape(one.said(at))}">{_broken(piece)}</i>')
+    return f'<p class="pieces heat">{"".join(shown)}</p>'
+
+
+def _broken(piece: str) -> str:
+    """The end of a line is seen, and ends the line."""
+    return escape(visible(piece)).replace("⏎", "⏎\n")
+
+
+def _scale(one: Passage) -> str:
+    steps = one.steps
+    bounds = [0.0, *steps]
+    words = [f"{low:.3g}–{high:.3g}" for low, high in zip(bounds, steps)]
+    words.append(f"over {steps[-1]:.3g}")
+    deep = [f'<i class="heat h{at}">{word}</i>' for at, word in enumerate(words)]
+    if one.signed:
+        deep = [f'<i class="heat h{at} cool">−{word}</i>' for at, word in enumerate(words)][:0:-1] + deep
+    return f'<div class="scale heat"><span>{escape(one.label)}:</span>{"".join(deep)}</div>'
+
+
+def _live(some: Iterable[Drawing], colours: Mapping[str, int]) -> dict[str, Any]:
+    """What plotly draws from. A map's colours go with it, so that both forms show the same."""
+    shown = []
+    for one in some:
+        if isinstance(one, Figure) and one.drawable:
+            record = {**one.as_dict(), "ticks": _ticks(one)}
+            if one.grid is not None:
+                low, high = one.grid.ends()
+                stops = DIVERGING if one.grid.signed else DEEPENING
+                record["ends"] = [low, high]
+                record["palette"] = [[at / (len(stops) - 1), css(stop)] for at, stop in enumerate(stops)]
+            shown.append(record)
+    return {"figures": shown, "colours": colours}
+
+
+def _ticks(one: Figure) -> dict[str, Any]:
+    """The drawings' own ticks and ends, for a wide and for a narrow place."""
+    if one.grid is not None:
+        return {}
+    found = {}
+    for along, axis in (("x", one.x), ("y", one.y)):
+        for place, most in (("wide", 7), ("narrow", 4)) if along == "x" else (("wide", 6), ("narrow", 6)):
+            values, low, high = scale(one, along=along, most=most)
+            texts = [tick_text(axis, value, values) for value in values]
+            found[f"{along}-{place}"] = {"values": values, "texts": texts, "low": low, "high": high}
+    return found
+
+
+# -------------------------------------------------------------------- the rest
+
+
+def missing(said: Sequence[str], title: str = "Missing") -> str:
+    if not said:
+        return ""
+    items = "".join(f"<li>{escape(one)}</li>" for one in said)
+    return f'<div class="missing" role="note">{title}:<ul>{items}</ul></div>'
+
+
+def _part(name: str) -> str:
+    return resources.files("statewise.figures").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _json(value: object) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    text = json.dumps(value, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

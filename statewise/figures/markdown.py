@@ -1,0 +1,70 @@
+"""Figures and tables as Markdown: the same words and numbers, the figures as tables of their ends."""
+
+import re
+from collections.abc import Sequence
+
+from statewise.figures.figure import FORMATS, Figure
+from statewise.figures.passage import Passage
+from statewise.figures.table import Table
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+
+
+def escaped(text: str) -> str:
+    """Text that means itself: nothing in it is markup, and it stays on its line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def code(text: str) -> str:
+    """Text whose blanks matter, inside a table. Backticks become their entity: no fence is then too short."""
+    shown = text.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "&#124;"), ("`", "&#96;")):
+        shown = shown.replace(character, entity)
+    return f"<code>{shown}</code>"
+
+
+def fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def table(one: Table) -> str:
+    one = one.for_people()
+    head = [escaped(f"{column.title} ({column.unit})" if column.unit else column.title) for column in one.columns]
+    rule = [":--" if column.text else "--:" for column in one.columns]
+    rows = [[escaped(cell.text) for cell in row] for row in one.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
+
+
+def figure(one: Figure | Passage) -> list[str]:
+    parts = [f"### {escaped(one.title)}", escaped(one.reading), escaped(one.finding)]
+    if isinstance(one, Figure) and one.series:
+        parts.append(_ends(one))
+    return [*parts, *missing(one.missing)]
+
+
+def _ends(one: Figure) -> str:
+    """A row a series: where it ends; of rows and points, all there is."""
+    x_form, y_form = FORMATS[one.x.unit], FORMATS[one.y.unit]
+    if one.kind in ("dots", "bars"):
+        head = ["", *(series.name for series in one.series)]
+        rows = []
+        for at, name in enumerate(one.y.categories):
+            cells = [
+                ", ".join(x_form(x) for x, y in zip(series.x, series.y) if round(y) == at) or "–"
+                for series in one.series
+            ]
+            rows.append([name, *cells])
+        lines = [head, [":--", *["--:"] * len(one.series)], *rows]
+        named = f"In {one.x.label}:"
+    else:
+        ends = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in one.series if series.x]
+        lines = [["", one.x.label, one.y.label], [":--", "--:", "--:"], *ends]
+        named = "Where each curve ends:" if one.kind == "line" else ""
+    shown = [line if number == 1 else [escaped(cell) for cell in line] for number, line in enumerate(lines)]
+    return "\n".join([*([escaped(named), ""] if named else []), *(f"| {' | '.join(line)} |" for line in shown)])
+
+
+def missing(said: Sequence[str]) -> list[str]:
+    return ["\n".join(f"- Missing: {escaped(one)}" for one in said)] if said else []

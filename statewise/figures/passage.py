@@ -1,0 +1,68 @@
+"""A text with a number at every piece of it, shown as colour."""
+
+import csv
+import io
+from typing import Any, NamedTuple
+
+from statewise.figures.figure import FORMATS, Unit
+
+LEVELS = 8  # shades that a page has
+
+
+class Passage(NamedTuple):
+    """Pieces with their numbers. None: there is nothing to say of that piece."""
+
+    name: str
+    title: str
+    pieces: tuple[tuple[str, float | None], ...]
+    label: str  # what the colour means, with its unit
+    reading: str  # how to read it, in a sentence
+    finding: str  # what it shows here, computed
+    unit: Unit = "plain"
+    bounds: tuple[float, ...] = ()  # where a deeper colour begins; by default evenly up to the largest
+    signed: bool = False  # two colours, one on each side of 0
+    notes: tuple[str, ...] = ()  # a word on each piece, shown when it is pointed at
+    missing: tuple[str, ...] = ()
+
+    @property
+    def drawable(self) -> bool:
+        return bool(self.pieces)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        if self.bounds:
+            return self.bounds
+        largest = max((abs(value) for _, value in self.pieces if value is not None), default=0.0) or 1.0
+        return tuple(largest * at / LEVELS for at in range(1, LEVELS))
+
+    def levels(self) -> list[int]:
+        """How deep each piece is coloured; below 0 in the other colour."""
+        steps = self.steps
+        assert len(steps) < LEVELS, steps
+        found = []
+        for _, value in self.pieces:
+            deep = 0 if value is None else sum(abs(value) >= step for step in steps)
+            found.append(-deep if self.signed and value is not None and value < 0 else deep)
+        return found
+
+    def said(self, at: int) -> str:
+        """What a piece says of itself."""
+        value = self.pieces[at][1]
+        number = "" if value is None else f"{FORMATS[self.unit](value)} {self.label}"
+        return "\n".join(filter(None, [number, self.notes[at] if self.notes else ""]))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "kind": "text"}
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(["piece", self.label, *(["note"] if self.notes else [])])
+        for at, (piece, value) in enumerate(self.pieces):
+            table.writerow([piece, "" if value is None else repr(value), *([self.notes[at]] if self.notes else [])])
+        return out.getvalue()
+
+
+def visible(text: str) -> str:
+    """Ends of lines and tabs as signs."""
+    return text.replace("\n", "⏎").replace("\t", "⇥")

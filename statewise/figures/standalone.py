@@ -1,0 +1,39 @@
+"""A picture without a page around it: an SVG file whose colours are its own, or a PNG by matplotlib."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+from statewise.figures.drawing import Drawing, draw
+
+_VARIABLE = re.compile(r"(--[\w-]+):\s*([^;}]+)")
+_RULE = re.compile(r"(\.chart[^{}]*)\{([^{}]*)\}")
+
+
+def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
+    """The drawing in the light colours of a page, written out for programs that know no CSS variables."""
+    drawn = draw(one, colours=colours, width=width)
+    opening, rest = drawn.split(">", 1)
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'{opening} font-family="sans-serif"><style>{_rules()}</style>{paper}{rest}\n'
+
+
+@cache
+def _rules() -> str:
+    css = resources.files("statewise.figures").joinpath("style.css").read_text(encoding="utf-8")
+    light = dict(_VARIABLE.findall(css[: css.index("@media")]))
+    hues = sorted(name for name in light if re.fullmatch(r"--c\d", name))
+    rules = []
+    for selector, body in _RULE.findall(css):
+        short = selector.replace(".chart ", "").strip()
+        if short.startswith((".chart", ".lit")):
+            continue  # of the page alone
+        if "var(--c)" in body:
+            rules += [f".{hue[2:]} {short}{{{body.replace('var(--c)', light[hue])}}}" for hue in hues]
+        else:
+            rules.append(f"{short}{{{body}}}")
+    text = "\n".join(rules)
+    for name, value in light.items():
+        text = text.replace(f"var({name})", value)
+    return text

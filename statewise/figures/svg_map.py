@@ -1,0 +1,150 @@
+"""A coloured grid as SVG: cells one by one where they are few, else one image of as many pixels as there are cells."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
+from statewise.figures.palette import colour, css, png
+from statewise.figures.svg import Frame, shortened, svg, text_width, tick_text
+
+_CELLS = 1600  # that are drawn one by one, each with its value
+_LABEL = 10.0  # pixels that a line of labels needs
+_NAME = 14  # letters of a category that are shown
+
+
+def draw_map(figure: Figure, *, width: int) -> str:
+    grid = figure.grid
+    assert grid is not None
+    rows, columns = len(grid.values), len(grid.values[0])
+    names_y = [shortened(name, _NAME * 7.0) for name in figure.y.categories]
+    names_x = [shortened(name, _NAME * 7.0) for name in figure.x.categories]
+    left = 24.0 + max((text_width(name, 11) for name in names_y), default=34.0)
+    below = 10 + max((text_width(name, 11) for name in names_x), default=12.0)
+    across = width - left - 66
+    cell = min(across / columns, 26.0 if columns > 12 else 48.0)
+    tall = max(min(min(cell, 26.0) * rows, width * 1.1), 96.0)
+    if rows * columns > 1 and not names_x:
+        cell = across / columns  # positions fill the width
+        tall = min(max(cell * rows, width * 0.3), width * 0.75)
+    frame = Frame(left, 8, left + cell * columns, 8 + tall)
+    height = frame.bottom + below + 24
+    high = tall / rows
+    parts = [svg(width, height, title=figure.title, finding=figure.finding)]
+    parts += _cells(figure, grid, frame, cell, high) if rows * columns <= _CELLS else [_image(grid, frame)]
+    parts.append(f'<path class="frame" d="M{left:.1f} {frame.top}H{frame.right:.1f}V{frame.bottom:.1f}H{left:.1f}z"/>')
+    parts += _rows(figure.y, names_y, grid.y, frame, high)
+    parts += _columns(figure.x, names_x, grid.x, frame, cell)
+    middle = (frame.left + frame.right) / 2
+    label = escape(shortened(figure.x.label, width - 16))
+    half = text_width(figure.x.label) / 2
+    at = min(max(middle, half + 4), width - half - 4)
+    parts.append(f'<text class="label" x="{at:.1f}" y="{height - 6:.1f}" text-anchor="middle">{label}</text>')
+    if figure.y.label:
+        label = escape(shortened(figure.y.label, frame.bottom))
+        centre = (frame.top + frame.bottom) / 2
+        parts.append(
+            f'<text class="label" transform="translate(12 {centre:.1f}) rotate(-90)"'
+            f' text-anchor="middle">{label}</text>'
+        )
+    parts += _legend(grid, frame, width)
+    return "".join([*parts, "</svg>"])
+
+
+def pixels(grid: Grid) -> list[list[tuple[int, int, int] | None]]:
+    return [
+        [None if one is None else colour(grid.depth(one), signed=grid.signed) for one in row] for row in grid.values
+    ]
+
+
+def _cells(figure: Figure, grid: Grid, frame: Frame, wide: float, high: float) -> list[str]:
+    parts, form = [], FORMATS[grid.unit]
+    for at, (row, shades) in enumerate(zip(grid.values, pixels(grid))):
+        for across, (value, shade) in enumerate(zip(row, shades)):
+            if value is None or shade is None:
+                continue
+            said = f"{_word(figure.y, grid.y, at)} · {_word(figure.x, grid.x, across)}: {form(value)}"
+            parts.append(
+                f'<rect x="{frame.left + across * wide:.1f}" y="{frame.top + at * high:.1f}" width="{wide + 0.2:.1f}"'
+                f' height="{high + 0.2:.1f}" fill="{css(shade)}"><title>{escape(said)}</title></rect>'
+            )
+    return parts
+
+
+def _image(grid: Grid, frame: Frame) -> str:
+    data = base64.b64encode(png(pixels(grid))).decode()
+    return (
+        f'<image class="map" x="{frame.left:.1f}" y="{frame.top:.1f}" width="{frame.right - frame.left:.1f}"'
+        f' height="{frame.bottom - frame.top:.1f}" preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
+    )
+
+
+def _rows(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Frame, high: float) -> list[str]:
+    if names:
+        every = max(1, -(-len(names) * 12 // max(int(frame.bottom - frame.top), 1)))
+        labels = [(float(at), name) for at, name in enumerate(names) if at % every == 0]
+    else:
+        labels = _numbers(axis, values, most=6)
+    return [
+        f'<text class="tick" font-size="11" x="{frame.left - 5:.1f}" y="{frame.top + (at + 0.5) * high + 4:.1f}"'
+        f' text-anchor="end">{escape(name)}</text>'
+        for at, name in labels
+    ]
+
+
+def _columns(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Frame, wide: float) -> list[str]:
+    if not names:
+        return [
+            f'<text class="tick" font-size="11" x="{frame.left + (at + 0.5) * wide:.1f}" y="{frame.bottom + 15:.1f}"'
+            f' text-anchor="middle">{escape(name)}</text>'
+            for at, name in _numbers(axis, values, most=6)
+        ]
+    every = max(1, -(-int(_LABEL + 2) // max(int(wide), 1)))
+    parts = []
+    for at, name in enumerate(names):
+        if at % every == 0:
+            left, top = frame.left + (at + 0.5) * wide + 4, frame.bottom + 6
+            parts.append(
+                f'<text class="tick" font-size="11" transform="translate({left:.1f} {top:.1f}) rotate(-90)"'
+                f' text-anchor="end">{escape(name)}</text>'
+            )
+    return parts
+
+
+def _numbers(axis: Axis, values: Sequence[float], *, most: int) -> list[tuple[float, str]]:
+    """Round values, and the column or row each falls in."""
+    first, last = values[0], values[-1]
+    if first == last:
+        return [(0, tick_text(axis, first, [first]))]
+    found = ticks(Axis("", unit=axis.unit), min(first, last), max(first, last), most=most)
+    step = (last - first) / (len(values) - 1)
+    return [((tick - first) / step, tick_text(axis, tick, found)) for tick in found]
+
+
+def _legend(grid: Grid, frame: Frame, width: int) -> list[str]:
+    """A strip of the palette with the values of its ends."""
+    left, tall = frame.right + 14, min(frame.bottom - frame.top - 16, 140.0)
+    steps = 24
+    parts = []
+    for at in range(steps):
+        shade = css(colour(1 - at / (steps - 1), signed=grid.signed))
+        top = frame.top + 12 + at * tall / steps
+        parts.append(
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="11" height="{tall / steps + 0.3:.1f}" fill="{shade}"/>'
+        )
+    low, high = grid.ends()
+    form = FORMATS[grid.unit]
+    for value, top in ((high, frame.top + 8), (low, frame.top + tall + 24)):
+        shown = escape(shortened(form(value), width - left + 4))
+        parts.append(f'<text class="tick" font-size="10" x="{left - 4:.1f}" y="{top:.1f}">{shown}</text>')
+    middle = frame.top + 12 + tall / 2
+    label = escape(shortened(grid.label, max(tall, 60)))
+    parts.append(
+        f'<text class="tick" font-size="10" transform="translate({left + 23:.1f} {middle:.1f}) rotate(-90)"'
+        f' text-anchor="middle">{label}</text>'
+    )
+    return parts
+
+
+def _word(axis: Axis, values: Sequence[float], at: int) -> str:
+    return axis.categories[at] if axis.categories else f"{axis.label} {values[at]:g}"

@@ -1,0 +1,54 @@
+"""Tables as data: a value for machines and the text for people in every cell."""
+
+import csv
+import io
+from typing import Any, NamedTuple
+
+from statewise.figures.number import NONE, Format
+
+Value = float | int | str | None
+
+
+class Column(NamedTuple):
+    name: str  # for machines
+    title: str
+    unit: str = ""
+    text: bool = False  # words, not numbers
+    shown: bool = True  # to people; machines get all
+
+
+class Cell(NamedTuple):
+    value: Value
+    text: str
+
+
+class Table(NamedTuple):
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    best: int | None = None  # the row that the verdict is about
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "columns": [column._asdict() for column in self.columns],
+            "rows": [{column.name: cell._asdict() for column, cell in zip(self.columns, row)} for row in self.rows],
+        }
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns])
+        writer.writerows([["" if cell.value is None else cell.value for cell in row] for row in self.rows])
+        return out.getvalue()
+
+    def for_people(self) -> "Table":
+        kept = [at for at, column in enumerate(self.columns) if column.shown]
+        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
+        return self._replace(columns=tuple(self.columns[at] for at in kept), rows=rows)
+
+
+def words(value: str) -> Cell:
+    return Cell(value, value)
+
+
+def number(value: float | None, form: Format) -> Cell:
+    return Cell(None, NONE) if value is None else Cell(value, form(value))
