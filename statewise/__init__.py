@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from statewise.core import save_state as save_state
     from statewise.core import state_bytes as state_bytes
     from statewise.decoding import Sampling as Sampling
+    from statewise.inspection import inspect as inspect
     from statewise.mixers import GRU as GRU
     from statewise.mixers import LSTM as LSTM
     from statewise.mixers import Elman as Elman
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _HOME = {
     "core": ("lens", "load_state", "map_state", "observe", "save_state", "state_bytes"),
     "decoding": ("Sampling",),
+    "inspection": ("inspect",),
     "mixers": ("GRU", "LSTM", "Elman"),
     "models": ("LINEAGE", "build"),
     "specs": ("UserError",),

@@ -8,9 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from statewise import __version__
+from statewise.cli.bench import bench
 from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.generate import generate
+from statewise.cli.inspect import inspect
 from statewise.cli.models import models
 from statewise.cli.predict import predict
 from statewise.cli.reproduce import reproduce
@@ -69,8 +71,10 @@ app.command()(generate)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(compare)
+app.command()(inspect)
 app.command()(reproduce)
 app.command()(verify)
+app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from statewise.models.crf import Forbidden as Forbidden
 from statewise.models.crf import forbidden_in_bio as forbidden_in_bio
 from statewise.models.encoding import ENCODERS as ENCODERS
 from statewise.models.encoding import Encoding as Encoding
+from statewise.models.explain import Explained as Explained
+from statewise.models.explain import explain as explain
 from statewise.models.growth import context_bytes as context_bytes
 from statewise.models.growth import source_bytes as source_bytes
 from statewise.models.language_model import LanguageModel as LanguageModel

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, Mixer, State
+from statewise.core import Machine, Mixer, State, is_observed, observe
 from statewise.layers import MLP, Dropout
 
 S = TypeVar("S", bound=State)
@@ -73,7 +73,16 @@ class Block(Machine[S]):
         y = x + y if self.residual else y
         y = y if pre else self.norm(y)
         if self.mlp is None or self.mlp_norm is None:
-            return y, after
+            return _shown(y), after
         z = dropout(self.mlp(self.mlp_norm(y) if pre else y))
         z = y + z if self.residual else z
-        return (z if pre else self.mlp_norm(z)), after
+        return _shown(z if pre else self.mlp_norm(z)), after
+
+
+def _shown(y: Tensor) -> Tensor:
+    """What a layer hands on, to a lens moment by moment: units that every architecture has."""
+    if not is_observed():
+        return y
+    if y.dim() == 2:
+        return observe("block.output", y)
+    return torch.stack([observe("block.output", y_BD) for y_BD in y.unbind(1)], dim=1)

@@ -14,7 +14,7 @@ MISTAKES = [
     ("trian lstm", "'trian'", "did you mean 'train'?", "verify"),
     ("Train lstm", "'Train'", "did you mean 'train'?"),
     ("modles", "'modles'", "did you mean 'models'?"),
-    ("runs/lstm", "'runs/lstm'", "generate, models, predict, reproduce, train, verify"),
+    ("runs/lstm", "'runs/lstm'", "generate, inspect, models, predict, reproduce, train, verify"),
     ("--verson", "--verson", "--version"),
     ("--bogus", "--bogus", "try: statewise --help"),
     ("models extra", "extra", "try: statewise models --help"),

@@ -6,6 +6,9 @@ from statewise.data.embedded.docstrings import docstrings as docstrings
 from statewise.data.embedded.lengths import Terminated as Terminated
 from statewise.data.embedded.lengths import least_nats as least_nats
 from statewise.data.embedded.lengths import terminated as terminated
+from statewise.data.embedded.memory import MEMORY_TASKS as MEMORY_TASKS
+from statewise.data.embedded.memory import Asked as Asked
+from statewise.data.embedded.memory import MemoryTask as MemoryTask
 from statewise.data.embedded.operations import operations as operations
 from statewise.data.embedded.parts import Parts as Parts
 from statewise.data.embedded.phrases import phrases as phrases

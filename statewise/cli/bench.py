@@ -1,0 +1,105 @@
+"""`statewise bench`: every figure about speed, measured again; and which implementation runs here, and why."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from statewise.cli.output import print_json
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def bench(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="BENCHMARK", help="None: list them.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Which implementation of each op a model takes on this machine, and why.")
+    ] = False,
+    model: Annotated[list[str] | None, typer.Option("--model", help="--explain: these models only.")] = None,
+    width: Annotated[int, typer.Option("--width", min=1, help="--explain: units per layer.")] = 256,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="--explain: rows.")] = 16,
+    time: Annotated[int, typer.Option("--time", min=1, help="--explain: tokens of each row.")] = 64,
+    json_: Annotated[bool, typer.Option("--json", help="For machines: the list, or what was explained.")] = False,
+) -> int:
+    """Measure again what the documentation says about speed: both sides in one run, checked, interleaved, medians.
+
+    What follows the benchmark's name is passed to it; --help after the name says what it takes.
+
+    Example: statewise bench tree --leaves 16
+    """
+    from statewise.specs import UserError, nearest
+
+    if explain:
+        if name is not None:
+            raise UserError(f"--explain runs no benchmark, but {name!r} was named", fix="leave one of them out")
+        return _explain(tuple(model or ()), width=width, batch=batch, time=time, json_=json_)
+    known = _benchmarks()
+    if name is None:
+        _list(known, json_=json_)
+        return 0
+    if name not in known:
+        raise UserError(f"{name!r} is not a benchmark", fix=nearest(name, known))
+    return subprocess.call([sys.executable, str(_folder() / f"{name}.py"), *context.args])
+
+
+def _folder() -> Path:
+    """The benchmarks: inside an installed package, beside it in a checkout."""
+    installed = _PACKAGE / "benchmarks"
+    return installed if installed.is_dir() else _PACKAGE.parent / "benchmarks"
+
+
+def _benchmarks() -> dict[str, str]:
+    """Those that can be run, each with the first sentence of its file."""
+    found = {}
+    for path in sorted(_folder().glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "__main__" in source:
+            found[path.stem] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    return found
+
+
+def _list(known: dict[str, str], *, json_: bool) -> None:
+    if json_:
+        print_json([{"name": name, "measures": sentence} for name, sentence in known.items()])
+        return
+    _print(["benchmark", "what it measures"], [[name, sentence] for name, sentence in known.items()])
+    print("run one: statewise bench tree; its options: statewise bench tree --help")
+
+
+def _explain(names: tuple[str, ...], *, width: int, batch: int, time: int, json_: bool) -> int:
+    import torch
+
+    from statewise.models import explain
+
+    cuda = torch.cuda.is_available()
+    device, dtype = (torch.device("cuda"), torch.bfloat16) if cuda else (torch.device("cpu"), torch.float32)
+    found = explain(names, width=width, batch=batch, time=time, device=device, dtype=dtype)
+    shape: dict[str, Any] = {"device": str(device), "dtype": str(dtype).removeprefix("torch.")}
+    shape |= {"width": width, "batch": batch, "time": time}
+    if json_:
+        rows = [{"model": one.model, "op": one.op, **one.choice._asdict()} for one in found]
+        print_json({**shape, "choices": rows})
+        return 0
+    print(f"{device}, {shape['dtype']}, width {width}, {batch} rows of {time} tokens, one training step each:")
+    _print(
+        ["model", "op", "runs as", "because"],
+        [[one.model, one.op, one.choice.implementation, one.choice.reason] for one in found],
+    )
+    print("to force one: --set model.kernel=naive, or STATEWISE_KERNEL=naive")
+    return 0
+
+
+def _print(titles: list[str], rows: list[list[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*titles, box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console().print(table)

@@ -1,0 +1,142 @@
+"""`statewise inspect`: see why."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from statewise.cli.output import print_json
+from statewise.cli.run_argument import open_run
+
+if TYPE_CHECKING:
+    from statewise.inspection import Inspection
+
+
+def inspect(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A trained folder. None: what can be looked at, and how.")
+    ] = None,
+    lens: Annotated[str | None, typer.Argument(metavar="[LENS]", help="Default: every quick lens.")] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", "-t", help="A file, or the text itself. Default: what training held out.")
+    ] = None,
+    against: Annotated[str | None, typer.Option("--against", help="Another run, for the lenses that compare.")] = None,
+    train: Annotated[bool, typer.Option("--train", help="Also train, for the lenses that can: takes longer.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of the lens, e.g. window=64."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write into. Default: RUN/inspect/LENS.")
+    ] = None,
+    static: Annotated[bool, typer.Option("--static", help="A page without plotly: drawings only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The whole result for machines.")] = False,
+) -> None:
+    """Look inside a trained model: pictures and numbers of what it does with its past.
+
+    Example: statewise inspect runs/lstm
+    Example: statewise inspect runs/lstm surprise --text "To be, or not to be"
+    """
+    from statewise.inspection import inspect as look_at
+    from statewise.inspection.lenses import LENSES
+    from statewise.inspection.page import left_out
+    from statewise.inspection.progress import make_progress
+    from statewise.specs.parse import read_override
+
+    alone = {one.name for one in LENSES if not one.tasks}
+    if run is None:
+        _list(json_)
+        return
+    if lens is None and run in alone and not Path(run).is_dir():
+        run, lens = None, run  # a lens that makes its own models
+    settings: dict[str, Any] = dict(read_override(one) for one in set_ or ())
+    settings |= {"against": against} if against is not None else {}
+    settings |= {"train": True} if train else {}
+    _refuse_flags(lens, settings, against=against, train=train)
+    opened = None if run is None else open_run(Path(run))
+    found = look_at(opened, lens, text=text, progress=make_progress(quiet=quiet or json_), **settings)
+    folder = out or (Path("inspect") if run is None else Path(run) / "inspect") / (lens or "all")
+    page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
+    files = [str(path) for path in found.files(folder)]
+    if json_:
+        findings = [one.as_dict() for one in found.findings]
+        print_json({"subject": found.subject, "findings": findings, "page": str(page), "files": files})
+        return
+    _print(found, page, files)
+    if (lacking := left_out()) is not None:
+        print(lacking, file=sys.stderr)
+
+
+def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | None, train: bool) -> None:
+    from statewise.inspection.lenses import LENSES, find_lens
+    from statewise.specs import UserError
+
+    for flag, given in (("against", against is not None), ("train", train)):
+        able = [one.name for one in LENSES if flag in one.settings.model_fields]
+        if given and (lens is None or flag not in find_lens(lens).settings.model_fields):
+            which = "no lens was named" if lens is None else f"the lens {lens!r} has no such thing"
+            raise UserError(f"--{flag}: {which}", fix=f"it is for {', '.join(able) or 'none'}")
+    if settings and lens is None:
+        raise UserError(
+            f"--set {next(iter(settings))}=…: no lens was named", fix="name the lens that it is a setting of"
+        )
+
+
+def _list(json_: bool) -> None:
+    """Every lens with its settings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from statewise.inspection.lenses import LENSES
+
+    if json_:
+        print_json(
+            {
+                one.name: {
+                    "shows": one.shows,
+                    "tasks": list(one.tasks),
+                    "quick": one.quick,
+                    "settings": one.settings.model_json_schema(),
+                }
+                for one in LENSES
+            }
+        )
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("lens", "shows", "of", "settings"):
+        table.add_column(heading)
+    for one in LENSES:
+        fields = one.settings.model_fields
+        settings = "\n".join(f"{name}={field.default}: {field.description}" for name, field in fields.items())
+        of = ", ".join(one.tasks) or "models of its own"
+        table.add_row(one.name, escape(one.shows), of if one.quick else f"{of}; not quick", escape(settings))
+    console = Console()
+    console.print(table)
+    console.print("statewise inspect RUN: every quick lens; statewise inspect RUN LENS --set NAME=VALUE: one of them")
+
+
+def _print(found: "Inspection", page: Path, files: list[str]) -> None:
+    from rich.console import Console
+
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    for one in found.findings:
+        say(f"{one.title}")
+        for sentence in one.sentences:
+            say(f"  {sentence}")
+        for lacking in one.missing:
+            say(f"  ({lacking})")
+    kinds = ", ".join(
+        f"{count} {kind}" for kind in ("csv", "svg", "png") if (count := sum(one.endswith(kind) for one in files))
+    )
+    say(f"page: {page}; to open it in a browser: {page.absolute().as_uri()}")
+    if kinds:
+        say(f"files: {page.parent / 'figures'} ({kinds})")

@@ -1,0 +1,103 @@
+"""Gradients by truncation policy, and how they differ from the one through all of time.
+
+B rows, T time, P parameters.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from statewise.core import Machine, State, detach
+from statewise.specs import FullTruncation, TruncationSpec
+from statewise.training.truncation import Segment, pass_gradient, segments
+
+
+class Estimate(NamedTuple):
+    """A policy's gradients of one batch, beside the full one; everything in units of its norm."""
+
+    cosine: float  # mean over draws of the angle between them
+    norm: float  # mean norm
+    projection: float  # mean part along the full gradient: 1 where nothing is missing
+    bias: float  # how far the mean of all draws is off; of an unbiased policy it shrinks as 1/√draws
+    spread: float  # standard deviation of one draw about that mean
+    off_by: tuple[float, ...]  # the bias after 1, 2, 4, … draws
+
+    @property
+    def chance(self) -> float:
+        """The bias that so many draws would show by chance alone, were there none."""
+        return self.spread / math.sqrt(self.draws)
+
+    @property
+    def draws(self) -> int:
+        return 1 << (len(self.off_by) - 1)
+
+
+def gradient(
+    machine: Machine[Any], inputs_BT: Tensor, targets_BT: Tensor, policy: TruncationSpec, *, key: Sequence[int]
+) -> Tensor:
+    """`[P]`: of the mean loss over the window, cut as `policy` says, as training does it."""
+    parameters = [p for p in machine.parameters() if p.requires_grad]
+    total = [torch.zeros_like(p) for p in parameters]
+    state: State = machine.init_state(len(inputs_BT))
+    with torch.enable_grad():
+        for run in _joined(segments(policy, inputs_BT.shape[1], key=key)):
+            loss = inputs_BT.new_zeros((), dtype=machine.like.dtype)
+            for segment in run:
+                state = pass_gradient(state, segment.flow)
+                times = slice(segment.start, segment.stop)
+                logits_BTV, state = machine(inputs_BT[:, times], state)
+                loss = loss + F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT[:, times].flatten(), reduction="sum")
+            found = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
+            for sum_, one in zip(total, found):
+                if one is not None:
+                    sum_ += one
+            state = detach(state)
+    return torch.cat([one.flatten() for one in total])
+
+
+def _joined(cuts: list[Segment]) -> Iterator[list[Segment]]:
+    """Segments between which gradient flows have one way back."""
+    run: list[Segment] = []
+    for segment in cuts:
+        if segment.flow == 0.0 and run:
+            yield run
+            run = []
+        run.append(segment)
+    yield run
+
+
+def estimate(
+    machine: Machine[Any],
+    inputs_BT: Tensor,
+    targets_BT: Tensor,
+    policy: TruncationSpec,
+    *,
+    draws: int,
+    seed: int = 0,
+    full_P: Tensor | None = None,
+) -> Estimate:
+    """`draws` (a power of two) cuts by chance; one gradient is in memory at a time."""
+    if full_P is None:
+        full_P = gradient(machine, inputs_BT, targets_BT, FullTruncation(), key=(seed,))
+    size = float(full_P.norm())
+    assert size > 0, "the full gradient is zero"
+    mean_P = torch.zeros_like(full_P)
+    cosine = norm = projection = squares = 0.0
+    off_by = []
+    for number in range(1, draws + 1):
+        one_P = gradient(machine, inputs_BT, targets_BT, policy, key=(seed, number))
+        own = float(one_P.norm())
+        along = float(one_P @ full_P) / size
+        cosine += along / max(own, 1e-300) / draws
+        norm += own / size / draws
+        projection += along / size / draws
+        squares += own**2
+        mean_P += (one_P - mean_P) / number
+        if number & (number - 1) == 0:
+            off_by.append(float((mean_P - full_P).norm()) / size)
+    about = max(squares / draws - float(mean_P.square().sum()), 0.0) * draws / max(draws - 1, 1)
+    return Estimate(cosine, norm, projection, off_by[-1], math.sqrt(about) / size, tuple(off_by))

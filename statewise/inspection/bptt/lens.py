@@ -1,0 +1,162 @@
+"""The lens `bptt`: bias, variance, memory and time of every truncation, on one model, one text and the same seeds."""
+
+import copy
+import math
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from pydantic import Field
+from torch import Tensor
+
+from statewise.core import Machine
+from statewise.inspection.bptt import picture
+from statewise.inspection.bptt.cost import Cost, cost
+from statewise.inspection.bptt.estimate import Estimate, estimate, gradient
+from statewise.inspection.bptt.trained import Course, courses
+from statewise.inspection.finding import Finding
+from statewise.inspection.interval import half_width
+from statewise.inspection.lens import Lens
+from statewise.inspection.progress import Progress
+from statewise.inspection.reading import windows
+from statewise.inspection.subject import Subject
+from statewise.specs import (
+    FixedTruncation,
+    FullTruncation,
+    RandomTruncation,
+    TruncationSpec,
+    UnbiasedTruncation,
+    UserError,
+)
+from statewise.specs.base import Spec
+from statewise.tasks import LanguageModelRun
+
+
+class BPTTSettings(Spec):
+    window: int = Field(96, ge=2, description="tokens that the full gradient flows through")
+    length: int = Field(16, ge=1, description="tokens between two cuts (random: in the mean)")
+    keep: float = Field(0.5, gt=0, le=1, description="unbiased: the chance that a gradient passes a cut")
+    rows: int = Field(4, ge=1, description="windows in a batch")
+    batches: int = Field(4, ge=2, description="batches that intervals are made of")
+    draws: int = Field(32, ge=2, description="cuts by chance of each batch; a power of two")
+    train: bool = Field(False, description="also train with each policy and compare the final loss")
+    steps: int = Field(200, ge=1, description="train: steps of each training")
+    seeds: int = Field(2, ge=1, description="train: trainings of each policy")
+
+
+class Measured(NamedTuple):
+    """A policy over all batches."""
+
+    estimates: tuple[Estimate, ...]
+    cost: Cost
+    by_chance: bool  # whether the policy draws its cuts
+    course: Course | None = None
+
+    def mean(self, field: str) -> float:
+        return fmean(getattr(one, field) for one in self.estimates)
+
+    def half(self, field: str) -> float | None:
+        return half_width([getattr(one, field) for one in self.estimates])
+
+
+def look(subject: Subject, settings: BPTTSettings, progress: Progress) -> Finding:
+    reading = subject.tokens
+    if not any(p.requires_grad for p in subject.machine.parameters()):
+        raise UserError(f"{subject.name} does not learn by gradients", fix="name a run that was trained by them")
+    if settings.draws & (settings.draws - 1):
+        lower = 2 ** int(math.log2(settings.draws))
+        raise UserError(f"draws = {settings.draws} is not a power of two", fix=f"try {lower} or {2 * lower}")
+    length = min(settings.window, len(reading) - 1, reading.window or settings.window)
+    if length <= settings.length:
+        raise UserError(
+            f"a window of {length} tokens is not longer than length={settings.length}: there is nothing to cut",
+            fix="give a longer text, a longer window or a smaller length",
+        )
+    wanted = settings.rows * settings.batches
+    window_NT = windows(reading, length + 1, wanted).to(subject.machine.like.device)
+    if len(window_NT) < 2:
+        raise UserError(f"{reading.source} has room for one window of {length} tokens", fix="give a longer text")
+    batches = list(window_NT.chunk(min(settings.batches, len(window_NT))))
+    policies: dict[str, TruncationSpec] = {
+        "full": FullTruncation(),
+        "fixed": FixedTruncation(length=settings.length),
+        "random": RandomTruncation(length=settings.length),
+        "unbiased": UnbiasedTruncation(length=settings.length, keep=settings.keep),
+    }
+    found = _measure(subject.machine, batches, policies, settings.draws, progress)
+    if settings.train:
+        if not isinstance(subject.run, LanguageModelRun):
+            raise UserError("train=true needs a trained folder, whose recipe is run again", fix="name a run")
+        learnt = courses(
+            subject.run, policies, steps=settings.steps, window=length, seeds=settings.seeds, progress=progress
+        )
+        found = {name: one._replace(course=learnt[name]) for name, one in found.items()}
+    return Finding(
+        "bptt",
+        "The BPTT laboratory",
+        subject.name,
+        tuple(picture.sentences(found, settings.length)),
+        tuple(picture.figures(found)),
+        (picture.table(found),),
+        _data(found, settings, length),
+    )
+
+
+def _measure(
+    machine: Machine[Any],
+    batches: list[Tensor],
+    policies: Mapping[str, TruncationSpec],
+    draws: int,
+    progress: Progress,
+) -> dict[str, Measured]:
+    # Bias and spread in double precision, so that what is left is the policy's alone; cost as it is trained.
+    exact = copy.deepcopy(machine).double().eval()
+    full = [gradient(exact, one_BT[:, :-1], one_BT[:, 1:], FullTruncation(), key=(0,)) for one_BT in batches]
+    work = [(name, number) for name in policies for number in range(len(batches))]
+    estimates: dict[str, list[Estimate]] = {name: [] for name in policies}
+    for name, number in progress.over(work, "gradients by policy and batch"):
+        some_BT, policy = batches[number], policies[name]
+        by_chance = isinstance(policy, RandomTruncation | UnbiasedTruncation)
+        estimates[name].append(
+            estimate(
+                exact,
+                some_BT[:, :-1],
+                some_BT[:, 1:],
+                policy,
+                draws=draws if by_chance else 1,
+                seed=number,
+                full_P=full[number],
+            )
+        )
+    inputs_BT, targets_BT = batches[0][:, :-1], batches[0][:, 1:]
+    found = {}
+    for name, policy in policies.items():
+        taken = cost(
+            lambda policy=policy: gradient(machine, inputs_BT, targets_BT, policy, key=(0, 1)),  # type: ignore[misc]
+            known=[*machine.parameters(), inputs_BT, targets_BT],
+        )
+        by_chance = isinstance(policy, RandomTruncation | UnbiasedTruncation)
+        found[name] = Measured(tuple(estimates[name]), taken, by_chance)
+    return found
+
+
+def _data(found: Mapping[str, Measured], settings: BPTTSettings, length: int) -> dict[str, Any]:
+    fields = ("cosine", "norm", "projection", "bias", "spread", "chance")
+    policies = {}
+    for name, one in found.items():
+        record: dict[str, Any] = {field: {"mean": one.mean(field), "half": one.half(field)} for field in fields}
+        record["off_by"] = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
+        record |= {"seconds": one.cost.seconds, "held_bytes": one.cost.held_bytes}
+        record["course"] = None if one.course is None else one.course._asdict()
+        policies[name] = record
+    return {"window": length, "length": settings.length, "keep": settings.keep, "policies": policies}
+
+
+LENS = Lens(
+    "bptt",
+    "Truncation: bias, variance, memory and time of four policies against full BPTT.",
+    ("language_model",),
+    quick=False,
+    settings=BPTTSettings,
+    look=look,
+)

@@ -1,0 +1,203 @@
+"""The figures, the table and the sentences of the lens `bptt`."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Protocol
+
+from statewise.figures.drawing import Drawing
+from statewise.figures.figure import Axis, Figure, Series, Unit
+from statewise.figures.number import duration, plain, rough, share, size, with_interval
+from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.inspection.bptt.cost import Cost
+from statewise.inspection.bptt.estimate import Estimate
+from statewise.inspection.bptt.trained import Course
+from statewise.inspection.finding import Named
+from statewise.inspection.interval import half_width
+
+
+class Measured(Protocol):
+    @property
+    def estimates(self) -> tuple[Estimate, ...]: ...
+    @property
+    def cost(self) -> Cost: ...
+    @property
+    def by_chance(self) -> bool: ...
+    @property
+    def course(self) -> Course | None: ...
+    def mean(self, field: str) -> float: ...
+    def half(self, field: str) -> float | None: ...
+
+
+def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
+    fixed, unbiased = found["fixed"], found["unbiased"]
+    said = [
+        f"Cutting every {length} tokens leaves a gradient with cosine {plain(fixed.mean('cosine'))} to the full one "
+        f"and {share(fixed.mean('bias'))} of it missing; the re-weighted random cut is off by "
+        f"{share(unbiased.mean('bias'))} after {unbiased.estimates[0].draws} draws, where chance alone gives "
+        f"{share(unbiased.mean('chance'))}.",
+        f"Its price is spread: one draw is {rough(unbiased.mean('spread'))} times the full gradient's norm away from "
+        f"the mean, against {rough(found['random'].mean('spread'))} for random cuts without weights.",
+        f"Memory falls from {size(found['full'].cost.held_bytes)} to {size(fixed.cost.held_bytes)} with fixed cuts and "
+        f"{size(unbiased.cost.held_bytes)} with the re-weighted ones.",
+    ]
+    if fixed.course is not None:
+        best = min(found, key=lambda name: fmean(found[name].course.nats))  # type: ignore[union-attr]
+        said.append(f"Trained with each, {best} ends lowest.")
+    return said
+
+
+def figures(found: Mapping[str, Measured]) -> list[Drawing]:
+    cut = {name: one for name, one in found.items() if name != "full"}
+    unbiased = found["unbiased"]
+    drawn: list[Drawing] = [
+        _convergence(cut),
+        _rows(
+            "bptt-cosine",
+            "Direction",
+            cut,
+            "cosine",
+            "cosine with the full gradient",
+            "The mean cosine of a policy's gradient with the one through all of time, with a 95 % interval over "
+            "batches: 1 is the same direction.",
+        ),
+        _rows(
+            "bptt-projection",
+            "Size along the full gradient",
+            cut,
+            "projection",
+            "part along the full gradient",
+            "How long a policy's gradient is along the full one, in units of it, in the mean over draws, with a 95 % "
+            "interval over batches: an unbiased policy has 1.",
+        ),
+        _bars("bptt-memory", "Memory", found, {n: float(o.cost.held_bytes) for n, o in found.items()}, "bytes"),
+        _bars("bptt-time", "Time", found, {n: o.cost.seconds for n, o in found.items()}, "seconds"),
+    ]
+    if unbiased.course is not None:
+        drawn.append(_final(found))
+    return drawn
+
+
+def _convergence(cut: Mapping[str, Measured]) -> Figure:
+    series = []
+    for name, one in cut.items():
+        off_by = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
+        most = max(each.estimates[0].draws for each in cut.values())
+        draws = [2.0**power for power in range(len(off_by))]
+        if not one.by_chance:  # the same at every draw
+            draws, off_by = [1.0, float(most)], [off_by[0], off_by[0]]
+        kept = [(n, value) for n, value in zip(draws, off_by) if value > 0]
+        if kept:
+            series.append(Series(name, tuple(x for x, _ in kept), tuple(y for _, y in kept)))
+    unbiased = cut["unbiased"]
+    first, last = (fmean(each.off_by[at] for each in unbiased.estimates) for at in (0, -1))
+    fall = first / last if last else 1.0
+    return Figure(
+        "bptt-convergence",
+        "Does the mean of many draws become the full gradient?",
+        "line",
+        Axis("draws", "log", "whole", base=2),
+        Axis("distance from the full gradient", "log"),
+        tuple(series),
+        reading="How far the mean of so many draws is from the full gradient, in units of its norm. A biased policy "
+        "levels off; an unbiased one falls as 1/√draws.",
+        finding=f"From 1 to {unbiased.estimates[0].draws} draws the unbiased policy comes {rough(fall)} times closer "
+        f"(1/√draws would be {rough(unbiased.estimates[0].draws ** 0.5)}); fixed cuts stay "
+        f"{share(cut['fixed'].mean('bias'))} off, random ones {share(cut['random'].mean('bias'))}.",
+    )
+
+
+def _rows(name: str, title: str, cut: Mapping[str, Measured], field: str, label: str, reading: str) -> Figure:
+    means = {policy: one.mean(field) for policy, one in cut.items()}
+    halves = {policy: one.half(field) or 0.0 for policy, one in cut.items()}
+    best = min(means, key=lambda policy: abs(means[policy] - 1))
+    return Figure(
+        name,
+        title,
+        "dots",
+        Axis(label),
+        Axis("", "category", categories=tuple(cut)),
+        (
+            Series(
+                label,
+                tuple(means.values()),
+                tuple(float(at) for at in range(len(means))),
+                tuple(means[policy] - halves[policy] for policy in cut),
+                tuple(means[policy] + halves[policy] for policy in cut),
+            ),
+        ),
+        reading=reading,
+        finding=f"Closest to 1 is {best}, with {with_interval(means[best], halves[best] or None)}.",
+    )
+
+
+def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[str, float], unit: Unit) -> Figure:
+    form = size if unit == "bytes" else duration
+    label = "tensors held for the way back, at the fullest" if unit == "bytes" else "seconds for one gradient"
+    least = min(values, key=values.__getitem__)
+    return Figure(
+        name,
+        title,
+        "bars",
+        Axis(label, unit=unit),
+        Axis("", "category", categories=tuple(found)),
+        (Series(title.lower(), tuple(values.values()), tuple(float(at) for at in range(len(values)))),),
+        reading="Measured on one batch, forward and back.",
+        finding=f"{least} takes least, {form(values[least])}; full takes {form(values['full'])}.",
+    )
+
+
+def _final(found: Mapping[str, Measured]) -> Figure:
+    nats = {name: one.course.nats for name, one in found.items() if one.course is not None}
+    means = {name: fmean(values) for name, values in nats.items()}
+    halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
+    best = min(means, key=means.__getitem__)
+    return Figure(
+        "bptt-final",
+        "What is learnt with each",
+        "dots",
+        Axis("nats per token on held-out text"),
+        Axis("", "category", categories=tuple(nats)),
+        (
+            Series(
+                "mean over seeds",
+                tuple(means.values()),
+                tuple(float(at) for at in range(len(means))),
+                tuple(means[name] - halves[name] for name in nats),
+                tuple(means[name] + halves[name] for name in nats),
+            ),
+        ),
+        reading="The run's own recipe, trained again with each policy on the same seeds; the interval is over seeds.",
+        finding=f"{best} ends lowest, with {plain(means[best])} nats.",
+    )
+
+
+def table(found: Mapping[str, Measured]) -> Named:
+    columns = [
+        Column("policy", "policy", text=True),
+        Column("cosine", "cosine", "with full"),
+        Column("projection", "projection", "on full"),
+        Column("norm", "norm", "of full"),
+        Column("bias", "bias", "of the mean, of full"),
+        Column("chance", "by chance", "bias of so many draws"),
+        Column("spread", "spread", "of a draw, of full"),
+        Column("held_bytes", "memory", "held at most"),
+        Column("seconds", "time", "a gradient"),
+    ]
+    trained = any(one.course is not None for one in found.values())
+    if trained:
+        columns += [Column("nats", "final loss", "nats per token"), Column("training", "training", "a run")]
+    rows = []
+    for name, one in found.items():
+        row = [words(name)]
+        for field in ("cosine", "projection", "norm", "bias", "chance", "spread"):
+            row.append(Cell(one.mean(field), with_interval(one.mean(field), one.half(field) or None)))
+        row += [
+            Cell(one.cost.held_bytes, size(one.cost.held_bytes)),
+            Cell(one.cost.seconds, duration(one.cost.seconds)),
+        ]
+        if trained:
+            nats = None if one.course is None else fmean(one.course.nats)
+            row += [number(nats, plain), number(None if one.course is None else one.course.seconds, duration)]
+        rows.append(tuple(row))
+    reading = "Everything is relative to the gradient through the whole window; intervals are over batches."
+    return Named("bptt-policies", "The policies", reading, Table(tuple(columns), tuple(rows)))

@@ -1,0 +1,1 @@
+"""What units do along a text, and what they stand for."""

@@ -1,0 +1,146 @@
+"""What a unit might stand for: properties of a text that can be said of each of its characters.
+
+The table can be added to: `name=regular expression` is 1 inside every match, and 0 elsewhere.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statewise.inspection.reading import Reading
+from statewise.specs import UserError
+
+Values = NDArray[np.float32]
+
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_SENTENCE_ENDS = ".!?"
+
+
+class Feature(NamedTuple):
+    name: str
+    what: str
+    of: Callable[[str], Values]  # a number for each character
+
+
+def _marks(test: Callable[[str], bool]) -> Callable[[str], Values]:
+    return lambda text: np.array([test(character) for character in text], dtype=np.float32)
+
+
+def _since(test: Callable[[str], bool]) -> Callable[[str], Values]:
+    """How many characters ago the last one was that passes."""
+
+    def of(text: str) -> Values:
+        found, count = np.zeros(len(text), dtype=np.float32), 0
+        for at, character in enumerate(text):
+            count = 0 if test(character) else count + 1
+            found[at] = count
+        return found
+
+    return of
+
+
+def _quoted(text: str) -> Values:
+    found, inside = np.zeros(len(text), dtype=np.float32), False
+    for at, character in enumerate(text):
+        if character == '"':
+            inside = not inside
+        elif character in "“”":
+            inside = character == "“"
+        found[at] = inside
+    return found
+
+
+def _nesting(text: str) -> Values:
+    """Brackets that are open. One that closes what was not opened is passed over."""
+    found = np.zeros(len(text), dtype=np.float32)
+    opened: list[str] = []
+    for at, character in enumerate(text):
+        if character in _PAIRS.values():
+            opened.append(character)
+        elif opened and opened[-1] == _PAIRS.get(character):
+            opened.pop()
+        found[at] = len(opened)
+    return found
+
+
+def _indented(text: str) -> Values:
+    """Is this white space at the beginning of a line?"""
+    found, leading = np.zeros(len(text), dtype=np.float32), True
+    for at, character in enumerate(text):
+        leading = character == "\n" or (leading and character in " \t")
+        found[at] = leading and character != "\n"
+    return found
+
+
+def _is_punctuation(character: str) -> bool:
+    return not character.isalnum() and not character.isspace()
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("capital", "a capital letter", _marks(str.isupper)),
+    Feature("digit", "a digit", _marks(str.isdigit)),
+    Feature("space", "white space", _marks(str.isspace)),
+    Feature("line end", "the end of a line", _marks("\n".__eq__)),
+    Feature("punctuation", "neither letter, digit nor space", _marks(_is_punctuation)),
+    Feature("vowel", "a vowel", _marks(lambda character: character in "aeiouAEIOU")),
+    Feature("quotes", "between quotation marks", _quoted),
+    Feature("nesting", "brackets that are open", _nesting),
+    Feature("indentation", "white space that begins a line", _indented),
+    Feature("line position", "characters since the line began", _since("\n".__eq__)),
+    Feature("word position", "letters since the word began", _since(lambda character: not character.isalnum())),
+    Feature("sentence position", "characters since a sentence ended", _since(_SENTENCE_ENDS.__contains__)),
+)
+
+
+def parse_features(written: Sequence[str]) -> tuple[Feature, ...]:
+    """Features in a user's words, each `name=regular expression`."""
+    return tuple(_parsed(one) for one in written)
+
+
+def _parsed(written: str) -> Feature:
+    name, equals, pattern = written.partition("=")
+    name = name.strip()
+    if not equals or not name or not pattern:
+        raise UserError(f"{written!r} is not a feature", fix="write it as NAME=REGEX, for example 'year=[12][0-9]{3}'")
+    if name in {feature.name for feature in FEATURES}:
+        raise UserError(f"there is a feature {name!r} already", fix="choose another name for yours")
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"feature {name!r}: {pattern!r} is not a regular expression: {error}") from None
+
+    def of(text: str) -> Values:
+        found = np.zeros(len(text), dtype=np.float32)
+        for match in expression.finditer(text):
+            found[match.start() : match.end()] = 1
+        return found
+
+    return Feature(name, f"inside a match of {pattern}", of)
+
+
+def at_pieces(features: Sequence[Feature], pieces: Sequence[str]) -> dict[str, Values]:
+    """Each feature at each piece of a text: the mean over its characters. An empty piece has what came before it."""
+    text = "".join(pieces)
+    length_T = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    end_T = np.cumsum(length_T)
+    begin_T = np.where(length_T > 0, end_T - length_T, np.maximum(end_T - 1, 0))
+    found = {}
+    for feature in features:
+        sums = np.concatenate([[0.0], np.cumsum(feature.of(text), dtype=np.float64)])
+        found[feature.name] = ((sums[end_T] - sums[begin_T]) / np.maximum(length_T, 1)).astype(np.float32)
+    return found
+
+
+def along(features: Sequence[Feature], reading: Reading) -> dict[str, Values]:
+    """Each feature at each token of a reading. Documents know nothing of each other, and their ends have no letters."""
+    names = reading.names()
+    ends = [at for at, token in enumerate(reading.tokens_T.tolist()) if token == reading.end_id]
+    found = {feature.name: np.zeros(len(names), dtype=np.float32) for feature in features}
+    for begin, stop in zip([0, *(at + 1 for at in ends)], [*ends, len(names)]):
+        pieces = names[begin:stop]
+        for name, values in at_pieces(features, pieces[::-1] if reading.backwards else pieces).items():
+            found[name][begin:stop] = values[::-1] if reading.backwards else values
+    return found

@@ -1,0 +1,238 @@
+"""Gates, cells and units along a text: how far they are open, and which of them stands for what.
+
+T time, U units.
+"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from statewise.figures.drawing import Drawing
+from statewise.figures.number import plain, rough, share
+from statewise.figures.table import Column, Table, number, words
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.gates.correlation import Correlation, Follower
+from statewise.inspection.gates.drawing import overview, passages, saturation_figure, traces, updates
+from statewise.inspection.gates.feature import FEATURES, along, parse_features
+from statewise.inspection.gates.saturation import Saturating, Saturation
+from statewise.inspection.gates.trace import Observed, Units, sight, trace, twins
+from statewise.inspection.lens import Lens
+from statewise.inspection.progress import Progress
+from statewise.inspection.reading import Reading
+from statewise.inspection.subject import Subject
+from statewise.specs import UserError, nearest
+from statewise.specs.base import Spec
+
+_KEPT = 1500  # tokens whose values are kept to be shown
+
+
+class GatesSettings(Spec):
+    tokens: int = Field(4000, ge=16, description="tokens of the text that are read")
+    names: str = Field("*", description="which observed names are looked at: a pattern, for example *forget_gate")
+    features: tuple[str, ...] = Field((), description="features of your own, each NAME=REGEX")
+    units: int = Field(4, ge=0, description="units that are shown on the text")
+    shown: int = Field(500, ge=16, le=_KEPT, description="tokens that they are shown on")
+    slides: int = Field(99, ge=19, le=999, description="how often each feature is slid, to see what chance does")
+
+
+class _Seen(NamedTuple):
+    """All that one pass over the text leaves behind."""
+
+    correlation: Correlation
+    saturation: dict[str, Saturation]
+    kept: dict[str, Units]  # the beginning
+    mean: dict[str, NDArray[np.float64]]  # [T], over the units of a name that has a twin
+
+
+def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
+    reading, missing = subject.tokens, []
+    if len(reading) > settings.tokens:
+        missing.append(f"the first {settings.tokens:,} of {len(reading):,} tokens were read; --set tokens=… reads more")
+        reading = reading.part(0, settings.tokens)
+    found = sight(subject.machine, reading)
+    observed = [one for one in found.observed if fnmatchcase(one.name, settings.names)]
+    if not observed:
+        raise UserError(
+            f"no observed name matches {settings.names!r}",
+            fix=nearest(settings.names, [o.name for o in found.observed]),
+        )
+    missing += found.cut
+    if found.growing:
+        missing.append(
+            f"{', '.join(found.growing)}: the size changes with time, so there are no units; see the lens attention"
+        )
+    features = along((*FEATURES, *parse_features(settings.features)), reading)
+    seen = _read(subject, reading, observed, features, settings, progress)
+    if seen.correlation.constant:
+        missing.append(f"features that never change in this text: {', '.join(seen.correlation.constant)}")
+    followers = seen.correlation.followers()
+    places = {one.name: one for one in observed}
+    figures: list[Drawing] = [overview(seen.correlation, observed)]
+    pieces = reading.names(0, settings.shown)
+    figures += passages(pieces, seen.kept, followers, places, units=settings.units)
+    figures += traces(pieces, seen.kept, followers, places)
+    figures += saturation_figure(seen.saturation)
+    figures += updates(seen.mean)
+    return Finding(
+        "gates",
+        "Gates, cells and units",
+        subject.name,
+        tuple(_sentences(seen, followers, places)),
+        tuple(figures),
+        tuple(_tables(seen, followers, places)),
+        {
+            "tokens": len(reading),
+            "followers": [{**one._asdict(), "place": places[one.name].place(one.unit)} for one in followers],
+            "saturation": {name: _record(one) for name, one in seen.saturation.items()},
+            "updates": {
+                name: {"before": float(seen.mean[name].mean()), "after": float(seen.mean[after].mean())}
+                for name, after in twins(list(seen.mean))
+            },
+        },
+        tuple(missing),
+    )
+
+
+def _read(
+    subject: Subject,
+    reading: Reading,
+    observed: Sequence[Observed],
+    features: Mapping[str, Units],
+    settings: GatesSettings,
+    progress: Progress,
+) -> _Seen:
+    names = [one.name for one in observed]
+    correlation = Correlation(dict(features), slides=settings.slides)
+    saturating = {name: Saturating() for name in names}
+    kept: dict[str, list[Units]] = {name: [] for name in names}
+    paired = {name for pair in twins(names) for name in pair}
+    mean: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names if name in paired}
+    for begin, chunk in trace(subject.machine, reading, observed, progress):
+        for name, unit_TU in chunk.items():
+            correlation.add(name, begin, unit_TU)
+            saturating[name].add(unit_TU)
+            if begin < _KEPT:
+                kept[name].append(unit_TU[: _KEPT - begin])
+            if name in mean:
+                mean[name].append(unit_TU.mean(1, dtype=np.float64))
+    return _Seen(
+        correlation,
+        {name: one for name, each in saturating.items() if (one := each.found()) is not None},
+        {name: np.concatenate(parts) for name, parts in kept.items()},
+        {name: np.concatenate(parts) for name, parts in mean.items()},
+    )
+
+
+def _record(one: Saturation) -> dict[str, float]:
+    return {
+        "mean": float(one.mean_U.mean()),
+        "at_low": float(one.at_low_U.mean()),
+        "at_high": float(one.at_high_U.mean()),
+        "units": len(one.mean_U),
+        "stuck": one.stuck,
+    }
+
+
+def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[str]:
+    best = {one.feature: one for one in reversed(followers)}
+    tried = len(seen.correlation.features)
+    ranked = sorted(best.values(), key=lambda one: -abs(one.r))
+    named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
+    said = [
+        f"{len(best)} of {tried} features of the text have a unit that follows them beyond chance ({named})."
+        if best
+        else f"None of {tried} features of the text has a unit that follows it beyond chance."
+    ]
+    gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
+    if gates:
+        units = sum(len(one.mean_U) for one in gates.values())
+        stuck = sum(one.stuck for one in gates.values())
+        at_end = sum(float((one.at_low_U + one.at_high_U).sum()) for one in gates.values()) / units
+        said.append(
+            f"Gates are within a tenth of 0 or 1 for {share(at_end)} of the time; "
+            f"{stuck} of {units} gate units hardly ever leave one end."
+        )
+    for name, after in twins(list(seen.mean)):
+        before, later = float(seen.mean[name].mean()), float(seen.mean[after].mean())
+        word = "falls" if later < before else "rises"
+        said.append(f"At an update {name} {word} from {plain(before)} to {plain(later)} in the mean.")
+    return said
+
+
+def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[Named]:
+    follow = Table(
+        (
+            Column("feature", "feature", text=True),
+            Column("unit", "unit", text=True),
+            Column("r", "r"),
+            Column("ratio", "times chance"),
+            Column("p", "p"),
+        ),
+        tuple(
+            (
+                words(one.feature),
+                words(places[one.name].place(one.unit)),
+                number(one.r, plain),
+                number(one.ratio, rough),
+                number(one.p, rough),
+            )
+            for one in followers
+        ),
+    )
+    saturated = Table(
+        (
+            Column("name", "name", text=True),
+            Column("units", "units"),
+            Column("mean", "mean"),
+            Column("low", "near its low end"),
+            Column("high", "near its high end"),
+            Column("stuck", "units stuck"),
+        ),
+        tuple(
+            (
+                words(name),
+                number(len(one.mean_U), lambda value: f"{value:,.0f}"),
+                number(float(one.mean_U.mean()), plain),
+                number(float(one.at_low_U.mean()), share),
+                number(float(one.at_high_U.mean()), share),
+                number(one.stuck, lambda value: f"{value:,.0f}"),
+            )
+            for name, one in seen.saturation.items()
+        ),
+    )
+    found = []
+    if followers:
+        found.append(
+            Named(
+                "gates-followers",
+                "Units that follow a feature",
+                "p is how often a feature that was slid along the text does as well, with any unit and any feature: "
+                "one number for all that were tried.",
+                follow,
+            )
+        )
+    if seen.saturation:
+        found.append(
+            Named(
+                "gates-ends",
+                "Saturation",
+                "Ends are 0 and 1, or -1 and 1 for what can be negative; near is within a tenth of the way. A unit is "
+                "stuck that stands at one end more than 95 % of the time.",
+                saturated,
+            )
+        )
+    return found
+
+
+LENS = Lens(
+    "gates",
+    "What gates, cells and units do along a text, and which of them stand for something in it.",
+    ("language_model",),
+    quick=True,
+    settings=GatesSettings,
+    look=look,
+)

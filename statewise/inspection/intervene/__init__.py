@@ -1,0 +1,1 @@
+"""Touch what a model remembers, and see what that does."""

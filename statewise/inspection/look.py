@@ -1,0 +1,97 @@
+"""Look at a model through one lens, or through all that are quick."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from statewise.inspection.finding import Finding
+from statewise.inspection.lens import Lens, read_settings
+from statewise.inspection.lenses import LENSES, find_lens
+from statewise.inspection.page import names, page, write
+from statewise.inspection.progress import Progress, Silent
+from statewise.inspection.subject import NOTHING, Subject, open_subject
+from statewise.specs import UserError
+from statewise.tasks import Run
+
+
+class Inspection(NamedTuple):
+    """Findings about one subject: a page, and its parts by the name of their lens."""
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    def finding(self, lens: str) -> Finding:
+        return next(one for one in self.findings if one.lens == find_lens(lens).name)
+
+    def write(self, folder: "str | Path", *, static: bool = False, command: str | None = None) -> Path:
+        """`inspect.html`, `inspect.md`, `inspect.json`, and every figure and table as a file; the path of the page."""
+        return write(self.subject, self.findings, Path(folder), static=static, command=command)
+
+    def files(self, folder: "str | Path") -> list[Path]:
+        """Everything that `write` has put into the folder."""
+        return [path for path in names(self.findings, Path(folder)) if path.is_file()]
+
+    def to_html(self, *, static: bool = False) -> str:
+        return page(self.subject, self.findings, static=static)
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self.findings)
+
+
+def look(
+    what: "str | Path | Run | Subject | None",
+    lens: str,
+    *,
+    text: "str | Path | None" = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Finding:
+    """Through one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models."""
+    chosen = find_lens(lens)
+    read = read_settings(chosen.settings, settings, lens=lens)
+    if what is None and chosen.tasks:
+        raise UserError(f"the lens {lens!r} looks at a run, and none was named", fix="name a trained folder")
+    subject = NOTHING if what is None else open_subject(what, text=text)
+    chosen.check(subject)
+    return chosen.look(subject, read, progress or Silent())
+
+
+def inspect(
+    what: "str | Path | Run | Subject | None",
+    lenses: "str | Sequence[str] | None" = None,
+    *,
+    text: "str | Path | None" = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Inspection:
+    """Through several lenses, or through every quick one that fits. Settings are those of a single lens."""
+    if isinstance(lenses, str):
+        finding = look(what, lenses, text=text, progress=progress, **settings)
+        return Inspection(finding.subject, (finding,))
+    if what is None:
+        raise UserError("neither a run nor a lens was named", fix="name a trained folder")
+    subject = open_subject(what, text=text)
+    chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
+    if settings and len(chosen) != 1:
+        raise UserError(f"{next(iter(settings))!r} is a setting of one lens", fix="name the lens")
+    found, refused = [], []
+    for one in chosen:
+        one.check(subject)
+        try:
+            found.append(one.look(subject, read_settings(one.settings, settings, lens=one.name), progress or Silent()))
+        except UserError as error:
+            if lenses is not None:  # it was asked for by name
+                raise
+            refused.append(error)
+            found.append(Finding(one.name, one.name.capitalize(), subject.name, (f"Not looked: {error.what}.",)))
+    if len(refused) == len(chosen):
+        raise refused[0]
+    return Inspection(subject.name, tuple(found))
+
+
+def _fitting(subject: Subject) -> list[Lens]:
+    fitting = [one for one in LENSES if one.quick and subject.task in one.tasks]
+    if not fitting:
+        able = sorted({task for one in LENSES for task in one.tasks})
+        raise UserError(f"no lens looks at a {subject.task} run yet", fix=f"there are lenses for {', '.join(able)}")
+    return fitting

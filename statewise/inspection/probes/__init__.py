@@ -1,0 +1,1 @@
+"""Questions about memory, asked of models that are made for it."""

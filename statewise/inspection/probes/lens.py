@@ -1,0 +1,259 @@
+"""Memory probes: every family trained on short rows of six questions, and asked on rows many times as long."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import Field
+
+from statewise.data.cache import default_folder
+from statewise.data.embedded import MEMORY_TASKS
+from statewise.figures.drawing import Drawing
+from statewise.figures.figure import Axis, Figure, Grid, Series
+from statewise.figures.number import plain, share, size, whole
+from statewise.figures.table import Column, Table, number, words
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.lens import Lens
+from statewise.inspection.probes.plan import planned, run
+from statewise.inspection.probes.trial import Probed, Trial
+from statewise.inspection.progress import Progress
+from statewise.inspection.subject import Subject
+from statewise.specs import TrainSpec, UserError
+from statewise.specs.base import Spec
+
+Found = Mapping[tuple[str, str], Probed]  # by task and family
+
+_GUESSING = 0.05  # of the way to always right: not more than chance
+_LEARNED = 0.9
+
+
+class ProbesSettings(Spec):
+    tasks: tuple[str, ...] = Field((), description=f"which questions; default: all ({', '.join(MEMORY_TASKS)})")
+    families: tuple[str, ...] = Field((), description="which models; default: every one that `statewise models` lists")
+    parameters: int = Field(20_000, ge=500, description="of each model; its width is chosen for that")
+    steps: int = Field(600, ge=1, description="of training, for each model and question")
+    batch: int = Field(64, ge=1, description="rows in each step")
+    lr: float = Field(4e-3, gt=0, description="the largest rate")
+    longest: int = Field(12, ge=2, description="size of the longest rows that are learnt from")
+    factors: tuple[int, ...] = Field(
+        (1, 2, 4, 8), description="how many times longer the rows are that are asked about"
+    )
+    rows: int = Field(100, ge=1, description="asked about, of each length")
+    seed: int = Field(0, ge=0)
+    workers: int | None = Field(None, ge=1, description="processes; default: one for each core")
+
+
+def look(subject: Subject, settings: ProbesSettings, progress: Progress) -> Finding:
+    if not settings.factors or min(settings.factors) < 1:
+        raise UserError(f"factors = {list(settings.factors)}", fix="give whole numbers from 1, for example [1, 4]")
+    factors = tuple(sorted(set(settings.factors)))
+    train = TrainSpec(
+        steps=settings.steps, batch=settings.batch, lr=settings.lr, warmup=min(50, settings.steps // 10), device="cpu"
+    )
+    trials = planned(
+        tasks=settings.tasks,
+        families=settings.families,
+        parameters=settings.parameters,
+        train=train,
+        longest=settings.longest,
+        factors=factors,
+        rows=settings.rows,
+        seed=settings.seed,
+    )
+    workers = settings.workers or os.cpu_count() or 1
+    found = run(trials, folder=default_folder() / "probes", workers=workers, progress=progress)
+    tasks = list(dict.fromkeys(task for task, _ in trials))
+    families = list(dict.fromkeys(family for _, family in trials))
+    far = settings.longest * factors[-1]
+    figures: list[Drawing] = [
+        _map(found, tasks, families, settings.longest, factors),
+        _by_state(found, tasks, families, far),
+    ]
+    figures += [_by_distance(found, task, families, settings.longest) for task in tasks]
+    return Finding(
+        "probes",
+        "Memory probes",
+        f"{len(families)} families, {len(tasks)} questions",
+        tuple(_sentences(found, tasks, families, settings.longest, far)),
+        tuple(figures),
+        (_table(found, trials, settings.longest, far),),
+        {
+            "chance": {task: MEMORY_TASKS[task].chance for task in tasks},
+            "trials": [{"task": task, "family": family, **_record(one)} for (task, family), one in found.items()],
+        },
+        (
+            f"one seed, {settings.steps} steps: who is at chance here has not learned it in this budget, which is not "
+            "to say that it cannot",
+        ),
+    )
+
+
+def _record(one: Probed) -> dict[str, object]:
+    return {
+        "accuracy": {length: one.accuracy(length) for length in one.by_size},
+        "by_distance": {distance: right / asked for distance, (right, asked) in one.by_distance.items()},
+        "state_bytes": dict(one.state_bytes),
+        "parameters": one.parameters,
+        "loss": one.loss,
+    }
+
+
+def skill(accuracy: float, chance: float) -> float:
+    """0 for guessing, 1 for always right: so that different questions can be averaged."""
+    return (accuracy - chance) / (1 - chance)
+
+
+def _mean_skill(found: Found, tasks: Sequence[str], family: str, length: int) -> float:
+    return float(np.mean([skill(found[t, family].accuracy(length), MEMORY_TASKS[t].chance) for t in tasks]))
+
+
+def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near: int, far: int) -> list[str]:
+    said = []
+    score = {family: _mean_skill(found, tasks, family, far) for family in families}
+    best = max(score, key=lambda family: score[family])
+    state = max(found[task, best].state_bytes[far] for task in tasks)
+    longer = f"On rows {far // near} times as long as those that were learnt from"
+    said.append(
+        f"{longer}, {best} answers best: {share(score[best])} of the way from guessing to always right, "
+        f"with {size(state)} of state."
+        if score[best] > _GUESSING
+        else f"{longer}, no family answers better than by guessing."
+    )
+    for task in tasks:
+        chance = MEMORY_TASKS[task].chance
+        short = [
+            family
+            for family in families
+            if skill(found[task, family].accuracy(min(found[task, family].by_size)), chance) > _LEARNED
+        ]
+        long = [family for family in families if skill(found[task, family].accuracy(far), chance) > _LEARNED]
+        said.append(
+            f"{task} ({MEMORY_TASKS[task].what}): {len(short)} of {len(families)} families learn it, "
+            + (
+                f"{len(long)} of them hold at {far // near} times the length: {', '.join(long)}."
+                if long
+                else f"none holds at {far // near} times the length."
+            )
+        )
+    return said
+
+
+def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: int, factors: Sequence[int]) -> Figure:
+    columns = [(task, factor) for task in tasks for factor in factors]
+    values = tuple(
+        tuple(
+            skill(found[task, family].accuracy(longest * factor), MEMORY_TASKS[task].chance) for task, factor in columns
+        )
+        for family in families
+    )
+    lost = [
+        (
+            family,
+            task,
+            found[task, family].accuracy(longest * factors[0]) - found[task, family].accuracy(longest * factors[-1]),
+        )
+        for family in families
+        for task in tasks
+    ]
+    most = max(lost, key=lambda one: one[2])
+    return Figure(
+        "probes-map",
+        "Who answers what, and how far",
+        "map",
+        Axis(
+            "question, and how many times longer the row", "category", categories=tuple(f"{t} ×{f}" for t, f in columns)
+        ),
+        Axis("", "category", categories=tuple(families)),
+        (),
+        "The colour goes from guessing (0) to always right (1), on rows of that length; ×1 is what was learnt from.",
+        f"{most[0]} loses most by length, on {most[1]}: {share(max(most[2], 0.0))} of the answers.",
+        grid=Grid(values, "skill", limits=(0.0, 1.0)),
+    )
+
+
+def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: int) -> Figure:
+    series = tuple(
+        Series(
+            family,
+            (float(np.mean([found[task, family].state_bytes[far] for task in tasks])),),
+            (_mean_skill(found, tasks, family, far),),
+        )
+        for family in families
+    )
+    cheap = max(series, key=lambda one: one.y[0] / np.log2(one.x[0]))
+    return Figure(
+        "probes-state",
+        "What a byte of state is worth",
+        "points",
+        Axis("bytes of state when the answer is asked for", "log", "bytes", base=2),
+        Axis("skill on the longest rows, mean over questions"),
+        series,
+        "Left is a small memory, up is one that keeps what matters; a list grows with the row, a vector does not.",
+        f"{cheap.name} gets most out of its state: {plain(cheap.y[0])} with {size(cheap.x[0])}.",
+    )
+
+
+def _by_distance(found: Found, task: str, families: Sequence[str], longest: int) -> Figure:
+    """Answers gathered by powers of two of their distance."""
+    series = []
+    for family in families:
+        gathered: dict[int, tuple[int, int, int]] = {}
+        for distance, (right, asked) in found[task, family].by_distance.items():
+            bucket = int(np.log2(max(distance, 1)))
+            before = gathered.get(bucket, (0, 0, 0))
+            gathered[bucket] = (before[0] + right, before[1] + asked, before[2] + asked * distance)
+        points = sorted((far / asked, right / asked) for right, asked, far in gathered.values())
+        series.append(Series(family, tuple(x for x, _ in points), tuple(y for _, y in points)))
+    best = max(series, key=lambda one: one.y[-1])
+    return Figure(
+        f"probes-{task}",
+        f"{task}: {MEMORY_TASKS[task].what}",
+        "line",
+        Axis("distance to what decides the answer, symbols", "log", "whole", base=2),
+        Axis("right answers", limits=(0.0, 1.03)),
+        tuple(series),
+        f"Rows learnt from have a size of up to {longest}; guessing is right for {share(MEMORY_TASKS[task].chance)}.",
+        f"At the greatest distance {best.name} is right most often: {share(best.y[-1])}.",
+    )
+
+
+def _table(found: Found, trials: Mapping[tuple[str, str], Trial], near: int, far: int) -> Named:
+    rows = []
+    for (task, family), one in found.items():
+        first, last = min(one.by_size), max(one.by_size)
+        rows.append(
+            (
+                words(task),
+                words(family),
+                number(one.parameters, whole),
+                number(one.accuracy(first), share),
+                number(one.accuracy(last), share),
+                number(one.state_bytes[last], size),
+                number(one.loss, plain),
+            )
+        )
+    columns = (
+        Column("task", "question", text=True),
+        Column("family", "family", text=True),
+        Column("parameters", "parameters"),
+        Column("near", f"right at size {near}"),
+        Column("far", f"right at size {far}"),
+        Column("state", "state"),
+        Column("loss", "last loss", "nats"),
+    )
+    return Named(
+        "probes-trials",
+        "Every trial",
+        "Right answers on the shortest and on the longest rows.",
+        Table(columns, tuple(rows)),
+    )
+
+
+LENS = Lens(
+    "probes",
+    "Copy, reverse, parity, brackets, recall, induction: how far every family remembers, and in how many bytes.",
+    (),
+    quick=False,
+    settings=ProbesSettings,
+    look=look,
+)

@@ -1,0 +1,70 @@
+"""How far a lens is, for jobs that take longer than somebody likes to wait without a word."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sized
+from typing import Protocol, TypeVar
+
+from rich.console import Console
+
+_QUIET = 2.0  # seconds before anything is said
+_LINE = 10.0  # seconds between two lines where nothing can be redrawn
+_REDRAW = 0.1
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+        """The same items; somebody is told how far along they are."""
+        ...
+
+
+class Silent:
+    """For `--quiet`, `--json` and libraries."""
+
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+        yield from items
+
+
+class Shown:
+    """On a terminal one line, redrawn and wiped; elsewhere a line now and then."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._redraws = self._console.is_terminal and sys.stderr.isatty()
+
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+        total = len(items) if total is None and isinstance(items, Sized) else total
+        began = time.monotonic()
+        last, drawn = began + _QUIET - (_REDRAW if self._redraws else _LINE), False
+        try:
+            for number, item in enumerate(items):
+                now = time.monotonic()
+                if number and now - began > _QUIET and now - last >= (_REDRAW if self._redraws else _LINE):
+                    self._say(_line(what, number, total, now - began))
+                    last, drawn = now, True
+                yield item
+        finally:
+            if drawn and self._redraws:
+                self._console.file.write("\r\x1b[2K")
+                self._console.file.flush()
+
+    def _say(self, line: str) -> None:
+        if self._redraws:
+            self._console.file.write(f"\r\x1b[2K{line[: self._console.width - 1]}")
+            self._console.file.flush()
+        else:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _line(what: str, done: int, total: int | None, seconds: float) -> str:
+    speed = f"{done / max(seconds, 1e-9):.3g} a second"
+    if not total:
+        return f"{what}: {done:,}, {speed}"
+    left = seconds / done * (total - done)
+    return f"{what}: {done:,} of {total:,}, {speed}, about {int(left // 60)}:{int(left % 60):02d} left"
+
+
+def make_progress(*, quiet: bool = False) -> Progress:
+    return Silent() if quiet else Shown()

@@ -1,0 +1,1 @@
+"""How surprised a model is by a text, where, and whether its own doubts are right."""

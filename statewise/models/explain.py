@@ -1,0 +1,49 @@
+"""Which implementation of each op a model really takes here, found by training it for one step, and why that one."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+import torch
+
+from statewise.kernels.choice import Choice, record
+from statewise.models.build import build
+from statewise.models.lineage import LINEAGE
+from statewise.specs import ModelSpec, UserError, nearest
+
+_VOCAB = 65
+
+
+class Explained(NamedTuple):
+    model: str
+    op: str
+    choice: Choice
+
+
+def explain(
+    names: tuple[str, ...] = (), *, width: int, batch: int, time: int, device: torch.device, dtype: torch.dtype
+) -> list[Explained]:
+    """For the named models of the lineage, or for all that learn by gradients: what `forward` and `backward` took."""
+    known = {row.name: row.spec for row in LINEAGE if row.spec.learns == "gradient"}
+    for name in names:
+        if name not in known:
+            raise UserError(f"{name!r} is not a model that learns by gradients", fix=nearest(name, known))
+    return [
+        Explained(name, op, choice)
+        for name, spec in known.items()
+        if not names or name in names
+        for op, choice in _taken(spec, width=width, batch=batch, time=time, device=device, dtype=dtype).items()
+    ]
+
+
+def _taken(
+    spec: ModelSpec, *, width: int, batch: int, time: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Choice]:
+    model = build(spec.model_copy(update={"width": width}), vocab=_VOCAB).to(device)
+    tokens_BT = torch.zeros(batch, time, dtype=torch.long, device=device)
+    cast: AbstractContextManager[object] = (
+        nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
+    )
+    with record() as chosen, cast:
+        logits_BTV, _ = model(tokens_BT)
+        torch.autograd.backward(logits_BTV.float().sum())
+    return chosen

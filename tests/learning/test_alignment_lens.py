@@ -1,0 +1,79 @@
+"""Alignments that form in training, seen by the lens `attention`: forward on copies, backward on reversals.
+
+And what attention is without positions: a function of a set.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from statewise.core import lens
+from statewise.encoders import MultiHeadAttention
+from statewise.inspection import look
+from statewise.tasks import train
+from statewise.training.progress import Silent
+
+SETTINGS = {
+    "data.header": "no",
+    "model.attention.begin": False,  # all that is known of the source comes by looking
+    "model.encoder.width": 32,
+    "model.encoder.dropout": 0.0,
+    "model.decoder.width": 32,
+    "model.decoder.dropout": 0.0,
+    "train.steps": 220,
+    "train.batch": 32,
+    "train.lr": 1e-2,
+    "train.warmup": 10,
+    "train.evaluate_every": 220,
+    "train.save_every": 220,
+    "decoding.beam": 1,
+    "decoding.watch": 8,
+}
+
+
+@pytest.mark.parametrize("kind", ["copy", "reversal"])
+def test_an_alignment_forms(kind: str, tmp_path: Path) -> None:
+    dice = random.Random(0)
+    rows = {tuple(dice.choice("abcdefgh") for _ in range(dice.randint(4, 6))) for _ in range(900)}
+    targets = {row: row if kind == "copy" else row[::-1] for row in rows}
+    (tmp_path / "pairs.tsv").write_text("".join(f"{' '.join(a)}\t{' '.join(b)}\n" for a, b in targets.items()))
+    run = train(
+        "translation", settings=SETTINGS, data=tmp_path / "pairs.tsv", out=tmp_path / "run", display=Silent()
+    ).load()
+    found = look(run, "attention", judged=40)
+    pairs = found.data["pairs"]
+    assert len(pairs) == 40
+    assert {pair["kind"] for pair in pairs} <= {kind, "copy"}  # one that reads the same from both ends is a copy
+    judged = [pair for pair in pairs if pair["kind"] == kind]
+    near = sum(pair["agreement"]["near"] for pair in judged) / sum(pair["agreement"]["tokens"] for pair in judged)
+    way = 1 if kind == "copy" else -1
+    assert min(way * pair["slope"] for pair in judged) > 0.7
+    assert near > 0.9
+    drawn = torch.tensor(judged[0]["weights"])
+    length = len(judged[0]["target"]) - 1
+    looked = drawn[:length].argmax(-1).tolist()
+    assert looked == sorted(looked, reverse=kind == "reversal")  # a diagonal, or the other one
+
+
+@pytest.mark.parametrize(("position", "follows"), [("none", True), ("rotary", False), ("alibi", False)])
+def test_without_positions_weights_follow_their_tokens(position: str, follows: bool) -> None:
+    """Permute what is read: weights and outputs are permuted with it, and with positions they are not."""
+    generator = torch.Generator().manual_seed(0)
+    attention = MultiHeadAttention(8, heads=2, position=position, generator=generator).double().eval()  # type: ignore[arg-type]
+    x_BTD = torch.randn(1, 7, 8, dtype=torch.float64, generator=generator)
+    order_T = torch.randperm(7, generator=generator)
+
+    def seen(read_BTD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with lens("*weights") as opened, torch.no_grad():
+            y_BTD = attention(read_BTD)
+        return y_BTD, opened[opened.names[0]]  # [B, T, H, S]
+
+    y_BTD, weights_BTHS = seen(x_BTD)
+    permuted_BTD, permuted_BTHS = seen(x_BTD[:, order_T])
+    off_by = max(
+        float((permuted_BTD - y_BTD[:, order_T]).abs().max()),
+        float((permuted_BTHS - weights_BTHS[:, order_T][..., order_T]).abs().max()),
+    )
+    assert (off_by < 1e-14) == follows

@@ -1,0 +1,60 @@
+"""`statewise bench`: the list, a benchmark with its own options, and which implementation runs, and why."""
+
+import json
+
+import pytest
+from command import call, run
+
+from statewise.kernels.choice import choose, force, record
+
+
+def test_the_list_names_every_script_that_runs() -> None:
+    listed = {row["name"]: row["measures"] for row in json.loads(call("bench", "--json").out)}
+    assert {"recurrent", "decode", "tree", "ngram", "growth"} <= listed.keys()
+    assert "damage" not in listed  # a part of another one
+    assert all(listed.values())
+    assert "tree" in call("bench").out
+
+
+def test_what_follows_the_name_is_the_benchmarks_own() -> None:
+    done = run("bench", "tree", "--trees", "2", "--leaves", "3", "--width", "4", "--rounds", "1")
+    assert done.code == 0
+    assert "2 random trees of 3 leaves" in done.out
+    told = run("bench", "tree", "--help")
+    assert told.code == 0
+    assert "--leaves" in told.out
+
+
+def test_explain_says_what_really_ran() -> None:
+    found = json.loads(
+        call("bench", "--explain", "--json", "--model", "leaky", "--model", "lstm", "--width", "8", "--batch", "2").out
+    )
+    assert found["width"] == 8
+    rows = {row["model"]: row for row in found["choices"]}
+    assert rows["leaky"]["implementation"] == "naive"
+    assert "no leak" in rows["leaky"]["reason"]
+    assert rows["lstm"]["implementation"] != "naive"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("bench", "tre"), "did you mean 'tree'"),
+        (("bench", "--explain", "tree"), "leave one of them out"),
+        (("bench", "--explain", "--model", "markov"), "learns by gradients"),
+        (("bench", "--wrong"), "No such option"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], told: str) -> None:
+    done = call(*words)
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_only_what_is_chosen_inside_is_recorded() -> None:
+    with record() as chosen:
+        choose("scan", obstacles=[], fast=("batched",))
+        with force("naive"):
+            choose("LSTM", obstacles=[])
+    choose("GRU", obstacles=[])
+    assert {op: one.implementation for op, one in chosen.items()} == {"scan": "batched", "LSTM": "naive"}
