@@ -52,6 +52,7 @@ class Progress:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Progress":
         try:
+            record = {"seconds": 0.0, **record}  # runs from before it was counted
             known = {name: record[name] for name in cls.__dataclass_fields__}
             known["plateau"] = Plateau(*known["plateau"])
             loss, steps, clips, norm = known["since_log"]

@@ -1,6 +1,7 @@
 """A run that ends by the clock. Time is made here, so that every step costs what the test says."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,11 @@ def test_how_far_it_is_in_words() -> None:
     assert str(Extent(30, 10, 1.6, 20.0)) == "2/20 s, step 30"
     assert Extent(30, 10, 21.0, 20.0).done == 20.0
     assert Progress(step=4, seconds=2.0).extent(spec(seconds=3.0, steps=9)) == Extent(4, 9, 2.0, 3.0)
+
+
+def test_a_record_from_before_seconds_were_counted_is_read() -> None:
+    record = asdict(Progress(step=3, tokens=12, seconds=1.5))
+    record["plateau"] = list(record["plateau"])
+    assert Progress.from_record(record).seconds == 1.5
+    del record["seconds"]
+    assert Progress.from_record(record) == Progress(step=3, tokens=12)
