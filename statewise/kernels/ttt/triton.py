@@ -25,11 +25,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.along_time import wide
-from statewise.kernels.ttt import dual
-from statewise.kernels.ttt.inner import EPS, InnerNorm
+from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_inner import back_through_error, back_through_norm, error, normalised, slots
+from statewise.kernels.ttt.walk import differentiated, walked
 
 _KEEP = 8  # mini-batches from one set of weights that is written down to the next
 
@@ -249,7 +248,7 @@ class _Walk(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
-            return _differentiable(ctx, gradients)
+            return differentiated(ctx, gradients, matrices=1)
         q, k, v, rate, _, pending, _, gain, bias, place_B, length_B, kept = ctx.saved_tensors
         dy, dafter, dleft = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, head = q.shape
@@ -273,41 +272,6 @@ class _Walk(torch.autograd.Function):
         return (*inputs, dw, dp, dstart, *norm, None, None, None)
 
 
-def _differentiable(ctx: Any, gradients: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    inputs = ctx.saved_tensors[:9]
-    q, k, v, rate, change, pending, start, gain, bias = inputs
-    place_B, length_B = ctx.saved_tensors[9:11]
-    state = Carried((change,), (pending,), ctx.mini_batch - place_B)
-    norm = None if gain is None else InnerNorm(gain, bias)
-    q, k, v, rate = wide(q, k, v, rate)
-    y, after = dual.ttt(q, k, v, rate, state, (start,), norm, ctx.mini_batch, length_B)
-    wanted = [part for part in inputs if part is not None and part.requires_grad]
-    outputs = (y, *after.change, *after.pending)
-    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
-    each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
-    return (*each, None, None, None)
-
-
-def ttt(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHK: Tensor,
-    rate_BTH: Tensor,
-    state: Carried,
-    start: tuple[Tensor, ...],
-    norm: InnerNorm | None,
-    mini_batch: int,
-    lengths_B: Tensor | None,
-) -> tuple[Tensor, Carried]:
+def ttt(*args: Any) -> tuple[Tensor, Carried]:
     """`dual.ttt` of a linear inner model. Queries, keys, values and rates in any precision; sums in float32."""
-    length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
-    if lengths_B is not None:
-        length_B = torch.minimum(lengths_B.to(length_B), length_B)
-    place_B = mini_batch - state.left_B
-    tensors = (q_BTHK, k_BTHK, v_BTHK, rate_BTH, *state.change, *state.pending, *start)
-    gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
-    y_BTHK, change, pending = _Walk.apply(
-        *(part.contiguous() for part in tensors), gain, bias, place_B, length_B, mini_batch
-    )
-    left_B = mini_batch - (place_B + length_B) % mini_batch
-    return y_BTHK, Carried((change,), (pending,), left_B)
+    return walked(_Walk.apply, *args)

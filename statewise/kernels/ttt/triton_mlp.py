@@ -16,12 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.along_time import wide
-from statewise.kernels.ttt import dual
-from statewise.kernels.ttt.inner import EPS, InnerNorm
+from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, normalised, output, slots
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
+from statewise.kernels.ttt.walk import differentiated, walked
 
 _KEEP = 8  # mini-batches from one set of weights that is written down to the next
 _BLOCK = 32  # hidden units that are taken at once; with twice as many, registers spill to memory
@@ -160,7 +159,7 @@ class _Walk(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
-            return _differentiable(ctx, gradients)
+            return differentiated(ctx, gradients, matrices=2)
         q, k, v, rate, _, _, pending1, pending2, start1, _, gain, bias, *places = ctx.saved_tensors
         dy = gradients[0].contiguous()
         dafter1, dafter2 = gradients[1:3]
@@ -187,41 +186,6 @@ class _Walk(torch.autograd.Function):
         return (*inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None)
 
 
-def _differentiable(ctx: Any, gradients: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    inputs = ctx.saved_tensors[:12]
-    q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias = inputs
-    place_B, length_B = ctx.saved_tensors[12:14]
-    state = Carried((change1, change2), (pending1, pending2), ctx.mini_batch - place_B)
-    norm = None if gain is None else InnerNorm(gain, bias)
-    q, k, v, rate = wide(q, k, v, rate)
-    y, after = dual.ttt(q, k, v, rate, state, (start1, start2), norm, ctx.mini_batch, length_B)
-    wanted = [part for part in inputs if part is not None and part.requires_grad]
-    outputs = (y, *after.change, *after.pending)
-    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
-    each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
-    return (*each, None, None, None)
-
-
-def ttt(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHK: Tensor,
-    rate_BTH: Tensor,
-    state: Carried,
-    start: tuple[Tensor, ...],
-    norm: InnerNorm | None,
-    mini_batch: int,
-    lengths_B: Tensor | None,
-) -> tuple[Tensor, Carried]:
+def ttt(*args: Any) -> tuple[Tensor, Carried]:
     """`dual.ttt` of an inner MLP. Queries, keys, values and rates in any precision; sums in float32."""
-    length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
-    if lengths_B is not None:
-        length_B = torch.minimum(lengths_B.to(length_B), length_B)
-    place_B = mini_batch - state.left_B
-    tensors = (q_BTHK, k_BTHK, v_BTHK, rate_BTH, *state.change, *state.pending, *start)
-    gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
-    y_BTHK, change1, change2, pending1, pending2 = _Walk.apply(
-        *(part.contiguous() for part in tensors), gain, bias, place_B, length_B, mini_batch
-    )
-    left_B = mini_batch - (place_B + length_B) % mini_batch
-    return y_BTHK, Carried((change1, change2), (pending1, pending2), left_B)
+    return walked(_Walk.apply, *args)

@@ -1,0 +1,56 @@
+"""What surrounds a kernel that walks through all mini-batches, whatever its inner model: states in, states out.
+
+B batch, T time, H heads, K width of a head.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from statewise.kernels.along_time import wide
+from statewise.kernels.ttt import dual
+from statewise.kernels.ttt.inner import InnerNorm
+from statewise.kernels.ttt.naive import Carried
+
+
+def walked(
+    apply: Callable[..., tuple[Tensor, ...]],
+    q_BTHK: Tensor,
+    k_BTHK: Tensor,
+    v_BTHK: Tensor,
+    rate_BTH: Tensor,
+    state: Carried,
+    start: tuple[Tensor, ...],
+    norm: InnerNorm | None,
+    mini_batch: int,
+    lengths_B: Tensor | None,
+) -> tuple[Tensor, Carried]:
+    """`dual.ttt` by an autograd function that takes its tensors one by one; `differentiated` knows their order."""
+    length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
+    if lengths_B is not None:
+        length_B = torch.minimum(lengths_B.to(length_B), length_B)
+    place_B = mini_batch - state.left_B
+    tensors = (q_BTHK, k_BTHK, v_BTHK, rate_BTH, *state.change, *state.pending, *start)
+    gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
+    y_BTHK, *after = apply(*(part.contiguous() for part in tensors), gain, bias, place_B, length_B, mini_batch)
+    left_B = mini_batch - (place_B + length_B) % mini_batch
+    return y_BTHK, Carried(tuple(after[: len(start)]), tuple(after[len(start) :]), left_B)
+
+
+def differentiated(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) -> tuple[Tensor | None, ...]:
+    """The backward that can itself be differentiated: through the form in PyTorch. `matrices` of the inner model."""
+    count = 4 + 3 * matrices + 2
+    inputs, (place_B, length_B) = ctx.saved_tensors[:count], ctx.saved_tensors[count : count + 2]
+    q, k, v, rate, *held, gain, bias = inputs
+    change, pending, start = (tuple(held[at * matrices : (at + 1) * matrices]) for at in range(3))
+    state = Carried(change, pending, ctx.mini_batch - place_B)
+    norm = None if gain is None else InnerNorm(gain, bias)
+    q, k, v, rate = wide(q, k, v, rate)
+    y, after = dual.ttt(q, k, v, rate, state, start, norm, ctx.mini_batch, length_B)
+    wanted = [part for part in inputs if part is not None and part.requires_grad]
+    outputs = (y, *after.change, *after.pending)
+    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
+    each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
+    return (*each, None, None, None)
