@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +18,8 @@ from statewise.comparison.report.content import gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.surprise import Surprised, disagreements
 from statewise.comparison.trial import Failure, Found, Point
-from statewise.figures import number
-from statewise.figures.figure import Axis, Figure, Series, bounds, ticks
-from statewise.figures.svg import draw
 from statewise.specs.study import TrainingBudgetSpec
 
-STYLE = Path(number.__file__).with_name("style.css").read_text()
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -321,107 +316,6 @@ def test_plotly_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.M
     assert len(page(content).encode()) < 1_500_000
 
 
-# -------------------------------------------------------------------- drawings
-
-
-def shapes(svg: str) -> ET.Element:
-    return ET.fromstring(svg)
-
-
-@pytest.mark.parametrize("width", [340, 640])
-@pytest.mark.parametrize("entries", [made.ENTRIES, made.LINEAGE], ids=["six", "nineteen"])
-def test_drawings_stay_in_their_frame(width: int, entries: tuple[made.Made, ...], tmp_path: Path) -> None:
-    study = made.study([one.name for one in entries])
-    content = gather(study, [], made.results(entries), folder=tmp_path)
-    colours = {name: at for at, name in enumerate(content.order)}
-    for figure in content.figures:
-        drawing = shapes(draw(figure, colours=colours, width=width))
-        _, _, wide, high = map(float, drawing.attrib["viewBox"].split())
-        boxes = []
-        for text in drawing.iter("{http://www.w3.org/2000/svg}text"):
-            if "x" not in text.attrib:
-                continue
-            size = float(text.get("font-size", 12)) * 0.57 * len(text.text or "")
-            shift = {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor", "start"), 0.0)
-            left = float(text.attrib["x"]) - shift * size
-            assert left >= -1, (figure.name, text.text)
-            assert left + size <= wide + 1, (figure.name, text.text)
-            assert float(text.attrib["y"]) <= high
-            boxes.append((left, float(text.attrib["y"]) - 9, left + size, float(text.attrib["y"]), text.text))
-        for at, a in enumerate(boxes):
-            for b in boxes[at + 1 :]:
-                overlap = a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-                assert not overlap, (figure.name, a, b)
-
-
-def test_a_drawing_places_points_by_its_axes() -> None:
-    series = Series("a", x=(1.0, 10.0, 100.0), y=(0.0, 5.0, 10.0), entry="a")
-    figure = Figure("f", "t", "line", Axis("x", scale="log"), Axis("y"), (series,), "r.", "f.")
-    drawing = shapes(draw(figure, colours={"a": 0}, width=640))
-    marks = [one for one in drawing.iter("{http://www.w3.org/2000/svg}circle") if one.get("class") == "mark"][:3]
-    (x0, y0), (x1, y1), (x2, y2) = ((float(one.attrib["cx"]), float(one.attrib["cy"])) for one in marks)
-    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
-    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.11)
-    assert y0 > y2
-
-
-@pytest.mark.parametrize(
-    ("axis", "low", "high"),
-    [
-        (Axis("a"), 2.2437, 2.6581),
-        (Axis("a"), 0.0, 300.0),
-        (Axis("a", scale="log"), 3.0, 900_000.0),
-        (Axis("a", scale="log"), 60_050.0, 60_500.0),
-        (Axis("a", scale="log", base=2), 24.0, 1e8),
-        (Axis("a", unit="bytes"), 3.9e8, 4.2e8),
-        (Axis("a", unit="bytes", scale="log", base=2), 5000.0, 5100.0),
-    ],
-)
-@pytest.mark.parametrize("most", [4, 7])
-def test_ticks_are_few_and_inside(axis: Axis, low: float, high: float, most: int) -> None:
-    found = ticks(axis, low, high, most=most)
-    assert 2 <= len(found) <= most + 1
-    assert found == sorted(set(found))
-    slack = 1e-9 * high
-    assert low - slack <= found[0]
-    assert found[-1] <= high + slack
-
-
-def test_bounds_hold_all_values() -> None:
-    for axis in (Axis("a"), Axis("a", scale="log")):
-        low, high = bounds(axis, [3.0, 7.0])
-        assert low < 3 < 7 < high
-        low, high = bounds(axis, [5.0])
-        assert low < 5 < high
-
-
-# -------------------------------------------------------------------- colours
-
-
-def luminance(colour: str) -> float:
-    """WCAG 2's relative luminance."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_colours_can_be_seen(theme: int) -> None:
-    block = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)[theme]
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
-    for name in ("ink", "quiet", "accent"):
-        assert contrast(colours[name], colours["paper"]) >= 4.5, name
-        assert contrast(colours[name], colours["panel"]) >= 4.5, name
-    assert contrast(colours["warn"], colours["warn-paper"]) >= 4.5
-    for at in range(8):
-        assert contrast(colours[f"c{at}"], colours["paper"]) >= 3, at
-
-
 # -------------------------------------------------------------------- surprise
 
 
@@ -448,30 +342,3 @@ def test_another_text_is_not_compared(tmp_path: Path) -> None:
     data = written(tmp_path, found=found).json
     assert "gru" not in [one["entry"] for one in data["surprise"]]
     assert any("gru read another text" in said for said in data["missing_text"])
-
-
-# -------------------------------------------------------------------- numbers
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (number.count(60_160), "60.2k"),
-        (number.count(999_600), "1M"),
-        (number.count(0), "0"),
-        (number.count(12), "12"),
-        (number.size(620), "620 B"),
-        (number.size(1 << 20), "1 MiB"),
-        (number.duration(0.0002), "200 µs"),
-        (number.duration(99.14), "99.1 s"),
-        (number.duration(600), "10 min"),
-        (number.plain(2.26189), "2.262"),
-        (number.rough(0.08308), "0.083"),
-        (number.with_interval(2.26189, 0.0191), "2.262 ± 0.019"),
-        (number.with_interval(2.26189, None), "2.262"),
-        (number.with_interval(31.4, 12.2), "31 ± 12"),
-        (number.share(0.0354), "3.5 %"),
-    ],
-)
-def test_numbers_as_people_read_them(text: str, expected: str) -> None:
-    assert text == expected

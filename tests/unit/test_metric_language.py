@@ -10,7 +10,8 @@ from sklearn import metrics as sklearn
 from sklearn.calibration import calibration_curve
 
 from statewise.specs import UserError
-from statewise.tasks.metric import Score, label, optional, probability, rank, span, translation
+from statewise.tasks.metric import Score, label, probability, rank, span, translation
+from statewise.tasks.metric.optional import library
 
 HYPOTHESES = ["The cat sat on the mat .", "A dog barks at the tall man .", "two birds"]
 REFERENCES = ["the cat sat on a mat .", "A dog barks at the man .", "Two birds"]
@@ -201,5 +202,5 @@ def test_a_missing_library_is_named_with_its_extra(
 
     monkeypatch.setattr(importlib.import_module("statewise.tasks.metric.optional"), "import_module", absent)
     with pytest.raises(UserError, match=rf"{distribution}, which is not installed") as caught:
-        optional.library(package)
+        library(package)
     assert caught.value.fix == "pip install 'statewise[tasks]'"

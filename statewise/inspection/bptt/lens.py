@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -132,7 +133,7 @@ def _measure(
     found = {}
     for name, policy in policies.items():
         taken = cost(
-            lambda policy=policy: gradient(machine, inputs_BT, targets_BT, policy, key=(0, 1)),  # type: ignore[misc]
+            partial(gradient, machine, inputs_BT, targets_BT, policy, key=(0, 1)),
             known=[*machine.parameters(), inputs_BT, targets_BT],
         )
         by_chance = isinstance(policy, RandomTruncation | UnbiasedTruncation)

@@ -41,7 +41,8 @@ def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
         f"{size(unbiased.cost.held_bytes)} with the re-weighted ones.",
     ]
     if fixed.course is not None:
-        best = min(found, key=lambda name: fmean(found[name].course.nats))  # type: ignore[union-attr]
+        ends = {name: fmean(one.course.nats) for name, one in found.items() if one.course is not None}
+        best = min(ends, key=lambda name: ends[name])
         said.append(f"Trained with each, {best} ends lowest.")
     return said
 
