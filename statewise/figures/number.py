@@ -43,14 +43,14 @@ def duration(value: float) -> str:
 def plain(value: float) -> str:
     """Four digits: a figure of quality."""
     if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
+        return f"{value + 0.0:g}"  # no minus before nothing
     return f"{value:.{_places(value, 4)}f}" if 1e-4 <= abs(value) < 1e6 else f"{value:.3e}"
 
 
 def rough(value: float) -> str:
     """Two digits: a difference."""
     if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
+        return f"{value + 0.0:g}"  # no minus before nothing
     return f"{value:.{_places(value, 2)}f}" if 1e-5 <= abs(value) < 1e6 else f"{value:.1e}"
 
 

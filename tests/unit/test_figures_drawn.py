@@ -133,6 +133,7 @@ def test_colours_can_be_seen(theme: int) -> None:
         (number.duration(600), "10 min"),
         (number.plain(2.26189), "2.262"),
         (number.rough(0.08308), "0.083"),
+        (number.rough(-0.0), "0"),
         (number.with_interval(2.26189, 0.0191), "2.262 ± 0.019"),
         (number.with_interval(2.26189, None), "2.262"),
         (number.with_interval(31.4, 12.2), "31 ± 12"),

@@ -41,9 +41,7 @@ def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
         f"{size(unbiased.cost.held_bytes)} with the re-weighted ones.",
     ]
     if fixed.course is not None:
-        ends = {name: fmean(one.course.nats) for name, one in found.items() if one.course is not None}
-        best = min(ends, key=lambda name: ends[name])
-        said.append(f"Trained with each, {best} ends lowest.")
+        said.append(f"Trained with each, {_lowest(found)}.")
     return said
 
 
@@ -147,11 +145,23 @@ def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[
     )
 
 
+def _lowest(found: Mapping[str, Measured]) -> str:
+    """Who ends lowest, and whether that can be told: policies share their seeds, so differences are paired."""
+    nats = {name: one.course.nats for name, one in found.items() if one.course is not None}
+    best, next_ = sorted(nats, key=lambda name: fmean(nats[name]))[:2]
+    gaps = [other - own for own, other in zip(nats[best], nats[next_])]
+    half = half_width(gaps)
+    words = f"{best} has the lowest loss, {plain(fmean(nats[best]))} nats"
+    if half is None:
+        return f"{words}, {rough(fmean(gaps))} below {next_}; one seed cannot tell whether that is more than chance"
+    apart = "more than chance between seeds" if fmean(gaps) > half else "no more than chance between seeds"
+    return f"{words}, {rough(fmean(gaps))} below {next_}, which is {apart}"
+
+
 def _final(found: Mapping[str, Measured]) -> Figure:
     nats = {name: one.course.nats for name, one in found.items() if one.course is not None}
     means = {name: fmean(values) for name, values in nats.items()}
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
-    best = min(means, key=means.__getitem__)
     return Figure(
         "bptt-final",
         "What is learnt with each",
@@ -168,7 +178,7 @@ def _final(found: Mapping[str, Measured]) -> Figure:
             ),
         ),
         reading="The run's own recipe, trained again with each policy on the same seeds; the interval is over seeds.",
-        finding=f"{best} ends lowest, with {plain(means[best])} nats.",
+        finding=f"{_lowest(found).capitalize()}.",
     )
 
 
