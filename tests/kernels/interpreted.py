@@ -22,6 +22,7 @@ from test_linear_attention_forms import form as linear_form
 from test_ttt_forms import SHAPES, case, form
 from triton.runtime import interpreter
 
+from statewise.kernels.cross_entropy import chunked
 from statewise.kernels.linear_attention import naive as naive_linear
 from statewise.kernels.scan import naive as naive_scan
 from statewise.kernels.ttt import naive as naive_ttt
@@ -38,6 +39,18 @@ def one_number_is_a_number() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
+
+
+def a_mask_is_of_booleans() -> None:
+    """And a scalar that it holds as a Python bool makes whole numbers of the mask that it is combined with."""
+    for name, at in (("create_masked_load", 1), ("create_masked_store", 2)):
+        real: Callable[..., object] = getattr(interpreter.InterpreterBuilder, name)
+
+        def patched(self: object, *args: object, real: Callable[..., object] = real, at: int = at) -> object:
+            args[at].data = args[at].data.astype(bool)
+            return real(self, *args)
+
+        setattr(interpreter.InterpreterBuilder, name, patched)
 
 
 def in_float32(values: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -100,6 +113,28 @@ def linear_attention() -> Iterator[Case]:
             yield f"time={time} decay={decay} ragged={rows is not None}", error
 
 
+def cross_entropy() -> Iterator[Case]:
+    """More logits than one block, the last of which is not full; a token that counts nothing, and one of -inf."""
+    module = importlib.import_module("statewise.kernels.cross_entropy.triton")
+    module._BLOCK = 16
+    target_C1 = torch.tensor([[0], [16], [36], [5], [5]])
+    for smoothing in (0.0, 0.1):
+        for share in (None, torch.tensor([[1.0], [0.0], [0.25], [3.0], [1.0]])):
+            logits = 3 * noise(5, 37, seed=0).float()
+            if not smoothing:
+                logits[:, 17:33] = float("-inf")
+                logits[2, :17] = float("-inf")
+            expected = chunked._nats_and_gradient(logits.double(), target_C1, share, smoothing, gradient=True)
+            found = module.nats_and_gradient(logits.clone(), target_C1, share, smoothing, gradient=True)
+            error = max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
+            looked, _ = module.nats_and_gradient(logits, target_C1, share, smoothing, gradient=False)
+            same = bool(torch.equal(looked, found[0]))
+            yield f"smoothing={smoothing} share={share is not None}", error if same else float("inf")
+    broken = torch.zeros(1, 37).index_fill(1, torch.tensor([20]), float("nan"))
+    nats, _ = module.nats_and_gradient(broken, torch.tensor([[3]]), None, 0.0, gradient=False)
+    yield "one that is no number shows", 0.0 if bool(nats.isnan().all()) else float("inf")
+
+
 def twice(run: Callable[..., tuple[torch.Tensor, ...]], inputs: list[torch.Tensor], states: list[torch.Tensor]):
     """Gradients of the gradients' squares."""
     inputs, states = (
@@ -131,4 +166,5 @@ def second_order() -> Iterator[Case]:
 
 if __name__ == "__main__":
     one_number_is_a_number()
+    a_mask_is_of_booleans()
     print(json.dumps(dict(globals()[sys.argv[1]]())))

@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.cross_entropy import naive
 from statewise.kernels.second_order import differentiable
+from statewise.kernels.with_triton import load, obstacle
 
-LOGITS = {"cpu": 2**20, "cuda": 2**26}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
+LOGITS = {"cpu": 2**20, "cuda": 2**27}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
 ROWS = {"cpu": 256, "cuda": 1024}  # tokens at least: every chunk reads all of W, and writes its gradient
 
 
@@ -130,27 +131,22 @@ def _walk(
     dy_ND = torch.empty_like(y_ND) if wanted[0] else None
     dw_VD = torch.zeros_like(w_VD, dtype=broad) if wanted[1] else None
     dc_V = total.new_zeros(vocab) if wanted[2] else None
+    # A sum over a chunk can leave the range of float16; bfloat16 has that of float32.
+    in_place = narrow != torch.float16 and obstacle(y_ND) is None
+    nats_and_gradient = load("cross_entropy").nats_and_gradient if in_place else _nats_and_gradient
     for begin in range(0, len(y_ND), size):
         some = slice(begin, begin + size)
-        y_CD, target_C1 = y_ND[some], target_N[some, None]
-        logits_CV = F.linear(y_CD, w_VD, c_V).to(broad)
-        nats_C, norm_C1 = _nats(logits_CV, target_C1, smoothing)
+        y_CD = y_ND[some]
         share_C1 = None if share_N is None else share_N[some, None].to(broad)
-        if share_C1 is not None:
-            nats_C = nats_C * share_C1[:, 0]
+        nats_C, d_CV = nats_and_gradient(
+            F.linear(y_CD, w_VD, c_V), target_N[some, None], share_C1, smoothing, gradient=any(wanted)
+        )
         total += nats_C.sum()
         if not any(wanted):
             continue
-        d_CV = logits_CV.sub_(norm_C1).exp_()
-        if smoothing:
-            d_CV.sub_(smoothing / vocab)
-        d_CV.scatter_(1, target_C1, d_CV.gather(1, target_C1) + (smoothing - 1))
-        if share_C1 is not None:
-            d_CV.mul_(share_C1)
         if dc_V is not None:
-            dc_V += d_CV.sum(0)
-        # A sum over a chunk can leave the range of float16; bfloat16 has that of float32.
-        steep_CV = d_CV.to(broad if narrow == torch.float16 else narrow)
+            dc_V += d_CV.sum(0, dtype=broad)
+        steep_CV = d_CV if narrow == torch.float16 else d_CV.to(narrow)
         if dw_VD is not None and steep_CV.dtype == broad:
             dw_VD.addmm_(steep_CV.mT, y_CD.to(broad))
         elif dw_VD is not None:
@@ -158,3 +154,20 @@ def _walk(
         if dy_ND is not None:
             torch.mm(d_CV.to(narrow), w_VD, out=dy_ND[some])
     return total, (dy_ND, dw_VD, dc_V)
+
+
+def _nats_and_gradient(
+    logits_CV: Tensor, target_C1: Tensor, share_C1: Tensor | None, smoothing: float, *, gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Each token's nats by its share, and the gradient of their sum by the logits."""
+    (logits_CV,) = wide(logits_CV)
+    nats_C, norm_C1 = _nats(logits_CV, target_C1, smoothing)
+    if share_C1 is not None:
+        nats_C = nats_C * share_C1[:, 0]
+    if not gradient:
+        return nats_C, logits_CV
+    d_CV = logits_CV.sub_(norm_C1).exp_()
+    if smoothing:
+        d_CV.sub_(smoothing / logits_CV.shape[1])
+    d_CV.scatter_(1, target_C1, d_CV.gather(1, target_C1) + (smoothing - 1))
+    return nats_C, d_CV if share_C1 is None else d_CV.mul_(share_C1)
