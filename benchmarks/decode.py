@@ -11,7 +11,6 @@ Each writes once before its time is taken: what is laid out, compiled or capture
 
 import argparse
 import json
-import os
 import statistics
 import time
 import warnings
@@ -133,7 +132,6 @@ def measure(
 
 
 def main() -> None:
-    os.environ["STATEWISE_UNPROVEN"] = "1"
     parser = argparse.ArgumentParser(description="Greedy decoding against transformers, tokens a second.")
     parser.add_argument("--size", choices=[*SIZES, "all"], default="all")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])

@@ -10,7 +10,6 @@ with it too; else with our own steps without a graph.
 
 import argparse
 import json
-import os
 import statistics
 import time
 import traceback
@@ -290,7 +289,6 @@ PARTS = {
 
 
 def main() -> None:
-    os.environ["STATEWISE_UNPROVEN"] = "1"
     parser = argparse.ArgumentParser(description="Checks and times what runs on a GPU.")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--json", type=Path)

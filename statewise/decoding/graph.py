@@ -8,7 +8,9 @@ token, and the tokens are those of the loop without a graph.
 B batch, T tokens that there is room for, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,6 @@ from torch import Tensor
 
 from statewise.core import Machine, State, is_observed, leaves, map_state
 from statewise.decoding.sampling import Sampling, best, drawn, uniforms
-from statewise.kernels.choice import takes_unproven
 
 ROOM = 256  # slots that a list grows by at once: so many tokens share a graph
 _WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
@@ -101,13 +102,9 @@ class Loop:
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             for turn in range(_WARM):
-                mode = torch.cuda.get_sync_debug_mode()
                 # The first may load and compile; after it, a step that waits for the host cannot be captured.
-                torch.cuda.set_sync_debug_mode("error" if turn else "default")
-                try:
+                with _no_waiting() if turn else nullcontext():
                     self._step(model)
-                finally:
-                    torch.cuda.set_sync_debug_mode(mode)
                 self._rewind(start)
         here.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
@@ -123,12 +120,23 @@ class Loop:
         return self.token_B.clone()
 
 
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """Whatever waits for the device raises an error."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this misses some ways to wait, which the capture itself will not
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+
+
 def obstacle(model: Machine[Any], device: torch.device) -> str | None:
     """Why a step cannot be captured, or None."""
     if device.type != "cuda":
         return f"graphs are for CUDA, and this model is on {device.type}"
-    if not takes_unproven():
-        return "captured steps have not been tried on a GPU yet; STATEWISE_UNPROVEN=1 takes them"
     if model.training:
         return "the model is in training mode: its dropout would draw the same numbers at every token"
     if is_observed():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.kernels.choice import Implementation, takes_unproven
+from statewise.kernels.choice import Implementation
 
 _OLDEST = (8, 0)  # the first GPUs whose units for products take float32, rounded to 19 bits
 
@@ -20,14 +20,11 @@ _OLDEST = (8, 0)  # the first GPUs whose units for products take float32, rounde
 def with_triton(
     others: Sequence[Implementation], like: Tensor, *, variant: str | None = None
 ) -> tuple[Sequence[Implementation], dict[Implementation, str]]:
-    """What `choose` asks for: the fast forms, and why Triton's is not among them. `variant` is what it cannot do.
-
-    It stands last, and so runs only where it is asked for, until `benchmarks/gpu_ops.py` has been run on a GPU.
-    """
+    """What `choose` asks for: the fast forms, and why Triton's is not among them. `variant` is what it cannot do."""
     reason = obstacle(like) or variant
     if reason is not None:
         return others, {"triton": reason}
-    return ["triton", *others] if takes_unproven() else [*others, "triton"], {}
+    return ["triton", *others], {}
 
 
 def obstacle(like: Tensor) -> str | None:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import test_ttt_forms
 import torch
 from forms import BATCH, everything, noise, ragged
 from test_linear_attention_forms import case as linear_case
@@ -73,11 +74,11 @@ def test_what_the_kernel_cannot_do_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "states up to 8192 numbers" in linear_op.choice(torch.zeros(128, 65)).reason
 
 
-def test_until_measured_on_a_gpu_it_runs_where_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statewise.kernels.with_triton.obstacle", lambda like: None)
-    assert scan_op.choice(torch.zeros(1, 3)).implementation == "batched"
-    monkeypatch.setenv("STATEWISE_UNPROVEN", "1")
     assert scan_op.choice(torch.zeros(1, 3)).implementation == "triton"
+    with force("batched"):
+        assert scan_op.choice(torch.zeros(1, 3)).implementation == "batched"
 
 
 def on_device(values: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
@@ -132,7 +133,12 @@ def test_compiled_linear_attention(time: int, rows: str) -> None:
 @pytest.mark.parametrize("time", [1, 63, 150])
 @pytest.mark.parametrize("normed", [True, False], ids=["norm", "bare"])
 @pytest.mark.parametrize("inner", ["linear", "mlp"])
-def test_compiled_test_time_training(inner: str, normed: bool, time: int, rows: str) -> None:
+def test_compiled_test_time_training(
+    inner: str, normed: bool, time: int, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A norm over three numbers magnifies what float32 rounds a thousandfold, in any form.
+    monkeypatch.setattr(test_ttt_forms, "HEAD", 16)
+    monkeypatch.setattr(test_ttt_forms, "SHAPES", {"linear": [(16, 16)], "mlp": [(16, 40), (40, 16)]})
     inputs, states = case(inner, time, mini_batch=16, places="apart")
     if not normed:
         inputs[3] = 0.1 * inputs[3]
@@ -140,4 +146,4 @@ def test_compiled_test_time_training(inner: str, normed: bool, time: int, rows: 
     exact = form(ttt_op.naive, inner, normed=normed, mini_batch=16)
     ours = form(load("ttt", "triton" if inner == "linear" else "triton_mlp"), inner, normed=normed, mini_batch=16)
     expected = everything(exact, inputs, states, lengths_B)
-    assert largest(everything(on_cuda(ours), inputs, states, lengths_B), expected) <= 1e-3
+    assert largest(everything(on_cuda(ours), inputs, states, lengths_B), expected) <= 1e-4
