@@ -11,6 +11,7 @@ from statewise.figures.passage import Passage, visible
 from statewise.specs import UserError
 
 _HUES = ("#0b62b8", "#c2500a", "#08795a", "#8347c0", "#b8215f", "#77680a", "#06748a", "#5b5b66")
+_MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
 _COLUMNS = 84  # letters on a line of text
 _LABELS = 48  # categories that are all named
 
@@ -45,19 +46,21 @@ def _axes(one: Figure, axes: Any) -> None:
         axes.set_yscale("log", base=one.y.base)
     many = len(one.series)
     for number, series in enumerate(one.series):
-        colour = _HUES[number % len(_HUES)]
+        colour, turn = _HUES[number % len(_HUES)], number // len(_HUES)
+        mark = _MARKS[(number + turn) % len(_MARKS)]
         match one.kind:
             case "line":
-                axes.plot(series.x, series.y, color=colour, label=series.name, linewidth=1.5)
+                dash = _DASHES[turn % len(_DASHES)]
+                axes.plot(series.x, series.y, linestyle=dash, color=colour, label=series.name, linewidth=1.5)
                 if series.low:
                     axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
             case "bars":
                 at = [y + (number - (many - 1) / 2) * 0.8 / many for y in series.y]
                 axes.barh(at, series.x, height=0.75 / many, color=colour, label=series.name)
             case "dots":
-                axes.plot(series.x, series.y, "o", color=colour, label=series.name)
+                axes.plot(series.x, series.y, mark, color=colour, label=series.name)
             case _:
-                axes.plot(series.x, series.y, "o", color=colour, markersize=4, label=series.name)
+                axes.plot(series.x, series.y, mark, color=colour, markersize=4, label=series.name)
         if series.low and one.kind != "line":
             middle = series.x if one.kind in ("dots", "bars") else series.y
             across = [
