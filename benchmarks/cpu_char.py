@@ -156,7 +156,7 @@ def bare_step(kind: str, spec: LanguageModelSpec, task: LanguageModelJob, vocab:
     memory: dict[str, object] = {"state": None, "step": 0}
 
     def step() -> None:
-        batch = task.window(int(memory["step"])).content
+        batch = task.window(int(memory["step"])).content.tokens
         logits_BTV, state = model(batch.inputs_BT, memory["state"])
         loss = F.cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
         optimizer.zero_grad(set_to_none=True)

@@ -24,10 +24,13 @@ from torch import Tensor
 
 from statewise.decoding import Sampling, begin, extend, graph
 from statewise.kernels.cross_entropy import total_nats
+from statewise.kernels.gated_delta import chunked as delta_chunked
+from statewise.kernels.gated_delta import naive as delta_naive
 from statewise.kernels.linear_attention import chunked as linear_chunked
 from statewise.kernels.linear_attention import naive as linear_naive
 from statewise.kernels.scan import naive as scan_naive
 from statewise.kernels.scan import parallel as scan_parallel
+from statewise.kernels.short_convolution import naive as convolution_naive
 from statewise.kernels.ttt import Carried, InnerNorm
 from statewise.kernels.ttt import dual as ttt_dual
 from statewise.kernels.with_triton import load
@@ -123,10 +126,15 @@ def scan() -> Iterator[Row]:
     def form(run: Callable[..., Any]) -> Form:
         return lambda inputs, states: run(*inputs, *states, None)
 
+    def of_gates(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda z, x, *more: run(*scan_naive.gates(z, x), *more)
+
     sizes = {f"{b} x {t} x {d}": case(b, t, d) for b, t, d in ((32, 256, 512), (8, 2048, 512), (1, 16_384, 512))}
     yield from compared(
         "scan", form(kernel.scan), form(scan_parallel.scan), form(scan_naive.scan), case(3, 301, 200), sizes
     )
+    forms = (form(kernel.gated_scan), *(form(of_gates(module.scan)) for module in (scan_parallel, scan_naive)))
+    yield from compared("gated scan", *forms, case(3, 301, 200), sizes)
 
 
 def ttt_case(
@@ -170,6 +178,15 @@ def ttt() -> Iterator[Row]:
             yield from compared(f"ttt {inner}", ours, theirs, exact, check, sizes)
 
 
+def along_time(run: Callable[..., Any], *, widen: bool) -> Form:
+    def go(inputs: list[Tensor], states: list[Tensor]) -> Sequence[Tensor]:
+        given = [p.to(torch.promote_types(p.dtype, torch.float32)) if widen else p for p in inputs]
+        result: Sequence[Tensor] = run(*given, *states, None)
+        return result
+
+    return go
+
+
 def linear_attention() -> Iterator[Row]:
     kernel = load("linear_attention")
 
@@ -179,14 +196,6 @@ def linear_attention() -> Iterator[Row]:
         g = -0.1 * noise(batch, length, heads, seed=3).abs()
         return [q, k, v, g], [noise(batch, heads, key, value, seed=4)]
 
-    def form(run: Callable[..., Any], *, widen: bool) -> Form:
-        def go(inputs: list[Tensor], states: list[Tensor]) -> Sequence[Tensor]:
-            given = [p.to(torch.promote_types(p.dtype, torch.float32)) if widen else p for p in inputs]
-            result: Sequence[Tensor] = run(*given, *states, None)
-            return result
-
-        return go
-
     for dtype in (torch.float32, torch.bfloat16):
         sizes = {
             f"{b} x {t} x {h} x {k} x {v}, {dtype}": case(b, t, h, k, v, dtype)
@@ -194,12 +203,53 @@ def linear_attention() -> Iterator[Row]:
         }
         yield from compared(
             "linear attention",
-            form(kernel.linear_attention, widen=False),
-            form(linear_chunked.linear_attention, widen=True),
-            form(linear_naive.linear_attention, widen=True),
+            along_time(kernel.linear_attention, widen=False),
+            along_time(linear_chunked.linear_attention, widen=True),
+            along_time(linear_naive.linear_attention, widen=True),
             case(3, 150, 2, 64, 65, dtype),
             sizes,
         )
+
+
+def gated_delta() -> Iterator[Row]:
+    kernel = load("gated_delta")
+
+    def case(batch: int, length: int, heads: int, head: int, dtype: torch.dtype) -> Any:
+        q, k = (torch.nn.functional.normalize(noise(batch, length, heads, head, seed=n), dim=-1) for n in range(2))
+        v = noise(batch, length, heads, head, seed=2)
+        beta = torch.sigmoid(noise(batch, length, heads, seed=3))
+        g = -0.1 * noise(batch, length, heads, seed=4).abs()
+        return [*(part.to(dtype) for part in (q, k, v, beta)), g], [noise(batch, heads, head, head, seed=5)]
+
+    for dtype in (torch.float32, torch.bfloat16):
+        sizes = {
+            f"{b} x {t} x {h} x {k}, {dtype}": case(b, t, h, k, dtype)
+            for b, t, h, k in ((64, 256, 6, 64), (8, 2048, 8, 64), (8, 2048, 4, 128))
+        }
+        yield from compared(
+            "gated delta",
+            along_time(kernel.gated_delta, widen=False),
+            along_time(delta_chunked.gated_delta, widen=True),
+            along_time(delta_naive.gated_delta, widen=True),
+            case(3, 150, 2, 64, dtype),
+            sizes,
+        )
+
+
+def short_convolution() -> Iterator[Row]:
+    kernel = load("short_convolution")
+
+    def case(batch: int, length: int, channels: int, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+        inputs = [noise(batch, length, channels, seed=0).to(dtype), noise(channels, 4, seed=1)]
+        return inputs, [noise(batch, 3, channels, seed=2)]
+
+    def form(run: Callable[..., Any]) -> Form:
+        return lambda inputs, states: run(inputs[0], states[0], inputs[1], None, True)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        sizes = {f"{b} x {t} x {c}, {dtype}": case(b, t, c, dtype) for b, t, c in ((64, 256, 1152), (8, 2048, 2304))}
+        ours, theirs = form(kernel.short_convolution), form(convolution_naive.short_convolution)
+        yield from compared("short convolution", ours, theirs, theirs, case(3, 150, 200, dtype), sizes)
 
 
 def cross_entropy() -> Iterator[Row]:
@@ -283,6 +333,8 @@ PARTS = {
     "scan": scan,
     "ttt": ttt,
     "linear_attention": linear_attention,
+    "gated_delta": gated_delta,
+    "short_convolution": short_convolution,
     "decode": decode,
     "cross_entropy": cross_entropy,
 }

@@ -2,12 +2,15 @@
 
     python benchmarks/recurrent.py --check             # every output and gradient against float64, beside cuDNN's error
     python benchmarks/recurrent.py --time              # the grid of widths and batches, microseconds a step
-    python benchmarks/recurrent.py --safe              # 100 equal repetitions; other work on the GPU meanwhile
+    python benchmarks/recurrent.py --safe --seconds 60 # 100 equal repetitions; a minute beside other work on the GPU
+    python benchmarks/recurrent.py --check --as 8.0    # plans and code for an older GPU, on the one that is there
     python benchmarks/recurrent.py --report times.json # the tables of docs/performance.md from a written file
+    python benchmarks/recurrent.py --kernel stepped …  # the same of one form, wherever it can run
 
 Both sides run through autograd, allocation included, one after the other in one process; times are medians over
-several rounds of calls without a synchronisation between them, as in training. "cuDNN best" is the fastest of
-bfloat16 and float16, both under a CUDA graph. `--out FOLDER` receives the numbers as JSON.
+several rounds of calls without a synchronisation between them, as in training; and each side once more as a replayed
+CUDA graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision float32`, float32).
+`--out FOLDER` receives the numbers as JSON.
 """
 
 import argparse
@@ -16,179 +19,22 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from recurrent_case import CELLS, Case, draw, mixer, module_choice, precision, twin
+from recurrent_check import WIDTHS, check
+from recurrent_safe import safe
 from torch import Tensor, nn
 
 from statewise.kernels import persistent
 from statewise.kernels.choice import force
-from statewise.mixers import GRU, LSTM, Elman
+from statewise.kernels.persistent.chip import KNOWN
 
-CELLS: dict[str, tuple[Callable[..., Any], Callable[..., nn.RNNBase], int]] = {
-    "elman": (Elman, nn.RNN, 1),
-    "gru": (GRU, nn.GRU, 3),
-    "lstm": (LSTM, nn.LSTM, 4),
-}
-WIDTHS, BATCHES, STEPS = (128, 256, 512, 768, 1024, 1536, 2048), (1, 16, 64, 256), 512
-
-
-class Case(NamedTuple):
-    cell: str
-    width: int
-    batch: int
-    time: int
-    inputs: int
-    dtype: torch.dtype
-    lengths: list[int] | None = None
-    activation: str = "tanh"
-
-    @property
-    def label(self) -> str:
-        kind = self.activation if self.cell == "elman" else self.cell
-        rows = "" if self.lengths is None else " ragged"
-        return f"{kind} {self.width}x{self.batch} T{self.time} I{self.inputs} {str(self.dtype)[6:]}{rows}"
-
-
-def mixer(case: Case, seed: int = 0) -> Any:
-    made = CELLS[case.cell][0]
-    extra = {"activation": case.activation} if case.cell == "elman" else {}
-    module = made(case.width, input_width=case.inputs, **extra).cuda()
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.uniform_(-1, 1, generator=generator).div_(math.sqrt(case.width))
-    return module.to(case.dtype)
-
-
-def twin(case: Case, module: Any) -> nn.RNNBase:
-    """torch.nn's module with the same weights."""
-    extra = {"nonlinearity": case.activation} if case.cell == "elman" else {}
-    other = CELLS[case.cell][1](case.inputs, case.width, **extra).cuda().to(case.dtype)
-    w, u, b, *b_u = [parameter.detach() for parameter in module.parameters()]
-    with torch.no_grad():
-        other.weight_ih_l0.copy_(w)
-        other.weight_hh_l0.copy_(u)
-        other.bias_ih_l0.copy_(b)
-        other.bias_hh_l0.zero_()
-        if b_u:
-            other.bias_hh_l0[2 * case.width :].copy_(b_u[0])
-    other.flatten_parameters()
-    return other
-
-
-def draw(case: Case, seed: int = 1) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Input, state, and the gradients of the outputs."""
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, device="cuda").to(case.dtype)
-
-    parts = 2 if case.cell == "lstm" else 1
-    x_TBI = normal(case.time, case.batch, case.inputs)
-    state = [normal(case.batch, case.width).mul_(0.5) for _ in range(parts)]
-    gradients = [normal(case.time, case.batch, case.width), *(normal(case.batch, case.width) for _ in range(parts))]
-    return x_TBI, state, gradients
-
-
-def ours(module: Any, case: Case, x_TBI: Tensor, state: list[Tensor], gradients: list[Tensor]) -> dict[str, Tensor]:
-    """Outputs and all gradients by one implementation (whatever the choice is, inside `force` or not)."""
-    x_TBI = x_TBI.clone().requires_grad_()
-    leaves = [part.clone().requires_grad_() for part in state]
-    lengths_B = None if case.lengths is None else torch.tensor(case.lengths, device="cuda")
-    start = type(module.init_state(1))(*leaves) if case.cell == "lstm" else _state(module, leaves)
-    y_BTD, after = module(x_TBI.transpose(0, 1), start, lengths_B)
-    outputs = [y_BTD.transpose(0, 1), *_leaves(after)]
-    parameters = dict(module.named_parameters())
-    named = {"x": x_TBI, **{f"state {n}": leaf for n, leaf in enumerate(leaves)}, **parameters}
-    found = torch.autograd.grad(outputs, list(named.values()), [g.to(o.dtype) for g, o in zip(gradients, outputs)])
-    return {
-        "y": outputs[0].detach(),
-        **{f"last {n}": part.detach() for n, part in enumerate(outputs[1:])},
-        **{f"d {name}": gradient for name, gradient in zip(named, found, strict=True)},
-    }
-
-
-def _state(module: Any, leaves: list[Tensor]) -> Any:
-    initial = module.init_state(1)
-    return leaves[0] if isinstance(initial, Tensor) else type(initial)(*leaves)
-
-
-def _leaves(state: Any) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else list(state)
-
-
-def errors(found: dict[str, Tensor], right: dict[str, Tensor]) -> dict[str, float]:
-    return {
-        name: float((found[name].double() - right[name]).norm() / right[name].norm().clamp(min=1e-12))
-        if bool(torch.isfinite(found[name]).all())
-        else math.inf
-        for name in right
-    }
-
-
-def poison() -> None:
-    """Leave NaN in the memory that torch.empty will hand out next."""
-    blocks = [torch.full((size,), math.nan, device="cuda") for size in (1 << 26, 1 << 24, 1 << 22, 1 << 20, 1 << 16)]
-    del blocks
-
-
-def check_cases() -> Iterator[Case]:
-    ragged = [12, 0, 1, 6, 11]
-    for dtype in (torch.bfloat16, torch.float16):
-        for cell in CELLS:
-            for width in WIDTHS:
-                for batch in (1, 16, 64, 256) if dtype == torch.bfloat16 else (16,):
-                    yield Case(cell, width, batch, 33, width, dtype)
-            for width, inputs in ((200, 100), (650, 65), (1150, 400), (1500, 1500)):
-                yield Case(cell, width, 20, 12, inputs, dtype, ragged * 4)
-            for time_ in (1, 2):
-                yield Case(cell, 256, 5, time_, 64, dtype)
-                yield Case(cell, 1024, 3, time_, 64, dtype)
-        yield Case("elman", 256, 7, 33, 256, dtype, activation="relu")
-        yield Case("elman", 1024, 7, 33, 256, dtype, activation="relu")
-    yield Case("lstm", 512, 8, 2048, 64, torch.bfloat16)
-    yield Case("gru", 512, 8, 2048, 64, torch.bfloat16)
-
-
-def check(rows: list[dict[str, Any]]) -> None:
-    """Ours within 1.5 times cuDNN's own error, for every tensor."""
-    for case in check_cases():
-        try:
-            module, drawn = mixer(case), draw(case)
-            chosen = module_choice(module, case)
-            with force("naive"):
-                exact = mixer(case).double()
-                exact.load_state_dict({name: value.double() for name, value in module.state_dict().items()})
-                right = ours(exact, case, drawn[0].double(), [s.double() for s in drawn[1]], list(drawn[2]))
-            with force("fused"):
-                theirs = errors(ours(module, case, *drawn), right)
-            row: dict[str, Any] = {"check": case.label, "choice": chosen}
-            if chosen == "persistent":
-                poison()
-                mine = errors(ours(module, case, *drawn), right)
-                with persistent.remember("cell"):
-                    again = errors(ours(module, case, *drawn), right)
-                persistent.raise_if_stalled(wait=True)
-                ratios = {name: mine[name] / max(theirs[name], 1e-4) for name in mine}
-                worst = max(ratios, key=lambda name: ratios[name])
-                row |= {"worst": worst, "error": mine[worst], "cudnn": theirs[worst], "ratio": ratios[worst]}
-                row |= {
-                    "largest": max(mine.values()),
-                    "recomputed": max(again[n] / max(theirs[n], 1e-4) for n in again),
-                }
-                row["ok"] = ratios[worst] <= 1.5 and row["recomputed"] <= 2.0
-        except Exception as error:
-            row = {"check": case.label, "failed": repr(error)[:400], "ok": False}
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-
-
-def module_choice(module: Any, case: Case) -> str:
-    kernel = __import__(f"statewise.kernels.{case.cell}", fromlist=["choice"])
-    return str(kernel.choice(module.weights(), batch=case.batch).implementation)
+BATCHES, STEPS = (1, 16, 64, 256), 512
 
 
 def rounds(runs: dict[str, Callable[[], object]], count: int, in_a_row: int) -> dict[str, float]:
@@ -217,7 +63,12 @@ def graphed(run: Callable[[], object]) -> Callable[[], object]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    return graph.replay
+
+    def replay() -> object:
+        assert run  # a graph holds addresses: what it reads must stay as long as the graph
+        return graph.replay()
+
+    return replay
 
 
 def training(
@@ -239,17 +90,29 @@ def reading(call: Callable[[Tensor], Tensor], x_TBI: Tensor) -> Callable[[], obj
     return run
 
 
-def measure(rows: list[dict[str, Any]], widths: tuple[int, ...], batches: tuple[int, ...], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    for width in widths:
-        for batch in batches:
-            for cell in CELLS:
+PRECISIONS: dict[str, tuple[torch.dtype, bool]] = {
+    "bfloat16": (torch.bfloat16, False),
+    "float16": (torch.float16, False),
+    "float32": (torch.float32, False),
+    "tf32": (torch.float32, True),
+}
+
+
+def measure(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    deadline = time.monotonic() + options.seconds
+    dtype, tf32 = PRECISIONS[options.precision]
+    for width in options.widths:
+        for batch in options.batches:
+            for cell in options.cells:
                 if time.monotonic() > deadline:
                     print("out of time", flush=True)
                     return
                 row: dict[str, Any] = {"cell": cell, "width": width, "batch": batch}
+                case = Case(cell, width, batch, STEPS, width, dtype, tf32=tf32)
+                wish = force(options.kernel) if options.kernel else nullcontext()
                 try:
-                    row |= measure_one(Case(cell, width, batch, STEPS, width, torch.bfloat16))
+                    with precision(case), wish:
+                        row |= measure_one(case)
                 except Exception as error:
                     row["failed"] = repr(error)[:300]
                 rows.append(row)
@@ -271,12 +134,17 @@ def measure_one(case: Case) -> dict[str, Any]:
 
     runs["training"]["ours"] = training(mine, list(module.parameters()), x_TBI, dy)
     runs["forward"]["ours"] = reading(mine, x_TBI)
-    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "fp16")):
+    for several in runs.values():
+        several["ours, graph"] = graphed(several["ours"])
+    others = [(torch.float32, case.precision)]
+    if case.dtype != torch.float32:
+        others = [(torch.bfloat16, "bf16"), (torch.float16, "fp16")]
+    for dtype, name in others:
         other = twin(case._replace(dtype=dtype), module)
         their_x, their_dy = x_TBI.to(dtype), dy.to(dtype)
         train = training(cudnn(other), list(other.parameters()), their_x, their_dy)
         read = reading(cudnn(other), their_x)
-        if name == "bf16":
+        if name != "fp16":
             runs["training"]["eager"], runs["forward"]["eager"] = train, read
         runs["training"][f"graph {name}"], runs["forward"][f"graph {name}"] = graphed(train), graphed(read)
     row: dict[str, Any] = {"choice": module_choice(module, case)}
@@ -286,74 +154,32 @@ def measure_one(case: Case) -> dict[str, Any]:
     return row
 
 
-def safe(rows: list[dict[str, Any]]) -> None:
-    shapes = [
-        ("lstm", 128, 16),
-        ("lstm", 512, 64),
-        ("gru", 1024, 16),
-        ("lstm", 1024, 64),
-        ("elman", 2048, 16),
-        ("gru", 256, 64),
-    ]
-    for cell, width, batch in shapes:
-        case = Case(cell, width, batch, 64, width, torch.bfloat16)
-        module, drawn = mixer(case), draw(case)
-        first = ours(module, case, *drawn)
-        equal = all(
-            all(torch.equal(a, b) for a, b in zip(first.values(), ours(module, case, *drawn).values()))
-            for _ in range(100)
-        )
-        persistent.raise_if_stalled(wait=True)
-        rows.append({"repeated": case.label, "choice": module_choice(module, case), "equal": equal})
-        print(json.dumps(rows[-1]), flush=True)
-    company(rows, seconds=6.0)
-
-
-def company(rows: list[dict[str, Any]], seconds: float) -> None:
-    """Our kernels on two streams at once while a third fills the chip with matrix products."""
-    cases = [Case("lstm", 1024, 64, 256, 1024, torch.bfloat16), Case("gru", 1024, 16, 256, 1024, torch.bfloat16)]
-    work = [(case, mixer(case), draw(case)) for case in cases]
-    expected = [ours(module, case, *drawn) for case, module, drawn in work]
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    streams = [torch.cuda.Stream() for _ in range(3)]
-    torch.cuda.synchronize()
-    began, turns, equal = time.monotonic(), 0, True
-    while time.monotonic() - began < seconds:
-        with torch.cuda.stream(streams[2]):
-            for _ in range(4):
-                a @ a
-        found = []
-        for stream, (case, module, drawn) in zip(streams, work):
-            with torch.cuda.stream(stream):
-                found.append(ours(module, case, *drawn))
-        torch.cuda.synchronize()
-        equal &= all(torch.equal(f[k], e[k]) for f, e in zip(found, expected) for k in f)
-        turns += 1
-    persistent.raise_if_stalled(wait=True)
-    rows.append({"company": [case.label for case in cases], "turns": turns, "seconds": seconds, "equal": equal})
-    print(json.dumps(rows[-1]), flush=True)
-
-
 def report(rows: list[dict[str, Any]]) -> None:
     """Markdown: microseconds a step and ratios, geometric means, worst cells."""
     for way in ("training", "forward"):
-        eager, best = [], []
+        eager, best, both = [], [], []
         title = {"training": "forward + backward", "forward": "forward alone, no gradient"}[way]
-        print(f"\n### {title}\n\n| cell | width | batch | runs | ours | cuDNN eager | cuDNN best | × eager | × best |")
-        print("|---|---|---|---|---|---|---|---|---|")
+        print(f"\n### {title}\n")
+        print("| cell | width | batch | runs | ours | in a graph | cuDNN | in a graph | × | × in graphs |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         for row in sorted((r for r in rows if way in r), key=lambda r: list(CELLS).index(r["cell"])):
             us = row[way]
             fastest = min(value for name, value in us.items() if name.startswith("graph"))
             eager.append((us["eager"] / us["ours"], row))
             best.append((fastest / us["ours"], row))
-            cells = [row["cell"], row["width"], row["batch"], row["choice"], f"{us['ours']:.2f}", f"{us['eager']:.2f}"]
-            cells += [f"{fastest:.2f}", f"{eager[-1][0]:.1f}", f"{best[-1][0]:.2f}"]
+            cells = [row["cell"], row["width"], row["batch"], row["choice"], f"{us['ours']:.2f}"]
+            if "ours, graph" in us:
+                both.append((fastest / us["ours, graph"], row))
+            cells += [f"{us['ours, graph']:.2f}" if "ours, graph" in us else "", f"{us['eager']:.2f}", f"{fastest:.2f}"]
+            cells += [f"{eager[-1][0]:.1f}", f"{both[-1][0]:.2f}" if "ours, graph" in us else ""]
             print("| " + " | ".join(map(str, cells)) + " |")
-        for name, ratios in (("eager", eager), ("best", best)):
-            mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
-            low, row = min(ratios, key=lambda pair: pair[0])
-            where = f"{row['cell']} {row['width']}x{row['batch']}"
-            print(f"\nOver cuDNN {name}: geometric mean {mean:.2f}, worst {low:.2f} ({where}), {len(ratios)} cells.")
+        names = ("cuDNN, both eager", "cuDNN at its best in a graph, ours eager", "cuDNN at its best, both in a graph")
+        for name, ratios in zip(names, (eager, best, both), strict=True):
+            if ratios:
+                mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
+                low, row = min(ratios, key=lambda pair: pair[0])
+                where = f"{row['cell']} {row['width']}x{row['batch']}"
+                print(f"\nOver {name}: geometric mean {mean:.2f}, worst {low:.2f} ({where}), {len(ratios)} cells.")
 
 
 def main() -> None:
@@ -364,21 +190,27 @@ def main() -> None:
     parser.add_argument("--report", type=Path)
     parser.add_argument("--widths", type=int, nargs="*", default=list(WIDTHS))
     parser.add_argument("--batches", type=int, nargs="*", default=list(BATCHES))
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--cells", nargs="*", default=list(CELLS), choices=list(CELLS))
+    parser.add_argument("--precision", default="bfloat16", choices=list(PRECISIONS))
+    parser.add_argument("--kernel", help="this form, in place of the fastest")
+    parser.add_argument("--as", dest="capability", choices=[*KNOWN], help="an older compute capability to pretend")
+    parser.add_argument("--seconds", type=float, default=600.0, help="at most for --time, and of company in --safe")
     parser.add_argument("--out", type=Path, default=Path())
     options = parser.parse_args()
     if options.report is not None:
         report(json.loads(options.report.read_text()))
         return
+    if options.capability is not None:
+        os.environ["STATEWISE_CAPABILITY"] = options.capability
     torch.backends.cudnn.benchmark = False
     print(
         f"# torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}",
         flush=True,
     )
     steps: dict[str, Callable[[list[dict[str, Any]]], None]] = {
-        "check": check,
-        "safe": safe,
-        "time": lambda rows: measure(rows, tuple(options.widths), tuple(options.batches), options.seconds),
+        "check": lambda rows: check(rows, kernel=options.kernel),
+        "safe": lambda rows: safe(rows, options.seconds),
+        "time": lambda rows: measure(rows, options),
     }
     for name, step in steps.items():
         if getattr(options, name):

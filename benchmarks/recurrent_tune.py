@@ -1,12 +1,14 @@
 """Plans of the persistent kernels, each checked against float64 and timed alone, and the table they make.
 
-    python benchmarks/recurrent_tune.py                    # on a Hopper GPU: a line of JSON a plan, into tune.jsonl
-    python benchmarks/recurrent_tune.py --compile          # before that, anywhere: fill the cache, on all cores
+    python benchmarks/recurrent_tune.py                      # on a Hopper GPU: a line of JSON a plan, into tune.jsonl
+    python benchmarks/recurrent_tune.py --kinds wide --widths 768 1024 --batches 256   # only some
+    python benchmarks/recurrent_tune.py --compile            # before that, anywhere: fill the cache, on all cores
     python benchmarks/recurrent_tune.py --report tune.jsonl  # the fastest of each shape, forward / backward
     python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/table.py
 
-Time is that of the kernel alone: no product before or after it, no autograd. A rough model of costs proposes plans;
-the GPU decides. The work is done in a process of its own, begun anew behind a plan that crashes it.
+Time is that of the kernel alone: no product before or after it, no autograd. The model of costs in
+`kernels/persistent/proposals.py` proposes plans; the GPU decides. What stands in the file already is not run again. The
+work is done in a process of its own, begun anew behind a plan that crashes it.
 """
 
 import argparse
@@ -14,10 +16,12 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,128 +30,40 @@ from statewise.kernels.elman import ElmanWeights, elman_step
 from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.alarm import address, raise_if_stalled
+from statewise.kernels.persistent.chip import H200
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
-from statewise.kernels.persistent.plan import GATES, Cell, Plan, Way
+from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
+from statewise.kernels.persistent.proposals import BATCHES, WIDTHS, proposals
 
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "tanh")
-WIDTHS, BATCHES = (128, 256, 512, 768, 1024, 1536, 2048), (1, 16, 64, 256)
-CLUSTERS = {1: 132, 2: 66, 4: 30, 8: 15, 16: 7}  # that an H200 holds at one block a multiprocessor
-Proposal = tuple[float, Plan]  # rough cycles a step
+WAYS: tuple[Way, ...] = ("forward", "backward")
+COUNTS: dict[Kind, int] = {"cluster": 4, "polled": 8, "wide": 4}
 
 
-def registers_left(plan: Plan, others: float) -> int:
-    """Steps of 16 along k that fit beside the other values of a thread."""
-    most = min(255, 65536 // plan.threads)
-    return int(max(0, min(plan.steps, (most - 40 - others) // (4 * plan.matrix_tiles))))
+class Trial(NamedTuple):
+    batch: int
+    plan: Plan
+
+    @classmethod
+    def read(cls, line: str) -> "Trial":
+        row = json.loads(line)
+        return cls(row["batch"], Plan(*row["plan"]))
+
+    @property
+    def line(self) -> str:
+        return json.dumps({"batch": self.batch, "plan": list(self.plan)})
 
 
-def clustered(cell: Cell, way: Way, width: int, batch: int) -> Iterator[Proposal]:
-    gates = GATES[cell]
-    for blocks, room in CLUSTERS.items():
-        for warps in (4, 6, 8, 12, 16):
-            for tiles in (1, 2, 3, 4, 6, 8):
-                if -(-batch // (8 * tiles)) > room or width % blocks:
-                    continue
-                plan = Plan("cluster", cell, way, width, blocks, width, tiles, warps, 0)
-                if plan.matrix_tiles < 1 or plan.steps < 2:
-                    continue
-                products = plan.matrix_tiles * tiles
-                sums = 1 if products >= 4 else 2 if products >= 2 else 4
-                own = products * (4 if gates == 1 else 1)
-                if way == "backward":
-                    own = max(1, width // blocks * 8 * tiles // plan.threads)
-                others = 4 * sums * products + 4 * tiles + own * (1.2 * gates + 3 if way == "forward" else 9)
-                plan = plan._replace(kept=registers_left(plan, others))
-                if not plan.valid:
-                    continue
-                arithmetic = max(plan.steps * products * warps / 4 * 7, plan.steps / sums * 18 + 30)
-                memory = 4 * warps * ((plan.steps - plan.kept) * plan.matrix_tiles + plan.steps * tiles / 2)
-                sent = (blocks - 1) * width // blocks * tiles * (0.5 if way == "forward" else 1)
-                exchange = 60 if blocks == 1 else 420 + 14 * blocks + sent
-                yield 60 + max(arithmetic, memory) + exchange + own * 9 * warps + 90 * (way == "backward"), plan
-
-
-def polled(cell: Cell, way: Way, width: int, batch: int) -> Iterator[Proposal]:
-    gates, per_unit = GATES[cell], GATES[cell] if way == "forward" else 1
-    summed = width if way == "forward" else gates * width
-    for blocks in (1, 2, 4):
-        for units in (8, 16, 32, 48, 64, 96, 128):
-            if width % units or units % blocks or CLUSTERS[blocks] // (width // units) < 1:
-                continue
-            slices = min(-(-batch // 8), CLUSTERS[blocks] // (width // units))
-            tiles = -(-batch // (8 * slices))
-            for warps, pieces, buffers in (
-                (w, n, d) for w in (6, 8, 12, 16) for n in (1, 2, 3, 4, 6, 8) for d in (2, 1)
-            ):
-                plan = Plan("polled", cell, way, width, blocks, units, tiles, warps, 0, buffers, pieces)
-                if tiles > 8 or summed % (blocks * warps * 32) or per_unit * units % 16 or plan.steps % (2 * pieces):
-                    continue
-                own = -(-(units // blocks * plan.rows) // plan.threads)
-                fetched = plan.steps // 2 // pieces * tiles * 4 + 2 * tiles
-                others = (
-                    plan.matrix_tiles * tiles * 4 + fetched + own * (8 + (2 * gates if way == "forward" else 7)) + 4
-                )
-                plan = plan._replace(kept=registers_left(plan, others))
-                if others + 40 > 255 or not plan.valid:
-                    continue
-                read = plan.rows * summed // blocks * 2
-                over_chip = max(width // units * blocks * slices * read / 2900, read / 50)
-                arithmetic = plan.steps * plan.matrix_tiles * tiles * warps / 4 * 7
-                memory = 4 * warps * (plan.steps - plan.kept) * plan.matrix_tiles
-                sums = warps * per_unit * units * plan.rows * 0.08
-                cluster = 0 if blocks == 1 else 450 + per_unit * units * plan.rows / 4
-                ends = own * 15 * warps + 60 * (buffers == 1)
-                yield 750 + over_chip + max(arithmetic, memory) + sums + cluster + ends, plan
-
-
-def wide(cell: Cell, way: Way, width: int, batch: int) -> Iterator[Proposal]:
-    gates = GATES[cell]
-    mixed = way == "forward" and gates > 1
-    units, summed = 32 if mixed else 128, width if way == "forward" else gates * width
-    if batch < 32 or width < 512 or width % units:
+def trials(options: argparse.Namespace) -> Iterator[Trial]:
+    """Those of a file, or what the model proposes for the shapes asked for."""
+    if options.plans is not None:
+        yield from map(Trial.read, options.plans.read_text().splitlines())
         return
-    for blocks in (1, 2, 4, 8):
-        slices = min(CLUSTERS[blocks] // (width // units), -(-batch // 8))
-        if slices < 1 or summed % (64 * blocks) or -(-batch // (8 * slices)) > 16:
-            continue
-        tiles = -(-batch // (8 * slices))
-        own = (tiles if blocks == 1 else -(-(8 // blocks) * tiles // 8)) * (1 if mixed else 4)
-        operands = own * (gates if way == "forward" else 5)
-        for chunks, flying in ((n, s) for n in (9, 8, 7, 6, 5, 4) for s in (10, 8, 6, 5, 4, 3, 2)):
-            kept = 4 * min(chunks, summed // blocks // 64)
-            both = 4 * tiles + operands if blocks == 1 else max(4 * tiles, operands)
-            plan = Plan("wide", cell, way, width, blocks, units, tiles, 12, kept, flying)
-            if 4 * kept + both + 2 * own + 40 <= 240 and plan.valid:
-                read = plan.rows * summed // blocks * 2
-                over_chip = max(width // units * blocks * slices * read / 2900, read / 45)
-                arithmetic = 128 * plan.rows * (summed // blocks) / 2048
-                yield 1500 + max(arithmetic, over_chip) + 700 * (blocks > 1) + 40 * own, plan
-                break
-
-
-def proposals(cell: Cell, way: Way, width: int, batch: int, *, count: int = 4) -> list[Plan]:
-    """The most promising of each kind; plans that differ only in registers and buffers count as one."""
-    found: dict[tuple[object, ...], Proposal] = {}
-    chosen: list[Plan] = []
-    for make, most in ((clustered, count), (polled, 2 * count), (wide, 2)):
-        found.clear()
-        for cost, plan in sorted(make(cell, way, width, batch), key=lambda proposal: proposal[0]):
-            found.setdefault((plan.blocks, plan.units, plan.tiles, plan.warps, plan.pieces), (cost, plan))
-        chosen += [plan for _, plan in sorted(found.values(), key=lambda proposal: proposal[0])[:most]]
-    return chosen
-
-
-def shapes() -> Iterator[tuple[int, Plan, int]]:
-    """All plans with their batch, numbered."""
-    number = 0
-    for width in WIDTHS:
-        for cell in CELLS:
-            for way in ("forward", "backward"):
-                for batch in BATCHES:
-                    for plan in proposals(cell, way, width, batch):
-                        yield number, plan, batch
-                        number += 1
+    counts = {kind: options.count or COUNTS[kind] for kind in options.kinds}
+    for width, cell, batch, way in product(options.widths, options.cells, options.batches, options.ways):
+        for plan in proposals(cell, way, width, batch, H200, counts):
+            yield Trial(batch, plan)
 
 
 def draw(cell: Cell, width: int, batch: int, time: int) -> dict[str, Tensor]:
@@ -203,7 +119,14 @@ def right_results(cell: Cell, data: dict[str, Tensor], ends_B: Tensor) -> dict[s
 
 
 def run_once(
-    loaded: Kernel, data: dict[str, Tensor], time: int, batch: int, kept: dict[str, Tensor], ends_B: Tensor | None
+    loaded: Kernel,
+    data: dict[str, Tensor],
+    time: int,
+    batch: int,
+    kept: dict[str, Tensor],
+    ends_B: Tensor | None,
+    *,
+    patience: float = 1.0,
 ) -> dict[str, Tensor]:
     """One launch; everything it should write holds NaN before. `kept` is what a forward has left for backward."""
     plan = loaded.plan
@@ -216,7 +139,7 @@ def run_once(
     counters = torch.zeros(time, plan.grid(batch)[1], dtype=torch.int32, device="cuda")
     run = Run(b_u=pointer(data["b_u"]), c0=pointer(data["c"]), lengths=pointer(ends_B), counters=pointer(counters))
     run.h_out, run.c_out, run.T, run.B = pointer(h_out), pointer(c_out), time, batch
-    run.alarm, run.patience = address(), 10**9
+    run.alarm, run.patience = address(), int(patience * 1e9)
     found = {"h": h_out, "c": c_out}
     if plan.way == "forward":
         y, saved, cells = (
@@ -263,17 +186,16 @@ def errors(plan: Plan, found: dict[str, Tensor], right: dict[str, Tensor], data:
     return {name: float((a.double() - b).norm() / b.norm().clamp(min=1e-12)) for name, (a, b) in pairs.items()}
 
 
-def work(start: int) -> None:
-    """Every plan from number `start` on; one line of JSON each."""
+def work(given: list[Trial]) -> None:
+    """One line of JSON each."""
     key, short, steps = None, 9, 256
-    for number, plan, batch in shapes():
-        if number < start:
-            continue
-        row: dict[str, Any] = {"number": number, "batch": batch, "plan": list(plan)}
+    for trial in given:
+        batch, plan = trial
+        row: dict[str, Any] = {"batch": batch, "plan": list(plan)}
         try:
             if key != (plan.cell, plan.width, batch):
                 key = (plan.cell, plan.width, batch)
-                small, large = (draw(*key, time) for time in (short, steps))
+                small, large = (draw(*key, steps_) for steps_ in (short, steps))
                 ends_B = torch.tensor(
                     [(short, 0, 1, 4, 8)[i % 5] for i in range(batch)], dtype=torch.int32, device="cuda"
                 )
@@ -301,30 +223,39 @@ def work(start: int) -> None:
 
 
 def compile_one(plan: Plan) -> None:
-    machine_code(plan, half=False)
+    machine_code(plan, half=False, chip=H200)
 
 
-def compile_all() -> None:
+def compile_all(given: list[Trial]) -> None:
     with ProcessPoolExecutor() as pool:
-        list(pool.map(compile_one, dict.fromkeys(plan for _, plan, _ in shapes()), chunksize=4))
+        list(pool.map(compile_one, dict.fromkeys(trial.plan for trial in given), chunksize=4))
 
 
-def measure(path: Path) -> None:
-    start, last = 0, -1
-    with path.open("w") as file:
-        while start > last:
-            last = start
-            command = [sys.executable, __file__, "--work", str(start)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def measure(given: list[Trial], path: Path, seconds: float) -> None:
+    """All that the file has not; a plan that ends the process is noted, and the others go on."""
+    deadline = time.monotonic() + seconds
+    known = set(map(Trial.read, path.read_text().splitlines())) if path.exists() else set()
+    left = [trial for trial in dict.fromkeys(given) if trial not in known]
+    with path.open("a") as file:
+        while left:
+            command = [sys.executable, __file__, "--work"]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdin is not None
                 assert process.stdout is not None
+                process.stdin.write("\n".join(trial.line for trial in left))
+                process.stdin.close()
                 for line in process.stdout:
                     file.write(line)
                     file.flush()
-                    start = json.loads(line)["number"] + 1
-            if process.returncode == 0:
-                return
-            print(f"plan {start} ended the process ({process.returncode}); on with the next", flush=True)
-            start += 1
+                    left = left[1:]
+                    if time.monotonic() > deadline:
+                        process.terminate()
+                        print(f"out of time: {len(left)} plans are left", flush=True)
+                        return
+            if left:
+                refusal = {"refused": f"ended the process ({process.returncode})"}
+                file.write(json.dumps(json.loads(left[0].line) | refusal) + "\n")
+                left = left[1:]
 
 
 def fastest(path: Path) -> dict[tuple[str, str, int], dict[int, tuple[float, list[Any]]]]:
@@ -340,16 +271,23 @@ def fastest(path: Path) -> dict[tuple[str, str, int], dict[int, tuple[float, lis
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--report", type=Path)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--plans", type=Path, help="a file with lines as --out has them: run these")
+    for name, values in {"kinds": tuple(COUNTS), "cells": CELLS, "ways": WAYS}.items():
+        parser.add_argument(f"--{name}", nargs="+", choices=values, default=list(values))
+    parser.add_argument("--widths", type=int, nargs="+", default=list(WIDTHS))
+    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES))
+    parser.add_argument("--count", type=int, help="plans of a kind and shape")
+    parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--out", type=Path, default=Path("tune.jsonl"))
     options = parser.parse_args()
-    if options.work is not None:
-        work(options.work)
+    if options.work:
+        work([Trial.read(line) for line in sys.stdin])
     elif options.compile:
-        compile_all()
+        compile_all(list(trials(options)))
     elif options.table is not None:
         best = fastest(options.table)
         for (cell, way, width), shape in best.items():
@@ -365,7 +303,7 @@ def main() -> None:
             times = (" / ".join("–" if one is None else f"{one[0]:.2f}" for one in pair) for pair in pairs)
             print(f"| {cell} | {width} | " + " | ".join(times) + " |")
     else:
-        measure(options.out)
+        measure(list(trials(options)), options.out, options.seconds)
 
 
 if __name__ == "__main__":

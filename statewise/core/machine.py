@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core.state import State, hold, map_state, rows, where
+from statewise.core.transfer import onto
 from statewise.specs import UserError
 
 S = TypeVar("S", bound=State)
@@ -154,6 +155,8 @@ def forward_with_resets(
 
     One call whatever the number of documents: every stretch between two resets becomes a row of its
     own in a ragged batch. That this changes nothing else is what the laws `rows` and `ragged` say.
+
+    Where the stretches lie is found out where `resets_BT` is: left on the host, nobody has to wait for a device.
     """
     batch, time = resets_BT.shape
     starts_BT = resets_BT.clone()
@@ -164,14 +167,18 @@ def forward_with_resets(
     end_N = torch.where(torch.cat([first_N[1:], first_N.new_ones(1)]), time, end_N)
     length_N = end_N - begin_N
 
-    at_NL = begin_N[:, None] + torch.arange(int(length_N.max()), device=x.device)
-    inside_NL = at_NL < end_N[:, None]
-    x_NL = x[row_N[:, None], at_NL.clamp(max=time - 1)]
+    at_NL = begin_N[:, None] + torch.arange(int(length_N.max()), device=begin_N.device)
+    inside_M = (at_NL < end_N[:, None]).flatten().nonzero()[:, 0]
     carried_N = first_N & ~resets_BT[row_N, begin_N]
-    before = where(carried_N, rows(state, row_N), rows(initial, torch.zeros_like(row_N)))
-
-    y_NL, after = machine(x_NL, before, length_N)
-    y = y_NL[inside_NL].view(batch, time, *y_NL.shape[2:])
     last_B = first_N.nonzero()[:, 0][1:].sub(1)
     last_B = torch.cat([last_B, last_B.new_tensor([len(row_N) - 1])])
+
+    at_NL = at_NL.clamp(max=time - 1)
+    row_N, at_NL, inside_M, carried_N, length_N, last_B = (
+        onto(x.device, part) for part in (row_N, at_NL, inside_M, carried_N, length_N, last_B)
+    )
+    x_NL = x[row_N[:, None], at_NL]
+    before = where(carried_N, rows(state, row_N), rows(initial, torch.zeros_like(row_N)))
+    y_NL, after = machine(x_NL, before, length_N)
+    y = y_NL.flatten(0, 1)[inside_M].view(batch, time, *y_NL.shape[2:])
     return y, rows(after, last_B)

@@ -31,6 +31,15 @@ class Batch(NamedTuple):
     fresh: bool
 
 
+class Place(NamedTuple):
+    """Where one step reads: the first position of each row, which may lie beyond the end of the ring."""
+
+    starts_B: NDArray[np.int64]
+    length: int
+    fresh: bool
+    ends: bool  # the next step is fresh
+
+
 class EvaluationBatch(NamedTuple):
     """A batch whose positions only partly count; the others warm the state or fill a row."""
 
@@ -81,32 +90,34 @@ class Batches:
         self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
         self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
         self._row = positions // batch
-        self._window = min(window, self._row if order == "sequential" else positions)
+        self.window = min(window, self._row if order == "sequential" else positions)
 
     @property
     def steps_per_epoch(self) -> int:
         if self._order == "sequential":
-            return -(-self._row // self._window)
-        return max(1, self._positions // (self._batch * self._window))
+            return -(-self._row // self.window)
+        return max(1, self._positions // (self._batch * self.window))
 
-    def at(self, step: int) -> Batch:
-        """The batch of one step; equal arguments give equal batches, in whatever order they are asked for."""
-        if step % _RELEASE_EVERY == 0:
-            release(self._tokens)
+    def place(self, step: int) -> Place:
+        """Where one step reads; equal arguments give equal places, in whatever order they are asked for."""
         if self._order == "random":
-            choices = self._positions - self._window + 1
+            choices = self._positions - self.window + 1
             draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
-            starts_B = (draws_B % np.uint64(choices)).astype(np.int64)
-            return self._read(starts_B, self._window, fresh=True)
+            return Place((draws_B % np.uint64(choices)).astype(np.int64), self.window, fresh=True, ends=True)
         epoch, index = divmod(step, self.steps_per_epoch)
         offset = int(draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
-        begin = index * self._window
+        begin = index * self.window
         starts_B = offset + begin + self._mine_B * self._row
-        return self._read(starts_B, min(self._window, self._row - begin), fresh=index == 0)
+        length = min(self.window, self._row - begin)
+        return Place(starts_B, length, fresh=index == 0, ends=index == self.steps_per_epoch - 1)
 
-    def _read(self, starts_B: NDArray[np.int64], length: int, *, fresh: bool) -> Batch:
-        positions_BT = (starts_B[:, None] + np.arange(length)) % self._positions
-        return Batch(*_gather(self._tokens, positions_BT, end_id=self._end_id), fresh)
+    def at(self, step: int) -> Batch:
+        """The batch of one step."""
+        if step % _RELEASE_EVERY == 0:
+            release(self._tokens)
+        place = self.place(step)
+        positions_BT = (place.starts_B[:, None] + np.arange(place.length)) % self._positions
+        return Batch(*_gather(self._tokens, positions_BT, end_id=self._end_id), place.fresh)
 
 
 def evaluation_lanes(

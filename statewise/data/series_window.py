@@ -181,6 +181,10 @@ class RollingOrigin:
     def __len__(self) -> int:
         return -(-self.windows // self._batch)
 
+    def at(self, number: int) -> SeriesBatch:
+        """One window alone."""
+        return self._catalogue.read(np.array([number]))
+
     def __iter__(self) -> Iterator[SeriesBatch]:
         for first in range(0, self.windows, self._batch):
             yield self._catalogue.read(np.arange(first, min(first + self._batch, self.windows)))

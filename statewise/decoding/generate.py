@@ -114,14 +114,15 @@ class _Writing:
         return choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
 
     def _make_room(self) -> None:
-        """Up to a whole number of blocks, so that the lists of texts of like length have one shape."""
+        """For a captured loop a whole number of blocks, so that the lists of texts of like length have one shape."""
         self._tell()
         if self.borrowed is not None:
             self.state = map_state(Tensor.clone, self.borrowed.loop.state)
             self.finish()
         wanted = _ROOM if self.tokens is None else max(1, min(_ROOM, self.tokens - self.count))
-        read = int(self.at.position_B.max())
-        self.state, self.room = self.model.reserve(self.state, wanted + -(read + wanted) % _ROOM)
+        if self.captured:
+            wanted += -(int(self.at.position_B.max()) + wanted) % _ROOM
+        self.state, self.room = self.model.reserve(self.state, wanted)
         if self.captured and self.room:
             start = graph.Start(self.state, self.at.token_B, self.at.position_B, self.at.seen_BV)
             never = self.never.tolist()

@@ -8,9 +8,8 @@ token, and the tokens are those of the loop without a graph.
 B batch, T tokens that there is room for, V vocabulary.
 """
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, is_observed, leaves, map_state
+from statewise.core.transfer import no_waiting
 from statewise.decoding.sampling import Sampling, best, drawn, uniforms
 
 ROOM = 256  # slots that a list grows by at once: so many tokens share a graph
@@ -103,7 +103,7 @@ class Loop:
         with torch.cuda.stream(aside):
             for turn in range(_WARM):
                 # The first may load and compile; after it, a step that waits for the host cannot be captured.
-                with _no_waiting() if turn else nullcontext():
+                with no_waiting() if turn else nullcontext():
                     self._step(model)
                 self._rewind(start)
         here.wait_stream(aside)
@@ -118,19 +118,6 @@ class Loop:
         self.run()
         self.count += 1
         return self.token_B.clone()
-
-
-@contextmanager
-def _no_waiting() -> Iterator[None]:
-    """Whatever waits for the device raises an error."""
-    mode = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this misses some ways to wait, which the capture itself will not
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(mode)
 
 
 def obstacle(model: Machine[Any], device: torch.device) -> str | None:

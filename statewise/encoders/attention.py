@@ -12,7 +12,8 @@ from torch import Tensor
 from statewise.core.machine import Encoder, check_input
 from statewise.kernels.attention import Sight, attention
 from statewise.kernels.choice import Wish
-from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+from statewise.kernels.rotary import rotate
+from statewise.layers import Heads, Scheme, alibi_slopes
 
 
 def basic_attention(x_BTD: Tensor, lengths_B: Tensor | None = None, *, wish: Wish = "auto") -> Tensor:

@@ -15,6 +15,13 @@ from statewise.kernels.along_time import reverse_rows
 from statewise.layers import make_linear
 from statewise.specs import UserError
 
+BACK = "back"  # the scope of the mixer that begins at the end
+
+
+def seen_backwards(name: str) -> bool:
+    """Whether what is observed under a name comes from the row's end on."""
+    return BACK in name.split(".")
+
 
 @final
 class Bidirectional(Encoder):
@@ -53,7 +60,7 @@ class Bidirectional(Encoder):
         check_input(x_BTI, lengths_B, width=self.input_width)
         with scope("ahead"):
             ahead_BTP, _ = self.ahead(x_BTI, None, lengths_B)
-        with scope("back"):
+        with scope(BACK):
             back_BTQ, _ = self.back(reverse_rows(x_BTI, lengths_B), None, lengths_B)
         back_BTQ = reverse_rows(back_BTQ, lengths_B)
         if self.merge == "sum":

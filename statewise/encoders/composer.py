@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Composer
+from statewise.core import Composer, Stacked
 from statewise.kernels.tree import ChildSumWeights, NaryWeights, PlainWeights, child_sum, nary, plain
 from statewise.layers import Scheme, fill_input, fill_recurrent
 
@@ -56,7 +56,7 @@ class Composition(Composer[NodeState]):
 
 
 @final
-class ChildSumTreeLSTM(Composer[TreeLSTMState]):
+class ChildSumTreeLSTM(Composer[TreeLSTMState], Stacked):
     """Any number of children, in no order: the gates see their sum, each child has a forget gate of its own."""
 
     def __init__(
@@ -80,6 +80,9 @@ class ChildSumTreeLSTM(Composer[TreeLSTMState]):
         with torch.no_grad():
             self.b_G[width : 2 * width] = forget_bias
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 4, "u_GD": [self.output_width] * 4}
+
     def absent(self) -> TreeLSTMState:
         return TreeLSTMState(self.b_G.new_zeros(1, self.output_width), self.b_G.new_zeros(1, self.output_width))
 
@@ -92,7 +95,7 @@ class ChildSumTreeLSTM(Composer[TreeLSTMState]):
 
 
 @final
-class NaryTreeLSTM(Composer[TreeLSTMState]):
+class NaryTreeLSTM(Composer[TreeLSTMState], Stacked):
     """At most `arity` children, in order: each place has matrices of its own, in every gate."""
 
     def __init__(
@@ -117,6 +120,9 @@ class NaryTreeLSTM(Composer[TreeLSTMState]):
             fill_recurrent(self.u_RKD.detach()[:, place], gates=3 + arity, scheme=init, generator=generator)
         with torch.no_grad():
             self.b_G[width : 2 * width] = forget_bias
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 4}
 
     def absent(self) -> TreeLSTMState:
         return TreeLSTMState(self.b_G.new_zeros(1, self.output_width), self.b_G.new_zeros(1, self.output_width))

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Encoder, scope
+from statewise.core import Encoder, Stacked, scope
 from statewise.kernels.along_time import reverse_rows
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.grid import GridWeights, choice, grid
@@ -19,7 +19,7 @@ CORNERS = ("upper_left", "upper_right", "lower_left", "lower_right")  # where ea
 
 
 @final
-class GridEncoder(Encoder):
+class GridEncoder(Encoder, Stacked):
     """`h_ij = tanh(W x_ij + U h_{i-1,j} + V h_{i,j-1} + b)`, from each corner with weights of its own.
 
     `[B, H, W, I]` to `[B, H, W, 4 D]`, the readings in the order of `CORNERS`. `sizes_B2` gives each grid's own
@@ -57,6 +57,9 @@ class GridEncoder(Encoder):
         """Which implementation will run, and why."""
         return choice(wish=self.kernel)
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"b_QD": []}
+
     def forward(self, x_BHWI: Tensor, sizes_B2: Tensor | None = None) -> Tensor:
         if x_BHWI.dim() != 4 or x_BHWI.shape[3] != self.input_width or 0 in x_BHWI.shape:
             wanted = f"a non-empty [batch, height, width, {self.input_width}]"
@@ -71,6 +74,12 @@ class GridEncoder(Encoder):
             readings.append(_turn(h_BHWD, corner, sizes_B2))
         y_BHWC = torch.cat(readings, dim=-1)
         return y_BHWC if sizes_B2 is None else y_BHWC.masked_fill(~_inside(x_BHWI, sizes_B2), 0.0)
+
+
+def seen_order(corner: str, height: int, width: int) -> Tensor:
+    """The cells, counted row by row, in the order in which the reading from a corner shows them to a lens."""
+    place_1HW1 = torch.arange(height * width).view(1, height, width, 1)
+    return _turn(place_1HW1, corner, None).flatten()
 
 
 def _turn(x: Tensor, corner: str, sizes_B2: Tensor | None) -> Tensor:

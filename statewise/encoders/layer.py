@@ -2,8 +2,10 @@
 
 from typing import Literal, final
 
+import torch
 from torch import Tensor, nn
 
+from statewise.core import is_observed, observe
 from statewise.core.machine import Encoder
 from statewise.layers import MLP, Dropout
 
@@ -41,11 +43,18 @@ class EncoderLayer(nn.Module):
         y_BTD = x_BTD + y_BTD if self.residual else y_BTD
         y_BTD = y_BTD if pre else self.norm(y_BTD)
         if self.mlp is None or self.mlp_norm is None:
-            return y_BTD
+            return _shown(y_BTD)
         z_BTD: Tensor = self.dropout(self.mlp(self.mlp_norm(y_BTD) if pre else y_BTD))
         z_BTD = y_BTD + z_BTD if self.residual else z_BTD
-        return z_BTD if pre else self.mlp_norm(z_BTD)
+        return _shown(z_BTD if pre else self.mlp_norm(z_BTD))
 
     def __call__(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         y_BTD: Tensor = super().__call__(x_BTD, lengths_B)
         return y_BTD
+
+
+def _shown(y_BTD: Tensor) -> Tensor:
+    """What a layer hands on, to a lens place by place: units that every encoder has."""
+    if not is_observed():
+        return y_BTD
+    return torch.stack([observe("layer.output", y_BD) for y_BD in y_BTD.unbind(1)], dim=1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import scope
+from statewise.core import Stacked, scope
 from statewise.core.machine import Encoder, check_input
 from statewise.encoders.attention import MultiHeadAttention, past_end
 from statewise.encoders.layer import EncoderLayer
@@ -20,7 +20,7 @@ from statewise.specs import UserError
 
 
 @final
-class TransformerEncoder(Encoder):
+class TransformerEncoder(Encoder, Stacked):
     """`(x, lengths) -> y`, both `[B, T, width]`. With `position="none"` it is a function of a set."""
 
     def __init__(
@@ -79,6 +79,9 @@ class TransformerEncoder(Encoder):
             for _ in range(depth)
         )
         self.final_norm = make_norm(norm if residual and norm_place == "pre" else "none", width)
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"weight_PD": []}
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTD, lengths_B, width=self.input_width)

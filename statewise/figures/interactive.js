@@ -24,11 +24,11 @@
   const FORMAT = { plain: {}, whole: { tickformat: "," }, seconds: { ticksuffix: " s" }, count: { tickformat: "~s" } };
   const FORMS = { bytes: binary, seconds, count: counted, whole: (v) => v.toLocaleString("en"), plain: (v) => `${+v.toPrecision(4)}` };
 
-  const axis = (figure, which, narrow) => {
+  const axis = (figure, which, narrow, wide) => {
     const one = figure[which], ticks = figure.ticks[`${which}-${narrow ? "narrow" : "wide"}`];
     const base = { title: { text: plain(one.label), standoff: 8, font: { size: narrow ? 11 : 13 } }, gridcolor: css("--rule"), linecolor: css("--quiet"),
       zeroline: false, automargin: true, tickfont: { color: css("--quiet"), size: 11 } };
-    if (figure.grid) return { ...base, ...cells(figure, which, narrow) };
+    if (figure.grid) return { ...base, ...cells(figure, which, narrow, wide) };
     if (one.scale === "category") {
       return { ...base, tickvals: one.categories.map((_, at) => at), range: [one.categories.length - 0.4, -0.6],
         ticktext: one.categories.map((name) => plain(name.length > 20 ? `${name.slice(0, 19)}…` : name)) };
@@ -42,14 +42,20 @@
   };
 
   // A map's places: names where it has some, else the values that its columns and rows stand for, rows from the top.
-  const cells = (figure, which, narrow) => {
-    const names = figure[which].categories, many = names.length, values = figure.grid[which];
+  // Only so many names as have room: a line of letters each, in what the other axis and the key of colours leave.
+  const LINE = 16, KEY = 84;
+  const letters = (narrow) => (narrow ? 10 : 14);
+  const longest = (names, most) => names.reduce((least, name) => Math.max(least, Math.min(name.length, most)), 0);
+  const cells = (figure, which, narrow, wide) => {
+    const names = figure[which].categories, many = names.length, most = letters(narrow);
     const upside = which === "y" ? { autorange: "reversed" } : {};
     if (!many) return { ...upside, nticks: narrow ? 4 : 7 };
-    const every = Math.ceil(many / (which === "x" ? (narrow ? 24 : 48) : 40));
+    const beside = 30 + 7.5 * (longest(figure.y.categories, most) || 5), below = 40 + 7.5 * (longest(figure.x.categories, most) || 2);
+    const room = which === "x" ? wide - beside - KEY : tall(figure, narrow) - below;
+    const every = Math.ceil(many / Math.max(Math.floor(room / LINE), 1));
     const shown = names.map((_, at) => at).filter((at) => at % every === 0);
     return { ...upside, tickvals: shown, tickangle: which === "x" ? -90 : 0, showgrid: false,
-      ticktext: shown.map((at) => plain(names[at].length > 14 ? `${names[at].slice(0, 13)}…` : names[at])) };
+      ticktext: shown.map((at) => plain(names[at].length > most ? `${names[at].slice(0, most - 1)}…` : names[at])) };
   };
   const heat = (figure) => {
     const { values, label, unit, log } = figure.grid, [low, high] = figure.ends;
@@ -112,7 +118,7 @@
     const narrow = place.clientWidth < 480;
     const layout = { paper_bgcolor: css("--paper"), plot_bgcolor: css("--paper"), font: { color: css("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
       margin: { l: 8, r: 14, t: 8, b: 8 }, height: tall(figure, narrow), shapes: circle(figure), bargap: 0.25, hovermode: "closest",
-      xaxis: axis(figure, "x", narrow), yaxis: axis(figure, "y", narrow), showlegend: false };
+      xaxis: axis(figure, "x", narrow, place.clientWidth), yaxis: axis(figure, "y", narrow, place.clientWidth), showlegend: false };
     return window.Plotly.react(chart, traces(figure), layout, { responsive: true, displaylogo: false, displayModeBar: "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { filename: figure.name, scale: 2 } });
   };

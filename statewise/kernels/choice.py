@@ -13,13 +13,15 @@ from typing import Literal, NamedTuple, cast, get_args
 from statewise.core import is_observed
 from statewise.specs import UserError, nearest
 
-Implementation = Literal["naive", "fused", "batched", "persistent", "triton"]
-Wish = Literal["auto", "naive", "fused", "batched", "persistent", "triton"]
+Implementation = Literal["naive", "fused", "batched", "persistent", "stepped", "triton"]
+Wish = Literal["auto", "naive", "fused", "batched", "persistent", "stepped", "triton"]
 
 _WHY = {
+    "naive": "what should be faster here has not been through all checks on a GPU, and runs where it is asked for",
     "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
     "batched": "one product for many moments, where the equation takes them one by one, is the fastest here",
     "persistent": "one kernel keeps the matrix on the chip for the whole sequence and is the fastest here",
+    "stepped": "one product and one kernel a step, many steps a launch, are the fastest here",
     "triton": "one kernel walks through all of time, where PyTorch's ops take many launches, and is the fastest here",
 }
 

@@ -6,6 +6,7 @@ no mask then, and what it leaves behind is one matrix, for one product.
 B batch, T time, I input width, D width, N moments of all rows.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -56,20 +57,24 @@ def _running(lengths_B: Tensor, time: int) -> Tensor:
     return torch.arange(time, device=lengths_B.device)[:, None] < lengths_B
 
 
-def begin_with(first_BD: Tensor, count: int, rows: Rows) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Room for the states of `count` moments behind the first; of each moment, the state before it and its own."""
+def begin_with(first_BD: Tensor, count: int, rows: Rows) -> Tensor:
+    """Room for the states of `count` moments behind the first."""
     states_ND = first_BD.new_empty(rows[0] + count, first_BD.shape[1])
     states_ND[: rows[0]] = first_BD[: rows[0]]
-    all_states = states_ND.split_with_sizes([rows[0], *rows])
-    before = all_states[:-1]
+    return states_ND
+
+
+def before_and_after(states_ND: Tensor, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each moment, the state it begins with and the one it ends with, from all that `begin_with` made room for."""
+    states = states_ND.split_with_sizes([rows[0], *rows])
+    before = states[:-1]
     if rows[-1] != rows[0]:
         before = tuple(state[:running] for state, running in zip(before, rows, strict=True))
-    return states_ND, list(before), list(all_states[1:])
+    return zip(before, states[1:], strict=True)
 
 
 def states_before(states_ND: Tensor, rows: Rows) -> Tensor:
-    """The state that each moment began with, from all that `begin_with` made room for."""
+    """The state that each moment began with, as one matrix."""
     if rows[-1] == rows[0]:
         return states_ND[: -rows[0]]
-    earlier = states_ND.split_with_sizes([rows[0], *rows])[:-1]
-    return torch.cat([state[:running] for state, running in zip(earlier, rows, strict=True)])
+    return torch.cat([before_BD for before_BD, _ in before_and_after(states_ND, rows)])

@@ -12,7 +12,6 @@ from statewise.layers.linear import make_linear as make_linear
 from statewise.layers.mlp import MLP as MLP
 from statewise.layers.norm import make_norm as make_norm
 from statewise.layers.position import alibi_slopes as alibi_slopes
-from statewise.layers.position import rotate as rotate
 from statewise.layers.position import sinusoid as sinusoid
 from statewise.layers.readout import Readout as Readout
 from statewise.layers.readout import fit_readout as fit_readout

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Stacked
 from statewise.layers.initialise import Scheme
 from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 
-class Heads(nn.Module):
+class Heads(nn.Module, Stacked):
     """`q = W_q x`, `k = W_k x`, `v = W_v x`, each cut into heads; `join` is `W_o [y_1, …, y_H]`.
 
     Fewer heads of keys and values than of queries is grouped-query attention (Ainslie et al. 2023).
@@ -55,6 +56,9 @@ class Heads(nn.Module):
                     nn.init.uniform_(weight, -bound, bound, generator=generator)
                 case "published":  # GPT-2
                     nn.init.normal_(weight, std=0.02, generator=generator)
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_PI": self.sizes}
 
     def project(self, x_BTI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of one input: a single product."""

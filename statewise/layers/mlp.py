@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Stacked
+from statewise.layers.linear import make_linear
 from statewise.layers.packed import linear
 
 
-class MLP(nn.Module):
+class MLP(nn.Module, Stacked):
     """`relu`, `gelu` (GPT-2's tanh form), or the gated `swiglu` (Shazeer 2020): `W2 (silu(W1 x) * W3 x)`."""
 
     def __init__(
@@ -23,15 +25,11 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.kind: Literal["relu", "gelu", "swiglu"] = kind
-        # Made empty: filled by its own constructor, it would draw from the global generator.
-        here = torch.get_default_device()
-        up = 2 * hidden if kind == "swiglu" else hidden
-        self.up = nn.Linear(width, up, bias=bias, device="meta").to_empty(device=here)
-        self.down = nn.Linear(hidden, width, bias=bias, device="meta").to_empty(device=here)
-        for layer in (self.up, self.down):
-            nn.init.xavier_uniform_(layer.weight, generator=generator)
-            if bias:
-                nn.init.zeros_(layer.bias)
+        self.up = make_linear(width, 2 * hidden if kind == "swiglu" else hidden, bias=bias, generator=generator)
+        self.down = make_linear(hidden, width, bias=bias, generator=generator)
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"up.weight": [self.down.in_features] * (2 if self.kind == "swiglu" else 1)}
 
     def forward(self, x: Tensor) -> Tensor:
         a = linear(x, self.up.weight, self.up.bias)

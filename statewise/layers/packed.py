@@ -3,12 +3,14 @@
 A CPU that writes a text multiplies each weight with one vector a row and token. As `F.linear` finds them, weights lie
 in memory row by row, which suits many rows of input. For one or two, a matrix that is wider than its input is
 read much faster column by column; for more, in oneDNN's own blocks. The copies are kept as long as their weights:
-speed for memory. `benchmarks/decode.py` measures what it gives.
+speed for memory. With a single vector, MKL leaves all but one core idle; a large matrix is cut into as many parts as
+there are threads, a batch of products, which it shares out. `benchmarks/decode.py` measures what it gives.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal, assert_never
 
 import torch
 from torch import Tensor
@@ -17,10 +19,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 SMALLEST = 2**17  # numbers in a matrix; a smaller one stays in the cache, where its layout matters little
 FEW, MANY = 2, 64  # rows up to which columns, and blocks, were measured to be faster
+LARGE = 2**18  # numbers from which each thread reads a part; twice as many where it reads rows
 _SAMPLE = 1024
+_MOST_PARTS = 8  # more would be too small to be worth a thread
 _BLOCK_ROWS = 16  # what oneDNN lays its blocks out for; measured to serve all numbers of rows from 3 to 64
 
 Product = Callable[[Tensor, Tensor | None], Tensor]
+Layout = Literal["columns", "rows", "blocks"]
 
 
 class _Kept:
@@ -28,7 +33,7 @@ class _Kept:
 
     def __init__(self, weight_OI: Tensor) -> None:
         self.mark = _mark(weight_OI)
-        self.products: dict[str, Product] = {}
+        self.products: dict[tuple[Layout, int], Product] = {}
 
     def is_of(self, weight_OI: Tensor) -> bool:
         version, address, sample = _mark(weight_OI)
@@ -44,11 +49,31 @@ def _mark(weight_OI: Tensor) -> tuple[int, int, Tensor]:
 _kept = WeakIdKeyDictionary()  # by parameter; gone with it
 
 
-def _by_columns(weight_OI: Tensor) -> Product:
+def _by_columns(weight_OI: Tensor, parts: int) -> Product:
+    if parts > 1:
+        return _in_parts(
+            F.pad(weight_OI.detach(), (0, 0, 0, -len(weight_OI) % parts)), len(weight_OI), parts, turn=True
+        )
     weight_IO = weight_OI.detach().mT.contiguous()
 
     def product(x: Tensor, bias_O: Tensor | None) -> Tensor:
         return x @ weight_IO if bias_O is None else torch.addmm(bias_O, x, weight_IO)
+
+    return product
+
+
+def _in_parts(padded_OI: Tensor, width: int, parts: int, *, turn: bool) -> Product:
+    """For one vector. Of rows no copy is made."""
+    weight_PIO = padded_OI.reshape(parts, -1, padded_OI.shape[1]).mT
+    if turn:
+        weight_PIO = weight_PIO.contiguous()
+
+    def product(x_1I: Tensor, bias_O: Tensor | None) -> Tensor:
+        x_P1I = x_1I.expand(parts, 1, -1)
+        if bias_O is not None and len(padded_OI) == width:
+            return torch.baddbmm(bias_O.view(parts, 1, -1), x_P1I, weight_PIO).view(1, -1)
+        y_1O = torch.bmm(x_P1I, weight_PIO).view(1, -1)[:, :width]
+        return y_1O if bias_O is None else y_1O + bias_O
 
     return product
 
@@ -63,16 +88,26 @@ def _in_blocks(weight_OI: Tensor) -> Product:
     return product
 
 
-def layout(weight_OI: Tensor, rows: int) -> str | None:
+def layout(weight_OI: Tensor, rows: int) -> Layout | None:
     """The one that is fastest for so many rows, or None: as it is."""
     if weight_OI.dim() != 2 or weight_OI.numel() < SMALLEST or weight_OI.dtype != torch.float32:
         return None
     if weight_OI.device.type != "cpu":
         return None
     if rows <= FEW:
-        return "columns" if weight_OI.shape[0] >= weight_OI.shape[1] else None
+        width, input_width = weight_OI.shape
+        parts = parts_of(weight_OI, rows)
+        in_parts = parts > 1 and width % parts == 0 and weight_OI.numel() >= 2 * LARGE
+        if width > input_width or (width == input_width and not in_parts):
+            return "columns"
+        return "rows" if in_parts else None
     blocked = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return "blocks" if rows <= MANY and blocked else None
+
+
+def parts_of(weight_OI: Tensor, rows: int) -> int:
+    """That are multiplied at the same time."""
+    return min(_MOST_PARTS, torch.get_num_threads()) if rows == 1 and weight_OI.numel() >= LARGE else 1
 
 
 def prepared(weight_OI: Tensor, rows: int) -> Product | None:
@@ -83,9 +118,22 @@ def prepared(weight_OI: Tensor, rows: int) -> Product | None:
     kept: _Kept | None = _kept[weight_OI] if weight_OI in _kept else None  # noqa: SIM401 (its `get` is untyped)
     if kept is None or not kept.is_of(weight_OI):
         kept = _kept[weight_OI] = _Kept(weight_OI)
-    if name not in kept.products:
-        kept.products[name] = _by_columns(weight_OI) if name == "columns" else _in_blocks(weight_OI)
-    return kept.products[name]
+    key = name, parts_of(weight_OI, rows)
+    if key not in kept.products:
+        kept.products[key] = _made(weight_OI, *key)
+    return kept.products[key]
+
+
+def _made(weight_OI: Tensor, name: Layout, parts: int) -> Product:
+    match name:
+        case "columns":
+            return _by_columns(weight_OI, parts)
+        case "rows":
+            return _in_parts(weight_OI.detach(), len(weight_OI), parts, turn=False)
+        case "blocks":
+            return _in_blocks(weight_OI)
+        case _:
+            assert_never(name)
 
 
 _rows: ContextVar[int | None] = ContextVar("packed_rows", default=None)

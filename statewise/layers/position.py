@@ -1,4 +1,4 @@
-"""Four ways to tell a set from a sequence: a vector added, a turn of the keys, a slope on the scores.
+"""Ways to tell a set from a sequence: a vector added, a slope on the scores. Turned keys are an op: `kernels.rotary`.
 
 Positions are whole numbers, one a row and moment, because rows differ. B batch, T time, D width,
 H heads, K width of a head.
@@ -12,20 +12,6 @@ def sinusoid(at: Tensor, width: int, *, like: Tensor) -> Tensor:
     """Vaswani et al. 2017: `p[2i] = sin(at / 10000^(2i/D))`, `p[2i + 1] = cos` of the same; `[..., D]`."""
     angle = _angles(at, width + width % 2, base=10_000.0, like=like)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width].to(like.dtype)
-
-
-def rotate(x_BTHK: Tensor, at_BT: Tensor, *, base: float = 10_000.0) -> Tensor:
-    """Su et al. 2021 (RoPE): the pair `(x_i, x_{i + K/2})` is turned by the angle `at · base^(-2i/K)`.
-
-    Products of turned queries and keys then depend on their distance alone. An odd last unit stays.
-    """
-    half = x_BTHK.shape[-1] // 2
-    if half == 0:
-        return x_BTHK
-    angle_BT1h = _angles(at_BT, 2 * half, base=base, like=x_BTHK)[:, :, None]
-    cos, sin = angle_BT1h.cos().to(x_BTHK.dtype), angle_BT1h.sin().to(x_BTHK.dtype)
-    first, second, rest = torch.split(x_BTHK, [half, half, x_BTHK.shape[-1] - 2 * half], dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], dim=-1)
 
 
 def alibi_slopes(heads: int, *, like: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Stacked
 from statewise.layers.initialise import Scheme, fill_input, fill_recurrent
 
 TransitionName = Literal["elman", "mlp", "gated"]
@@ -59,7 +60,7 @@ class MLPTransition(nn.Module):
         return torch.tanh(F.linear(a_BH, self.v_DH, self.c_D))
 
 
-class GatedTransition(nn.Module):
+class GatedTransition(nn.Module, Stacked):
     """`h' = (1 - z)·n + z·h`, `n = tanh(W_n x + U_n (r·h) + b_n)`, gates r and z by σ: Cho et al. 2014.
 
     The rows of the matrices stand in the order r, z, n.
@@ -69,11 +70,15 @@ class GatedTransition(nn.Module):
         self, width: int, input_width: int, *, init: Scheme = "orthogonal", generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
+        self.width = width
         self.w_GI = nn.Parameter(torch.empty(3 * width, input_width))
         self.u_GD = nn.Parameter(torch.empty(3 * width, width))
         self.b_G = nn.Parameter(torch.zeros(3 * width))
         fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
         fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.width] * 3, "u_GD": [self.width] * 3}
 
     def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
         width = h_BD.shape[-1]

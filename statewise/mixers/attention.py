@@ -14,7 +14,8 @@ from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.attention import Sight, append, attention, choice, used_slots, with_room, write_
 from statewise.kernels.choice import Choice, Wish
-from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+from statewise.kernels.rotary import rotate
+from statewise.layers import Heads, Scheme, alibi_slopes
 
 
 class AttentionState(NamedTuple):
@@ -88,7 +89,10 @@ class Attention(Mixer[AttentionState]):
         at_BT = state.length_B[:, None] + moments_T
         q_BTHK, k_BTGK, v_BTGK = self._queries_keys_values(x_BTI, at_BT)
         keys_BSGK, values_BSGK = append(state.keys_BSGK, k_BTGK, at_BT), append(state.values_BSGK, v_BTGK, at_BT)
-        y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, whole=before == 0)
+        if before == 0:  # as they are: a list may be kept in another precision, and going there and back is for nothing
+            y_BTHK = self._attend(q_BTHK, k_BTGK, v_BTGK, at_BT, whole=True)
+        else:
+            y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, whole=False)
         y_BTD = self.heads.join(y_BTHK)
         if lengths_B is None or past_BT1 is None:
             return y_BTD, AttentionState(keys_BSGK, values_BSGK, state.length_B + time)

@@ -8,12 +8,13 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer
+from statewise.core import Mixer, Stacked
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
 from statewise.kernels.elman import Activation
 from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers.linear import unfilled_linear
 from statewise.specs import UserError
 
 
@@ -22,7 +23,7 @@ class DeepRNNState(NamedTuple):
 
 
 @final
-class DeepRNN(Mixer[DeepRNNState]):
+class DeepRNN(Mixer[DeepRNNState], Stacked):
     """`h_t = transition(W in(x_t) + b, h_{t-1})`, `y_t = out(h_t)`.
 
     Each depth counts layers on the way: `input_depth` from the input to the state, `transition_depth`
@@ -67,6 +68,9 @@ class DeepRNN(Mixer[DeepRNNState]):
             fill_recurrent(self.skip_DD, gates=1, scheme=init, generator=generator)
         self.outputs = nn.ModuleList(_linear(width, width, init, generator) for _ in range(output_depth - 1))
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"b_KD": []}
+
     def init_state(self, batch: int) -> DeepRNNState:
         return DeepRNNState(self.like.new_zeros(batch, self.output_width))
 
@@ -108,8 +112,7 @@ class DeepRNN(Mixer[DeepRNNState]):
 
 
 def _linear(inputs: int, outputs: int, init: Scheme, generator: torch.Generator | None) -> nn.Linear:
-    # Made without values: what torch.nn would draw for it would come from the global generator.
-    linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, device=torch.get_default_device())  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    linear = unfilled_linear(inputs, outputs)
     fill_input(linear.weight, gates=1, scheme=init, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear

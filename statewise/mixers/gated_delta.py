@@ -1,6 +1,7 @@
 """Gated DeltaNet (Yang et al. 2024): a matrix per head in which a key's value can be replaced, and all can fade.
 
-B batch, T time, I input width, D width, H heads, K width of a head, W inputs the convolution remembers.
+B batch, T time, I input width, D width, H heads, G heads of q and of k, K width of a head,
+W inputs the convolution remembers.
 """
 
 import math
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
+from statewise.kernels.along_time import no_autocast
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gated_delta import choice, gated_delta
 from statewise.kernels.short_convolution import short_convolution
@@ -27,7 +29,7 @@ class GatedDeltaState(NamedTuple):
 
 
 @final
-class GatedDelta(Mixer[GatedDeltaState]):
+class GatedDelta(Mixer[GatedDeltaState], Stacked):
     """`S_t = α (I - β k kᵀ) S_{t-1} + β k vᵀ`, `y_t = W_o (norm(S_tᵀ q) · silu(W_g x))`, q and k of length 1.
 
     `decay=False` leaves α at 1: the delta rule alone (Schlag et al. 2021, Yang et al. 2024). `conv` taps of a
@@ -72,6 +74,9 @@ class GatedDelta(Mixer[GatedDeltaState]):
         if self.log_rate_H is not None and self.b_decay_H is not None:
             draw_rates(self.log_rate_H, self.b_decay_H, generator=generator)
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}
+
     def init_state(self, batch: int) -> GatedDeltaState:
         head = self.output_width // self.heads
         window: tuple[Tensor, ...] = ()
@@ -81,7 +86,8 @@ class GatedDelta(Mixer[GatedDeltaState]):
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
+        head = self.output_width // self.heads
+        return choice(self.like.new_empty(head, head), wish=self.kernel)
 
     def forward(
         self, x_BTI: Tensor, state: GatedDeltaState | None = None, lengths_B: Tensor | None = None
@@ -96,14 +102,17 @@ class GatedDelta(Mixer[GatedDeltaState]):
         self, x_BTI: Tensor, state: GatedDeltaState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, GatedDeltaState]:
         a_BTC, window = linear(x_BTI, self.w_GI), state.window
-        if self.w_conv_CK is not None:
+        if self.w_conv_CK is None:
+            a_BTC = F.silu(a_BTC)
+        else:
             (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, silu=True, wish=wish)
             window = (window_BWC,)
-        q_BTHK, k_BTHK, v_BTHK = (
-            torch.unflatten(part, -1, (self.heads, -1)) for part in F.silu(a_BTC).chunk(3, dim=-1)
+        qk_BTGK, v_BTHK = (
+            torch.unflatten(part, -1, (-1, self.output_width // self.heads))
+            for part in torch.split_with_sizes(a_BTC, [2 * self.output_width, self.output_width], dim=-1)
         )
-        q_BTHK, k_BTHK = unit(q_BTHK), unit(k_BTHK)
+        q_BTHK, k_BTHK = unit(qk_BTGK).chunk(2, dim=2)
         beta_BTH = torch.sigmoid(F.linear(x_BTI, self.w_beta_HI))
         g_BTH = torch.zeros_like(beta_BTH)
         if self.w_decay_HI is not None and self.log_rate_H is not None:
@@ -117,4 +126,8 @@ class GatedDelta(Mixer[GatedDeltaState]):
 
 def unit(x_BTHK: Tensor) -> Tensor:
     """Of length 1; a small number keeps the gradient at 0 finite."""
-    return x_BTHK * torch.rsqrt(x_BTHK.square().sum(-1, keepdim=True) + 1e-6)
+    head = x_BTHK.shape[-1]
+    # A norm by the root of the mean is √K times that: one kernel, where its parts would be five.
+    shrunk_K = x_BTHK.new_full((head,), head**-0.5)
+    with no_autocast(x_BTHK):
+        return F.rms_norm(x_BTHK, (head,), shrunk_K, eps=1e-6 / head)

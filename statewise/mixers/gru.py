@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer
+from statewise.core import Mixer, Stacked
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
@@ -18,7 +18,7 @@ class GRUState(NamedTuple):
 
 
 @final
-class GRU(Mixer[GRUState]):
+class GRU(Mixer[GRUState], Stacked):
     """`h' = (1 - z) · n + z · h`; the reset gate acts after the recurrent product (cuDNN) or before (Cho).
 
     `init="published"` is Cho's: orthogonal recurrence, inputs from a normal of deviation 0.01.
@@ -50,6 +50,9 @@ class GRU(Mixer[GRUState]):
         fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
         if init == "published":
             nn.init.normal_(self.w_GI, std=0.01, generator=generator)
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 3, "u_GD": [self.output_width] * 3}
 
     def init_state(self, batch: int) -> GRUState:
         return GRUState(self.like.new_zeros(batch, self.output_width))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
@@ -29,7 +29,7 @@ class LinearAttentionState(NamedTuple):
 
 
 @final
-class LinearAttention(Mixer[LinearAttentionState]):
+class LinearAttention(Mixer[LinearAttentionState], Stacked):
     """`S_t = S_{t-1} + φ(k) vᵀ`, `n_t = n_{t-1} + φ(k)`, `y_t = W_o (S_tᵀ φ(q) / n_t · φ(q))`.
 
     `feature` is φ: `elu` is elu + 1, which keeps the denominator positive; `identity` does without one, and
@@ -65,6 +65,9 @@ class LinearAttention(Mixer[LinearAttentionState]):
         if self.w_conv_CK is not None:
             nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}
+
     def init_state(self, batch: int) -> LinearAttentionState:
         head = self.output_width // self.heads
         kv_BHKK = self.like.new_zeros(batch, self.heads, head, head)
@@ -93,12 +96,15 @@ class LinearAttention(Mixer[LinearAttentionState]):
         a_BTC, window = linear(x_BTI, self.w_GI), state.window
         if self.w_conv_CK is not None:
             (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, wish=wish)
             window = (window_BWC,)
-        q_BTHK, k_BTHK, v_BTHK = (torch.unflatten(part, -1, (self.heads, -1)) for part in a_BTC.chunk(3, dim=-1))
+        qk_BTC, v_BTD = torch.split_with_sizes(a_BTC, [2 * self.output_width, self.output_width], dim=-1)
         if self.feature == "elu":
-            q_BTHK, k_BTHK = F.elu(q_BTHK) + 1, F.elu(k_BTHK) + 1
-        else:
+            qk_BTC = F.elu(qk_BTC) + 1
+        q_BTHK, k_BTHK, v_BTHK = (
+            torch.unflatten(part, -1, (self.heads, -1)) for part in (*qk_BTC.chunk(2, dim=-1), v_BTD)
+        )
+        if self.feature == "identity":
             q_BTHK = q_BTHK * q_BTHK.shape[-1] ** -0.5
         # A value of 1 beside the others sums the keys themselves, so one op keeps both parts of the state.
         one_BTHV = F.pad(v_BTHK, (0, 1), value=1.0)

@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer
+from statewise.core import Mixer, Stacked
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, input_share, lstm, lstm_step
@@ -18,7 +18,7 @@ class LSTMState(NamedTuple):
 
 
 @final
-class LSTM(Mixer[LSTMState]):
+class LSTM(Mixer[LSTMState], Stacked):
     """`c' = f·c + i·g`, `h' = o·tanh c'`: what the cell holds passes on by a product with f alone.
 
     `forget_bias` (Gers et al. 2000) is the initial bias of f. `peephole`: gates see the cell.
@@ -51,7 +51,7 @@ class LSTM(Mixer[LSTMState]):
         self.weight_drop = weight_drop
         self.zoneout = zoneout
         self.kernel: Wish = kernel
-        gates = 3 if coupled else 4
+        self.gates = gates = 3 if coupled else 4
         self.w_GI = nn.Parameter(torch.empty(gates * width, self.input_width))
         self.u_GP = nn.Parameter(torch.empty(gates * width, self.output_width))
         self.b_G = nn.Parameter(torch.zeros(gates * width))
@@ -74,6 +74,9 @@ class LSTM(Mixer[LSTMState]):
         forget = gates - 3
         with torch.no_grad():
             self.b_G[forget * width : (forget + 1) * width] = forget_bias
+
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.width] * self.gates, "u_GP": [self.width] * self.gates, "peephole": []}
 
     def init_state(self, batch: int) -> LSTMState:
         return LSTMState(self.like.new_zeros(batch, self.output_width), self.like.new_zeros(batch, self.width))

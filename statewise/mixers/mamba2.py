@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.along_time import past_end, wide
 from statewise.kernels.choice import Choice, Wish
@@ -28,7 +28,7 @@ class Mamba2State(NamedTuple):
 
 
 @final
-class Mamba2(Mixer[Mamba2State]):
+class Mamba2(Mixer[Mamba2State], Stacked):
     """`S_t = e^{-Δ e^r} S_{t-1} + Δ B x̃ᵀ`, `ỹ_t = S_tᵀ C + d · x̃`, `y_t = W_o norm(ỹ · silu(z))`.
 
     x̃, B, C are what a causal convolution of `conv` taps and a SiLU make of `W x` (0 leaves the convolution out);
@@ -76,6 +76,9 @@ class Mamba2(Mixer[Mamba2State]):
             nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
         draw_rates(self.log_rate_H, self.b_step_H, generator=generator)
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_CI": self.sizes, "w_conv_CK": []}
+
     def init_state(self, batch: int) -> Mamba2State:
         inner, state, _ = self.sizes
         window: tuple[Tensor, ...] = ()
@@ -104,11 +107,13 @@ class Mamba2(Mixer[Mamba2State]):
         a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
         log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
         window = state.window
-        if self.w_conv_CK is not None:
+        if self.w_conv_CK is None:
+            a_BTC = F.silu(a_BTC)
+        else:
             (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, silu=True, wish=wish)
             window = (window_BWC,)
-        inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(F.silu(a_BTC), self.sizes, dim=-1)
+        inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(a_BTC, self.sizes, dim=-1)
         inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))
         delta_BTH = F.softplus(step_BTH + b_step_H)
         g_BTH = -log_rate_H.exp() * delta_BTH
@@ -116,7 +121,7 @@ class Mamba2(Mixer[Mamba2State]):
         b_BTHN, c_BTHN = (part[:, :, None].expand(-1, -1, self.heads, -1) for part in (b_BTN, c_BTN))
         value_BTHP = delta_BTH[..., None] * inner_BTHP
         y_BTHP, s_BHNP = linear_attention(c_BTHN, b_BTHN, value_BTHP, g_BTH, state.s_BHNP, lengths_B, wish=wish)
-        y_BTE = y_BTHP.flatten(-2) + skip_E * inner_BTE
+        y_BTE = torch.addcmul(y_BTHP.flatten(-2), skip_E, inner_BTE)
         if self.w_gate_EI is not None:
             y_BTE = y_BTE * F.silu(linear(x_BTI, self.w_gate_EI))
         y_BTE = F.rms_norm(y_BTE, gain_E.shape, gain_E, eps=1e-5)

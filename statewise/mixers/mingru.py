@@ -5,10 +5,10 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.scan import choice, scan
+from statewise.kernels.scan import choice, gated_scan
 from statewise.layers import Scheme, fill_input
 from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
@@ -19,7 +19,7 @@ class MinGRUState(NamedTuple):
 
 
 @final
-class MinGRU(Mixer[MinGRUState]):
+class MinGRU(Mixer[MinGRUState], Stacked):
     """`z = σ(W_z x + b_z)`, `h_t = (1 - z) · h_{t-1} + z · g(W_h x + b_h)`, `y_t = h_t`.
 
     `candidate` is g: the identity, or one of the two in `mixers/candidate.py`. `keep_bias`: -b_z at the start.
@@ -47,6 +47,9 @@ class MinGRU(Mixer[MinGRUState]):
         with torch.no_grad():
             self.b_G[:width] = -keep_bias
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 2}
+
     def init_state(self, batch: int) -> MinGRUState:
         return MinGRUState(self.like.new_zeros(batch, self.output_width))
 
@@ -67,7 +70,5 @@ class MinGRU(Mixer[MinGRUState]):
         self, x_BTI: Tensor, state: MinGRUState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinGRUState]:
         z_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
-        # σ(-z) and not 1 - σ(z): the small one of the two keeps its digits.
-        a_BTD, b_BTD = torch.sigmoid(-z_BTD), torch.sigmoid(z_BTD) * bend(g_BTD, self.candidate)
-        y_BTD, h_BD = scan(a_BTD, b_BTD, state.h_BD, lengths_B, wish=wish)
+        y_BTD, h_BD = gated_scan(z_BTD, bend(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
         return y_BTD, MinGRUState(h_BD)

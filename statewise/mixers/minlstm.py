@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.scan import choice, scan
+from statewise.kernels.scan import choice, gated_scan, scan
 from statewise.layers import Scheme, fill_input
 from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
@@ -20,7 +20,7 @@ class MinLSTMState(NamedTuple):
 
 
 @final
-class MinLSTM(Mixer[MinLSTMState]):
+class MinLSTM(Mixer[MinLSTMState], Stacked):
     """`f = σ(W_f x + b_f)`, `i = σ(W_i x + b_i)`, `h_t = f/(f+i) · h_{t-1} + i/(f+i) · g(W_h x + b_h)`, `y_t = h_t`.
 
     `share`: divide both gates by their sum, as the paper does; without it they are independent, as in an LSTM.
@@ -51,6 +51,9 @@ class MinLSTM(Mixer[MinLSTMState]):
         with torch.no_grad():
             self.b_G[:width] = forget_bias
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 3}
+
     def init_state(self, batch: int) -> MinLSTMState:
         return MinLSTMState(self.like.new_zeros(batch, self.output_width))
 
@@ -71,11 +74,12 @@ class MinLSTM(Mixer[MinLSTMState]):
         self, x_BTI: Tensor, state: MinLSTMState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinLSTMState]:
         f_BTD, i_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(3, dim=-1)
+        x_BTD = bend(g_BTD, self.candidate)
         if self.share:
-            # σ(log f - log i) is f/(f+i), and stays finite where both gates are nearly shut.
-            odds_BTD = F.logsigmoid(f_BTD) - F.logsigmoid(i_BTD)
-            a_BTD, enter_BTD = torch.sigmoid(odds_BTD), torch.sigmoid(-odds_BTD)
+            # σ(log i - log f) is i/(f+i), and stays finite where both gates are nearly shut.
+            odds_BTD = F.logsigmoid(i_BTD) - F.logsigmoid(f_BTD)
+            y_BTD, h_BD = gated_scan(odds_BTD, x_BTD, state.h_BD, lengths_B, wish=wish)
         else:
-            a_BTD, enter_BTD = torch.sigmoid(f_BTD), torch.sigmoid(i_BTD)
-        y_BTD, h_BD = scan(a_BTD, enter_BTD * bend(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
+            enter_BTD = torch.sigmoid(i_BTD) * x_BTD
+            y_BTD, h_BD = scan(torch.sigmoid(f_BTD), enter_BTD, state.h_BD, lengths_B, wish=wish)
         return y_BTD, MinLSTMState(h_BD)

@@ -65,7 +65,7 @@ class Reservoir(Mixer[ReservoirState]):
         return ReservoirState(self.like.new_zeros(batch, self.output_width))
 
     def weights(self) -> LeakyWeights:
-        return LeakyWeights(self.w_DI, self.u_DD, self.b_D, self.u_DD.new_tensor(self.alpha))
+        return LeakyWeights(self.w_DI, self.u_DD, self.b_D, self.u_DD.new_full((), self.alpha))
 
     def radius(self) -> float:
         """The spectral radius of U, measured."""

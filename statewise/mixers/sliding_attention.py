@@ -13,7 +13,8 @@ from statewise.core import Mixer, is_observed, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.attention import Sight, attention, choice
 from statewise.kernels.choice import Choice, Wish
-from statewise.layers import Heads, Scheme, alibi_slopes, rotate
+from statewise.kernels.rotary import rotate
+from statewise.layers import Heads, Scheme, alibi_slopes
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.short_convolution import short_convolution
@@ -33,7 +33,7 @@ class TTTState(NamedTuple):
 
 
 @final
-class TTT(Mixer[TTTState]):
+class TTT(Mixer[TTTState], Stacked):
     """`W_t = W_{t-1} - η_t ∇ℓ(W; k_t, v_t)`, `y_t = W_o f(q_t; W_t)`, with `ℓ = ½ ‖f(k; W) - v‖²`.
 
     `inner` is f: linear, or an MLP of `ratio` times a head's width with a GELU; with `inner_norm` it is
@@ -85,6 +85,9 @@ class TTT(Mixer[TTTState]):
         for weight in self.start:
             nn.init.normal_(weight, std=0.02, generator=generator)
 
+    def stacked(self) -> dict[str, list[int]]:
+        return {"w_GI": [self.output_width] * 3, "w_conv_CK": [], "gain_HK": [], "bias_HK": []}
+
     def init_state(self, batch: int) -> TTTState:
         nothing = tuple(self.like.new_zeros(batch, *weight.shape) for weight in self.start)
         left_B = torch.full((batch,), self.mini_batch, device=self.like.device)
@@ -117,7 +120,7 @@ class TTT(Mixer[TTTState]):
         a_BTC, window = linear(x_BTI, self.w_GI), state.window
         if self.w_conv_CK is not None:
             (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B)
+            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, wish=wish)
             window = (window_BWC,)
         q_BTHK, k_BTHK, v_BTHK = (torch.unflatten(part, -1, (self.heads, -1)) for part in a_BTC.chunk(3, dim=-1))
         rate_BTH = self.scale * torch.sigmoid(F.linear(x_BTI, self.w_rate_HI, self.b_rate_H))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, Mixer, State, is_observed, observe
 from statewise.layers import MLP, Dropout
+from statewise.models.normalise import normalise
 
 S = TypeVar("S", bound=State)
 
@@ -49,7 +50,8 @@ class Block(Machine[S]):
         return self._around(lambda x: self.mixer(x, state, lengths_B), x_BTD, self.dropout)
 
     def absorb(self, x_BTD: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> S:
-        return self.mixer.absorb(self.norm(x_BTD) if self.norm_place == "pre" else x_BTD, state, lengths_B)
+        x_BTD = normalise(self.norm, x_BTD, for_products=True) if self.norm_place == "pre" else x_BTD
+        return self.mixer.absorb(x_BTD, state, lengths_B)
 
     def step(self, x_BD: Tensor, state: S) -> tuple[Tensor, S]:
         return self._around(lambda x: self.mixer.step(x, state), x_BD, self._one_dropout)
@@ -68,15 +70,15 @@ class Block(Machine[S]):
     ) -> tuple[Tensor, S]:
         """One definition for a sequence and for a moment."""
         pre = self.norm_place == "pre"
-        y, after = mix(self.norm(x) if pre else x)
+        y, after = mix(normalise(self.norm, x, for_products=True) if pre else x)
         y = dropout(y)
         y = x + y if self.residual else y
-        y = y if pre else self.norm(y)
+        y = y if pre else normalise(self.norm, y)
         if self.mlp is None or self.mlp_norm is None:
             return _shown(y), after
-        z = dropout(self.mlp(self.mlp_norm(y) if pre else y))
+        z = dropout(self.mlp(normalise(self.mlp_norm, y, for_products=True) if pre else y))
         z = y + z if self.residual else z
-        return _shown(z if pre else self.mlp_norm(z)), after
+        return _shown(z if pre else normalise(self.mlp_norm, z)), after
 
 
 def _shown(y: Tensor) -> Tensor:

@@ -95,22 +95,32 @@ class DirectForecaster(Forecaster):
 
     def forward(self, past: Past) -> tuple[Any, Tensor]:
         """The head's parameters, flat over moments and channels, and the shift `[B, H, C]` that belongs on top."""
+        return self.parameters_of(self.reader.summarise(self.inputs(past)), past)
+
+    def inputs(self, past: Past) -> Tensor:
+        """What the reader is given, `[B, L, I]`."""
         values_BLC, observed_BLC, covariates_BTX = past
         if past.horizon != self.horizon or values_BLC.shape[1] != self.context:
             raise UserError(
                 f"a context of {values_BLC.shape[1]} and a horizon of {past.horizon}; "
                 f"this model was made for {self.context} and {self.horizon}"
             )
-        base_B1C = values_BLC[:, -1:] if self.anchor else torch.zeros_like(values_BLC[:, -1:])
-        near_BLC = values_BLC - base_B1C
-        x_BLI = enters(near_BLC, observed_BLC, covariates_BTX[:, : self.context], gaps=self.gaps)
-        summary_BD = self.reader.summarise(x_BLI)
-        ahead_BX = covariates_BTX[:, self.context :].flatten(1)
+        near_BLC = values_BLC - self._base(past)
+        return enters(near_BLC, observed_BLC, covariates_BTX[:, : self.context], gaps=self.gaps)
+
+    def parameters_of(self, summary_BD: Tensor, past: Past) -> tuple[Any, Tensor]:
+        """The same from a summary of the context."""
+        base_B1C = self._base(past)
+        ahead_BX = past.covariates_BTX[:, self.context :].flatten(1)
         params = self.head(torch.cat([summary_BD, ahead_BX.to(summary_BD)], dim=-1))
         shift_BHC = base_B1C.expand(-1, self.horizon, -1)
         if self.skip is not None:
-            shift_BHC = shift_BHC + self.skip(near_BLC.mT).mT.float()
+            shift_BHC = shift_BHC + self.skip((past.values_BLC - base_B1C).mT).mT.to(shift_BHC)
         return params, shift_BHC
+
+    def _base(self, past: Past) -> Tensor:
+        last_B1C = past.values_BLC[:, -1:]
+        return last_B1C if self.anchor else torch.zeros_like(last_B1C)
 
     def __call__(self, past: Past) -> tuple[Any, Tensor]:
         params, shift_BHC = super().__call__(past)

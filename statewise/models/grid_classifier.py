@@ -9,6 +9,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
+from statewise.core import scope
 from statewise.encoders import GridEncoder
 from statewise.encoders.grid import CORNERS
 from statewise.layers import Dropout
@@ -41,9 +42,18 @@ class GridClassifier(nn.Module):
     def forward(self, x_BHWI: Tensor, sizes_B2: Tensor | None = None) -> Tensor:
         if sizes_B2 is None:
             sizes_B2 = torch.tensor(x_BHWI.shape[1:3], device=x_BHWI.device).expand(len(x_BHWI), 2)
+        return self.judge(self.read(x_BHWI, sizes_B2), sizes_B2)
+
+    def read(self, x_BHWI: Tensor, sizes_B2: Tensor) -> Tensor:
+        """What all layers give of every cell."""
         y_BHWC: Tensor = self.input_dropout(x_BHWI)
-        for encoder in self.encoders:
-            y_BHWC = self.dropout(encoder(y_BHWC, sizes_B2))
+        for number, encoder in enumerate(self.encoders):
+            with scope(f"layers.{number}"):
+                y_BHWC = self.dropout(encoder(y_BHWC, sizes_B2))
+        return y_BHWC
+
+    def judge(self, y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
+        """What they say together."""
         logits_BK: Tensor = self.head(self._summary(y_BHWC, sizes_B2))
         return logits_BK
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import scope
+from statewise.core import Machine, scope
 from statewise.core.machine import check_input
 from statewise.encoders import EncoderLayer, TransformerEncoder
 from statewise.encoders.attention import past_end
@@ -32,6 +32,11 @@ class Layers(nn.Module, ABC):
     """What a reader reads with: `[B, S, E]` to `[B, S, C]`, and what the last of such a reading is."""
 
     width: int
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        """What reads from the first position to the last, one after the other; None: it needs all of the input."""
+        return None
 
     @abstractmethod
     def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor: ...
@@ -79,13 +84,23 @@ class Reader(nn.Module):
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
         x_BSE: Tensor = self.entry(source)
         check_input(x_BSE, lengths_B, width=self.entry_width)
+        return self.read(self.admit(x_BSE), lengths_B)
+
+    def admit(self, x_BSE: Tensor) -> Tensor:
+        """From the entry's vectors to those that the layers read."""
+        x_BSE = self.input_dropout(x_BSE)
+        return x_BSE if self.enter is None else self.enter(x_BSE)
+
+    def read(self, x_BSE: Tensor, lengths_B: Tensor | None = None) -> Encoded:
+        """What was admitted, through all layers."""
         if lengths_B is None:
             lengths_B = torch.full((len(x_BSE),), x_BSE.shape[1], device=x_BSE.device)
-        x_BSE = self.input_dropout(x_BSE)
-        if self.enter is not None:
-            x_BSE = self.enter(x_BSE)
         with scope("reader"):
             y_BSC = self.layers(x_BSE, lengths_B)
+        return self.encoded(y_BSC, lengths_B)
+
+    def encoded(self, y_BSC: Tensor, lengths_B: Tensor) -> Encoded:
+        """What layers gave, and the summary of it."""
         y_BSC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), 0.0)
         return Encoded(y_BSC, self._summary(y_BSC, lengths_B), lengths_B)
 
@@ -95,11 +110,8 @@ class Reader(nn.Module):
             return self(source).summary_BC
         x_BSE: Tensor = self.entry(source)
         check_input(x_BSE, None, width=self.entry_width)
-        x_BSE = self.input_dropout(x_BSE)
-        if self.enter is not None:
-            x_BSE = self.enter(x_BSE)
         with scope("reader"):
-            return self.layers.end(x_BSE)
+            return self.layers.end(self.admit(x_BSE))
 
     def __call__(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
         encoded: Encoded = super().__call__(source, lengths_B)
@@ -123,6 +135,10 @@ class OneWay(Layers):
         super().__init__()
         self.stack = stack
         self.width = width
+
+    @property
+    def machine(self) -> Machine[Any]:
+        return self.stack
 
     def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
         y_BSC, _ = self.stack(x_BSE, None, lengths_B)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from statewise.core import Machine, State, scope
 from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
+from statewise.models.normalise import normalise
 
 
 class StackState(NamedTuple):
@@ -41,19 +42,19 @@ class Stack(Machine[StackState]):
     ) -> tuple[Tensor, StackState]:
         layers, at = state or self.init_state(len(x_BTD))
         if self.position is not None:
-            x_BTD, at = self.position(x_BTD, cast(Tensor, at), lengths_B)
+            x_BTD, at = self.position(x_BTD, None if state is None else cast(Tensor, at), lengths_B)
         after = []
         for number, (block, layer) in enumerate(zip(self._blocks(), layers, strict=True)):
             with scope(f"layers.{number}"):
                 x_BTD, layer = block(x_BTD, layer, lengths_B)
             after.append(layer)
-        return self.final_norm(x_BTD), StackState(tuple(after), at)
+        return normalise(self.final_norm, x_BTD), StackState(tuple(after), at)
 
     def absorb(self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
         """The last layer's outputs are nobody's input."""
         layers, at = state or self.init_state(len(x_BTD))
         if self.position is not None:
-            x_BTD, at = self.position(x_BTD, cast(Tensor, at), lengths_B)
+            x_BTD, at = self.position(x_BTD, None if state is None else cast(Tensor, at), lengths_B)
         *lower, top = self._blocks()
         after = []
         for number, (block, layer) in enumerate(zip(lower, layers)):
@@ -87,4 +88,4 @@ class Stack(Machine[StackState]):
             with scope(f"layers.{number}"):
                 x_BD, layer = block.step_(x_BD, layer) if in_place else block.step(x_BD, layer)
             after.append(layer)
-        return self.final_norm(x_BD), StackState(tuple(after), at)
+        return normalise(self.final_norm, x_BD), StackState(tuple(after), at)

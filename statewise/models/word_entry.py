@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core.transfer import onto
 from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
 from statewise.models.reader import Reader
@@ -27,7 +28,7 @@ class Words(NamedTuple):
         return self._replace(word_BT=self.word_BT[some], slot_BT=self.slot_BT[some])
 
     def to(self, device: torch.device) -> "Words":
-        return Words(*(part.to(device, non_blocking=True) for part in self))
+        return Words(*(onto(device, part) for part in self))
 
 
 @final

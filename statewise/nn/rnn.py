@@ -29,7 +29,7 @@ class RNN(Recurrent, nn.RNN):
         return choice(ElmanWeights(ih_DI, hh_DD, hh_DD[0]), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
-        return why_batched_is_slower(self, input, enough=32)
+        return why_batched_is_slower(self, input, enough=16)
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         kernel_weights = _for_kernel(weights, self.nonlinearity)

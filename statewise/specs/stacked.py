@@ -37,7 +37,7 @@ class StackedSpec(Spec):
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
     variational: bool = Field(False, description="dropout masks are the same at every time step")
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
-    kernel: Literal["auto", "naive", "fused", "batched", "persistent", "triton"] = Field(
+    kernel: Literal["auto", "naive", "fused", "batched", "persistent", "stepped", "triton"] = Field(
         "auto", description="force an implementation"
     )
 

@@ -24,20 +24,25 @@ class TrainSpec(Spec):
     truncation: TruncationSpec = Field(FixedTruncation(), description="full, fixed:N (or N), random:N, unbiased:N")
     accumulate: int = Field(1, ge=1, description="split a batch into so many parts, one gradient")
 
-    optimizer: Literal["adamw", "sgd", "asgd"] = Field(
-        "adamw", description="asgd: SGD that starts averaging when validation stops improving (NT-ASGD)"
+    optimizer: Literal["adamw", "muon", "sgd", "asgd"] = Field(
+        "adamw",
+        description="muon: for the matrices inside the model, adamw for the rest; "
+        "asgd: SGD that starts averaging when validation stops improving (NT-ASGD)",
     )
     lr: float = Field(4e-3, gt=0)
     weight_decay: float = Field(0.01, ge=0)
     betas: tuple[float, float] = Field((0.9, 0.99), description="adamw")
+    matrix_lr: float = Field(0.02, gt=0, description="muon: the rate of its matrices where that of the rest is `lr`")
+    matrix_momentum: float = Field(0.95, ge=0, lt=1, description="muon")
+    matrix_decay: float = Field(0.0, ge=0, description="muon: weight decay of its matrices")
     momentum: float = Field(0.0, ge=0, lt=1, description="sgd")
     trigger: int = Field(5, ge=1, description="asgd: evaluations without improvement before averaging starts")
     average: float | None = Field(
         None, gt=0, lt=1, description="decay of a moving average of the weights (0.999): it is what is judged and kept"
     )
-    schedule: Literal["constant", "cosine", "plateau"] = "cosine"
+    schedule: Literal["constant", "cosine", "linear", "plateau"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps over which the rate rises to `lr`")
-    final: float = Field(0.05, ge=0, le=1, description="cosine: the last rate, as a share of `lr`")
+    final: float = Field(0.05, ge=0, le=1, description="cosine, linear: the last rate, as a share of `lr`")
     decay: float = Field(0.5, gt=0, lt=1, description="plateau: factor on the rate")
     wait: int = Field(2, ge=1, description="plateau: evaluations without improvement before the rate falls")
     clip: float | None = Field(1.0, gt=0, description="largest global gradient norm")
@@ -47,6 +52,11 @@ class TrainSpec(Spec):
         "auto", description="auto: float32 on CPU, bfloat16 autocast on a GPU that has it"
     )
     deterministic: bool = Field(False, description="refuse nondeterministic operations")
+    graph: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="a GPU's steps as one captured CUDA graph; auto: where that can be done; "
+        "always: an error where it cannot",
+    )
 
     evaluate_every: int = Field(250, ge=1)
     evaluate_tokens: int | None = Field(

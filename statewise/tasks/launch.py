@@ -36,8 +36,9 @@ from statewise.training import (
     parallel,
 )
 from statewise.training.course import Progress
-from statewise.training.device import allow_amx_if_it_works, pick_device
+from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
+from statewise.training.graph import refuse_what_is_never_captured
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
@@ -86,6 +87,7 @@ def train(
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
         with parallel(pick_device(spec.train.device)) as par:
+            wake(par.device)
             return _train(spec, folder, checkpoint, par, display, signals, on_step)
 
 
@@ -103,6 +105,7 @@ def _train(
         job = open_job(spec, Opening(path, par, kept, _reader(display, signals)))
     spec = job.spec
     judge_of(job, spec.train)  # refuses a figure that the task does not have
+    refuse_what_is_never_captured(spec.train, par)
     run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
@@ -260,7 +263,8 @@ def _toml(value: Any) -> str:
 def _make_deterministic(wanted: bool) -> None:
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(wanted)
+    if wanted != torch.are_deterministic_algorithms_enabled():  # saying it again would load PyTorch's compiler
+        torch.use_deterministic_algorithms(wanted)
 
 
 def _write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Parallel) -> None:

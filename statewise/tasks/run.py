@@ -14,6 +14,7 @@ from torch import nn
 from statewise.decoding import Sampling
 from statewise.specs import AnyRunSpec, UserError, parse_spec
 from statewise.tasks.report import Evaluation
+from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
 from statewise.training.folder import load_weights, model_tensors
 from statewise.training.forcing import ExposureGap
@@ -60,6 +61,13 @@ class Run(ABC):
             f"a {self.spec.task} run reads nothing that it wrote, so there is no exposure gap",
             fix="language models, translations and recursive forecasts have one",
         )
+
+    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
+        """Rows of `data` (files), or lines of a `text`, or what was held out, as lenses look at them.
+
+        None: this task reads one long text, or writes a new one, and lenses have other ways to look at it.
+        """
+        return None
 
     def with_settings(self, settings: Sequence[str]) -> "Run":
         """The same with other settings, `path=value`, of those that need no training: how it searches, for example."""

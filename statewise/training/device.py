@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from threading import Thread
 from typing import Any
 
 import torch
@@ -27,6 +28,21 @@ def pick_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"train.device = {name!r} is not supported", fix="valid: auto, cpu, cuda, cuda:0")
     return device
+
+
+def wake(device: torch.device) -> None:
+    """Let a GPU get ready, and the library of its products with it, while the host still reads and builds.
+
+    Nobody waits for it here; and if it fails, whoever needs the GPU will be told why.
+    """
+
+    def first_product() -> None:
+        with suppress(RuntimeError):
+            one = torch.ones(16, 16, device=device)
+            torch.mm(one, one)
+
+    if device.type == "cuda":
+        Thread(target=first_product, name="wake").start()
 
 
 def autocast(spec: TrainSpec, device: torch.device) -> AbstractContextManager[Any]:

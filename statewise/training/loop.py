@@ -1,38 +1,37 @@
 """The training loop, written once for every machine and every task.
 
-One step reads one window: forward and backward segment by segment as the truncation policy says, clip,
-check, update. All chance (dropout, truncation, data order) is a function of the seed, the step and the
-rank, so nothing random has to be saved and a resumed run repeats the uncut one bit for bit.
+Steps, and between them what the spec asks for: records, evaluations, checkpoints. All chance (dropout, truncation,
+data order) is a function of the seed, the step and the rank, so nothing random has to be saved and a resumed run
+repeats the uncut one bit for bit. A GPU may be some steps behind the host; whatever needs the numbers of all steps so
+far waits for them first.
 """
 
-import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from statewise.core import State, concat, detach, leaves, map_state, rows
+from statewise.core import leaves, rows
 from statewise.specs import TrainSpec, UserError, nearest
 from statewise.training.course import Progress, passed
-from statewise.training.device import autocast
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
+from statewise.training.guard import Report
 from statewise.training.journal import Journal
-from statewise.training.optimizer import Average, make_optimizer, optimizer_tensors, restore_optimizer
+from statewise.training.optimizer import optimizer_tensors, restore_optimizer
 from statewise.training.parallel import Parallel
 from statewise.training.problem import NonFinite, Stopped
 from statewise.training.progress import Display, Silent
+from statewise.training.reading import Readings
 from statewise.training.schedule import learning_rate
 from statewise.training.signals import Signals
-from statewise.training.task import Better, Task, Window
-from statewise.training.truncation import Segment, pass_gradient, segments
-
-S = TypeVar("S", bound=State)
+from statewise.training.task import Better, Task
+from statewise.training.update import Updater, laid_out
 
 
 class Outcome(NamedTuple):
@@ -42,6 +41,17 @@ class Outcome(NamedTuple):
     weights_sha256: str
     tokens_per_second: float
     seconds: float  # of training, over all sessions; evaluation and saving are not training
+
+
+class _Sent(NamedTuple):
+    """What is known of a step before its numbers are."""
+
+    number: int
+    rate: float
+    scale: float
+    tokens: int  # of the run so far
+    seconds: float
+    log: bool
 
 
 class _Interrupted(Exception):
@@ -86,91 +96,32 @@ class Trainer:
         self.model, self.task, self.spec, self.seed = model, task, spec, seed
         self.folder, self.par, self.display = folder, par, display
         self.judge, self.better = judge_of(task, spec)
-        self.optimizer = make_optimizer(model, spec)
-        self.average = Average(model, decay=spec.average)
-        if spec.average is not None:
-            self.average.start()
+        self.updater = Updater(model, task, spec, seed=seed, par=par)
+        self.average = self.updater.average
         self.progress = Progress()
-        self.rate = 0.0  # of the last step
-        self.state: State | None = None
+        self.readings = Readings()
+        self.sent: deque[_Sent] = deque()
+        self.loss: float | None = None  # of the last step whose numbers were read
+        self.speed = 0.0
 
     # ---------------------------------------------------------------- one step
 
     def step(self, number: int) -> tuple[float, float, int]:
-        """Forward, backward, clip, update. Returns mean loss, gradient norm before clipping, tokens read."""
-        window, loss = self.gradient(number)
-        self.par.average_gradients(self.model)
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        total_norm = float(norm)
-        bad = not (math.isfinite(loss) and math.isfinite(total_norm))
-        if self.par.largest(float(bad))[0]:
-            raise NonFinite(number, self.culprit(loss))
-        if self.spec.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
-        self.rate = learning_rate(self.progress.place_of(number, self.spec), self.spec, self.progress.plateau)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.average.add()
-        return self.par.mean(loss), total_norm, window.tokens
+        """One update by itself. Returns mean loss, gradient norm before clipping, tokens read."""
+        taken = self.updater.take(number, rate=self.rate_of(number))
+        report = self.read(number, taken.numbers.tolist())
+        return report.total * taken.scale, report.norm, taken.tokens
 
-    def gradient(self, number: int) -> tuple[Window, float]:
-        """Forward and backward of a step: what it read, and its mean loss."""
-        _reseed(_seed_of(self.seed, number, self.par.rank), self.par.device)
-        if not self.model.training:
-            self.model.train()
-        window = self.task.window(number - 1)
-        if window.fresh or self.state is None:
-            self.state = self.task.begin(self.model, window.rows)
-        cuts = segments(self.spec.truncation, window.time, key=(self.seed, number))
-        return window, self.backward(window, cuts)
+    def rate_of(self, number: int) -> float:
+        return learning_rate(self.progress.place_of(number, self.spec), self.spec, self.progress.plateau)
 
-    def rehearse(self) -> float:
-        """The next step without its update, before the clock runs: whoever compiles kernels does not pay for it with
-        time to learn. Nothing is changed by it. Returns the seconds it took."""
-        began, state = time.monotonic(), self.state
-        self.gradient(self.progress.step + 1)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.state = state
-        return time.monotonic() - began
-
-    def backward(self, window: Window, cuts: list[Segment]) -> float:
-        """The gradient of the window's mean loss, accumulated over parts of the rows and segments of time."""
-        assert self.state is not None
-        parts = _parts(window.rows, self.spec.accumulate)
-        scale = 1 / window.weight
-        losses, states = [], []
-        for some in parts:
-            state = rows(self.state, some)
-            for run in _runs(cuts):
-                total: Tensor | None = None
-                for segment in run:
-                    state = pass_gradient(state, segment.flow)
-                    with autocast(self.spec, self.par.device):
-                        loss, state = self.task.loss(
-                            self.model, window, some, slice(segment.start, segment.stop), state
-                        )
-                    total = loss if total is None else total + loss
-                assert total is not None
-                (total * scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                losses.append(total.detach())
-                state = detach(state)
-            states.append(state)
-        self.state = _laid_out(concat(states) if len(states) > 1 else states[0])
-        return float(torch.stack(losses).sum()) * scale
-
-    def culprit(self, loss: float) -> str:
-        """The name of what is not finite, the cause before the symptom."""
-        for name, p in self.model.named_parameters():
-            if not torch.isfinite(p).all():
-                return f"weight {name}"
-        if not math.isfinite(loss):
-            return "the loss"
-        for name, p in self.model.named_parameters():
-            if p.grad is not None and not torch.isfinite(p.grad).all():
-                return f"the gradient of {name}"
-        return "the loss or a gradient on another rank"
+    def read(self, number: int, numbers: list[float]) -> Report:
+        """The numbers of a step, unless they are none: then it was not made, and neither were those after it."""
+        guard = self.updater.guard
+        report = Report(numbers, () if guard is None else guard.names)
+        if not report.is_finite:
+            raise NonFinite(number, self.updater.bad_weight() or report.culprit() or "a norm")
+        return report
 
     # ---------------------------------------------------------------- the run
 
@@ -181,44 +132,50 @@ class Trainer:
         if self.folder is not None:
             journal = Journal(self.folder.path, after_step=first, evaluated=evaluated)
         self.display.start(self.progress.extent(spec))
-        before, speed = self.progress, 0.0
+        before = self.progress
         try:
             if not evaluated:
                 self.conclude(signals, journal, save=True)
             if spec.seconds is not None and not self.progress.is_over(spec):
-                took = self.rehearse()
+                began = time.monotonic()
+                self.updater.rehearse(first + 1)
+                took = time.monotonic() - began
                 self.display.say(f"a step was rehearsed in {took:.2g} s, which do not count")
                 if journal is not None:
                     journal.timing(first, rehearsal_seconds=took)
             while not self.progress.is_over(spec) and not self.progress.gave_up(spec):
                 number, at = self.progress.step + 1, self.progress.place(spec)
+                rate = self.rate_of(number)
                 began = time.monotonic()
-                loss, norm, tokens = self.step(number)
+                taken = self.updater.take(number, rate=rate)
+                self.readings.put(taken.numbers)
+                read = list(self.readings.due())
                 took = time.monotonic() - began
                 if spec.seconds is not None:
                     (took,) = self.par.largest(took)  # whatever decides the course of a run is agreed on
                 on_step(number)
-                clipped = spec.clip is not None and norm > spec.clip
-                total, count, clips, largest = self.progress.since_log
                 self.progress = replace(
                     self.progress,
                     step=number,
-                    tokens=self.progress.tokens + tokens,
+                    tokens=self.progress.tokens + taken.tokens,
                     seconds=self.progress.seconds + took,
-                    since_log=(total + loss, count + 1, clips + clipped, max(largest, norm)),
                 )
                 busy = max(self.progress.seconds - before.seconds, 1e-9)
-                speed = (self.progress.tokens - before.tokens) / busy
-                over = self.progress.is_over(spec)
-                log, evaluate, save = (
-                    over or passed(every, before=at, after=self.progress.place(spec))
-                    for every in (spec.log_every, spec.evaluate_every, spec.save_every)
-                )
-                if log:
-                    self.log(journal, speed)
-                self.display.update(self.progress.extent(spec), loss=loss, tokens_per_second=speed)
+                self.speed = (self.progress.tokens - before.tokens) / busy
+                log, evaluate, save = self.due(at)
+                self.sent.append(_Sent(number, rate, taken.scale, self.progress.tokens, self.progress.seconds, log=log))
+                for numbers in read:
+                    self.note(numbers, journal)
+                if number == first + 1:
+                    self.say_how()
+                if self.loss is not None:
+                    self.display.update(self.progress.extent(spec), loss=self.loss, tokens_per_second=self.speed)
+                if evaluate or save:
+                    self.settle(journal)
+                    _, evaluate, save = self.due(at)  # waiting takes time, and time may decide
                 self.progress = replace(self.progress, evaluated=not evaluate)
                 self.conclude(signals, journal, save=save)
+            self.settle(journal)
         finally:
             self.display.stop()
             if journal is not None:
@@ -228,29 +185,68 @@ class Trainer:
         if self.folder is not None and self.progress.best_step is None:
             self.publish()  # zero steps were asked for: the folder holds the initial weights
         end = self.progress
-        return Outcome(end.step, end.best_step, end.best, digest, speed, end.seconds)
+        return Outcome(end.step, end.best_step, end.best, digest, self.speed, end.seconds)
+
+    def due(self, at: float) -> tuple[bool, bool, bool]:
+        """Whether a record, an evaluation and a checkpoint are due, if the run was at `at` before the last step."""
+        over, now = self.progress.is_over(self.spec), self.progress.place(self.spec)
+        log, evaluate, save = (
+            over or passed(every, before=at, after=now)
+            for every in (self.spec.log_every, self.spec.evaluate_every, self.spec.save_every)
+        )
+        return log, evaluate, save
+
+    def note(self, numbers: list[float], journal: Journal | None) -> None:
+        """What the oldest step that was not read yet has given."""
+        sent = self.sent.popleft()
+        report = self.read(sent.number, numbers)
+        self.loss, norm = report.total * sent.scale, report.norm
+        clipped = self.spec.clip is not None and norm > self.spec.clip
+        total, count, clips, largest = self.progress.since_log
+        since_log = (total + self.loss, count + 1, clips + clipped, max(largest, norm))
+        self.progress = replace(self.progress, since_log=since_log)
+        if sent.log:
+            self.log(sent, journal)
+
+    def settle(self, journal: Journal | None) -> None:
+        """Wait for all steps that are on their way; it is time spent on them."""
+        began = time.monotonic()
+        read = list(self.readings.due(all_of_them=True))
+        if read:
+            took = time.monotonic() - began
+            self.progress = replace(self.progress, seconds=self.progress.seconds + took)
+        for numbers in read:
+            self.note(numbers, journal)
 
     def conclude(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
         """What follows an update: the evaluation if it is due, a checkpoint if one is, the end if a signal asks."""
         saved = not self.progress.evaluated and self.evaluate(signals, journal)
         stop = int(self.par.largest(float(signals.received))[0])
         if not saved and (stop or save or self.progress.gave_up(self.spec)):
+            self.settle(journal)
             self.save()
         if stop:
             raise Stopped(stop, self.progress.step)
 
-    def log(self, journal: Journal | None, speed: float) -> None:
+    def say_how(self) -> None:
+        """On a GPU, whether steps are replayed is the first thing to know about their speed."""
+        graphs = self.updater.graphs
+        if graphs is not None and self.par.device.type == "cuda":
+            how = "a step is one captured graph" if graphs.why is None else f"steps are not captured: {graphs.why}"
+            self.display.say(how)
+
+    def log(self, sent: _Sent, journal: Journal | None) -> None:
         total, count, clips, largest = self.progress.since_log
         if journal is not None:
             journal.metrics(
-                self.progress.step,
+                sent.number,
                 loss=total / count,
-                lr=self.rate,
+                lr=sent.rate,
                 gradient_norm=largest,
                 clipped=clips,
-                tokens=self.progress.tokens,
+                tokens=sent.tokens,
             )
-            journal.timing(self.progress.step, tokens_per_second=speed, seconds=self.progress.seconds)
+            journal.timing(sent.number, tokens_per_second=self.speed, seconds=sent.seconds)
         self.progress = replace(self.progress, since_log=Progress().since_log)
 
     def evaluate(self, signals: Signals, journal: Journal | None) -> bool:
@@ -302,11 +298,12 @@ class Trainer:
 
     def save(self) -> None:
         """Every rank takes part (its rows are gathered); the leader writes."""
-        assert self.state is not None
-        for name, p in self.model.named_parameters():
-            if not torch.isfinite(p).all():
-                raise NonFinite(self.progress.step, f"weight {name}", kept_from="nothing was saved")
-        carried = self.par.gather_rows(self.state)
+        if (weight := self.updater.bad_weight()) is not None:
+            raise NonFinite(self.progress.step, weight, kept_from="nothing was saved")
+        state = self.updater.state
+        if state is None:  # the next window is fresh
+            state = self.task.begin(self.model, self.spec.batch // self.par.world)
+        carried = self.par.gather_rows(state)
         if self.folder is None:
             return
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
@@ -314,7 +311,7 @@ class Trainer:
         self.folder.save(
             self.progress.step,
             weights=model_tensors(self.model),
-            optimizer=optimizer_tensors(self.optimizer),
+            optimizer=optimizer_tensors(self.updater.optimizer),
             average=self.average.tensors(),
             carried=carried,
             progress=record,
@@ -328,13 +325,13 @@ class Trainer:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         load_weights(self.model, checkpoint.path / "model.safetensors")
-        restore_optimizer(self.optimizer, checkpoint.optimizer())
+        restore_optimizer(self.updater.optimizer, checkpoint.optimizer())
         self.progress = Progress.from_record(checkpoint.progress)
         self.average.restore(checkpoint.average(), self.progress.averaged)
         carried = checkpoint.carried(like=self.task.begin(self.model, 1))
         if any(len(leaf) != self.spec.batch for _, leaf in leaves(carried)):
             raise UserError(f"the state carried in {checkpoint.path.name} is not that of {self.spec.batch} rows")
-        self.state = _laid_out(rows(carried, self.par.my_rows(self.spec.batch)))
+        self.updater.state = laid_out(rows(carried, self.par.my_rows(self.spec.batch)))
         if self.progress.best_step == self.progress.step:
             self.publish()  # a kill may have come between saving the best and publishing it
 
@@ -346,39 +343,3 @@ def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
     if name not in judges:
         raise UserError(f"train.judge = {name!r} is not a figure of this task", fix=nearest(name, judges))
     return name, judges[name]
-
-
-def _laid_out(state: S) -> S:
-    """In memory of its own, row after row: from another layout a product may round differently than after a resume."""
-    return map_state(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), state)
-
-
-def _parts(count: int, wanted: int) -> list[slice]:
-    """`count` rows in `wanted` nearly equal slices (fewer when there are fewer rows)."""
-    wanted = min(wanted, count)
-    edges = [count * i // wanted for i in range(wanted + 1)]
-    return [slice(a, b) for a, b in pairwise(edges)]
-
-
-def _runs(cuts: list[Segment]) -> list[list[Segment]]:
-    """Segments between which gradient flows belong to one backward pass."""
-    grouped: list[list[Segment]] = []
-    for segment in cuts:
-        if segment.flow == 0.0 or not grouped:
-            grouped.append([segment])
-        else:
-            grouped[-1].append(segment)
-    return grouped
-
-
-def _reseed(seed: int, device: torch.device) -> None:
-    """`torch.manual_seed` without the devices that are not in use, which cost it more than the seeding."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-
-
-def _seed_of(*key: int) -> int:
-    """A well-mixed 63-bit number that depends on every part of the key."""
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

@@ -6,25 +6,62 @@ from typing import assert_never
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from statewise.specs import TrainSpec, UserError
+from statewise.training.compiler import PlainAdamW, PlainSGD, spare_the_compiler
+from statewise.training.muon import Muon, hidden_matrices
 
 
-def make_optimizer(model: nn.Module, spec: TrainSpec) -> Optimizer:
-    """Weight decay is for matrices; biases and gains are left alone."""
+def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) -> Optimizer:
+    """Weight decay is for matrices; biases and gains are left alone.
+
+    `guarded`: a rate that is a tensor, and a `found_inf` that holds a step back, are read on their device alone.
+    """
+    spare_the_compiler()
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": spec.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
     match spec.optimizer:
+        case "muon":
+            return _make_muon(model, spec)
         case "adamw":
-            return AdamW(groups, lr=spec.lr, betas=spec.betas, fused=True)
+            return PlainAdamW(groups, lr=spec.lr, betas=spec.betas, fused=True, capturable=guarded)
         case "sgd" | "asgd":
-            return SGD(groups, lr=spec.lr, momentum=spec.momentum, fused=True)
+            sgd = PlainSGD(groups, lr=spec.lr, momentum=spec.momentum, fused=True)
+            if guarded and spec.momentum:
+                # Left to itself it takes memory that it fills in its first step, and that one may be held back. From
+                # zero the first step gives the same.
+                for p in parameters:
+                    sgd.state[p]["momentum_buffer"] = torch.zeros_like(p)
+            return sgd
         case _:
             assert_never(spec.optimizer)
+
+
+def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
+    matrices = hidden_matrices(model)
+    if not matrices:
+        raise UserError(
+            "train.optimizer = 'muon' moves the matrices inside a model, and this one has none that are trained",
+            fix="train.optimizer=adamw",
+        )
+    taken = {matrix.weight for matrix in matrices}
+    others = [p for p in model.parameters() if p.requires_grad and p not in taken]
+    return Muon(
+        matrices,
+        [
+            {"params": [p for p in others if p.dim() >= 2], "weight_decay": spec.weight_decay},
+            {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0},
+        ],
+        lr=spec.lr,
+        matrix_lr=spec.matrix_lr,
+        momentum=spec.matrix_momentum,
+        matrix_decay=spec.matrix_decay,
+        betas=spec.betas,
+    )
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
@@ -38,12 +75,17 @@ def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` took out: for each parameter that was ever updated, the same few names."""
-    shapes = {str(n): p.shape for n, p in enumerate(p for group in optimizer.param_groups for p in group["params"])}
-    names = {key.partition(".")[2] for key in tensors}
+    """Put back what `optimizer_tensors` took out: for each parameter ever updated, the few names of its kind."""
+    known = [(p, group.get("kind")) for group in optimizer.param_groups for p in group["params"]]
+    shapes = {str(n): p.shape for n, (p, _) in enumerate(known)}
+    kinds = {str(n): kind for n, (_, kind) in enumerate(known)}
+    names: dict[str | None, set[str]] = {}
+    for key in tensors:
+        number, _, name = key.partition(".")
+        names.setdefault(kinds.get(number), set()).add(name)
     memory: dict[int, dict[str, Tensor]] = {}
     for number in {key.partition(".")[0] for key in tensors}:
-        for name in names:
+        for name in names[kinds.get(number)]:
             value = tensors.get(f"{number}.{name}")
             expected = () if name == "step" else shapes.get(number)
             if number not in shapes or value is None or value.shape != expected:
@@ -69,9 +111,25 @@ class Average:
     def add(self) -> None:
         if self.count == 0:
             return
-        self.count += 1
         own = [p.detach() for p in self.model.parameters()]
-        torch._foreach_lerp_(list(self.mean.values()), own, max(1 / self.count, 1 - self.decay))
+        torch._foreach_lerp_(list(self.mean.values()), own, self.advance())
+
+    def advance(self) -> float:
+        """Count one more step. Returns the share that its weights get."""
+        if self.count == 0:
+            return 0.0
+        self.count += 1
+        return max(1 / self.count, 1 - self.decay)
+
+    @torch.no_grad()
+    def move(self, share: Tensor) -> None:
+        """What `add` does to the mean, with a share that only the device has to know."""
+        if self.count == 0:
+            return
+        mean = list(self.mean.values())
+        way = torch._foreach_sub([p.detach() for p in self.model.parameters()], mean)
+        torch._foreach_mul_(way, share)
+        torch._foreach_add_(mean, way)
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

@@ -30,9 +30,9 @@ def learning_rate(step: float, spec: TrainSpec, plateau: Plateau) -> float:
             return spec.lr * warm
         case "plateau":
             return spec.lr * warm * plateau.factor
-        case "cosine":
+        case "cosine" | "linear":
             done = min(1.0, max(0.0, (step - spec.warmup) / max(1, spec.steps - spec.warmup)))
-            cosine = 0.5 * (1 + math.cos(math.pi * done))
-            return spec.lr * warm * (spec.final + (1 - spec.final) * cosine)
+            left = 0.5 * (1 + math.cos(math.pi * done)) if spec.schedule == "cosine" else 1 - done
+            return spec.lr * warm * (spec.final + (1 - spec.final) * left)
         case _:
             assert_never(spec.schedule)

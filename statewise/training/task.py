@@ -8,8 +8,15 @@ from torch import Tensor
 Better = Literal["lower", "higher"]
 
 
+DIFFERS = "the windows of this task differ in shape"
+
+
 class Window(NamedTuple):
-    """What one step reads on this rank. `content` is the task's own business."""
+    """What one step reads on this rank. `content` is the task's own business.
+
+    Where `obstacle` is None, it is tensors in nested tuples and, beside them, values that are the same for all windows
+    of one form; its loss then asks the device for no number.
+    """
 
     rows: int
     time: int  # where a truncation may cut; 1: nowhere
@@ -17,6 +24,8 @@ class Window(NamedTuple):
     content: Any
     weight: float  # what the summed loss is divided by: over ranks, in the mean, what their losses sum over
     tokens: int  # read by all ranks together
+    ends: bool = False  # nobody goes on from its last state: the next window is fresh
+    obstacle: str | None = DIFFERS  # why a captured step cannot read it
 
 
 class Task(Protocol):

@@ -35,6 +35,7 @@ static int THREADS; static Dim GRID;
 #define threadIdx (Dim{(unsigned)self->thread, 0})
 #define blockIdx (self->block->index)
 #define gridDim GRID
+#define CLUSTERS 1
 inline void give_way() { Fiber* f = self; swapcontext(&f->context, &scheduler); self = f; }
 template<class F> inline void together(F last) {     // all 32 lanes meet; the last one acts for all
   Warp* w = self->warp; u32 g = w->generation;

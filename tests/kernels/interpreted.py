@@ -15,6 +15,7 @@ from pathlib import Path
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 
+import test_linear_attention_forms
 import torch
 from forms import BATCH, difference, noise, ragged
 from test_linear_attention_forms import case as linear_case
@@ -23,8 +24,12 @@ from test_ttt_forms import SHAPES, case, form
 from triton.runtime import interpreter
 
 from statewise.kernels.cross_entropy import chunked
+from statewise.kernels.gated_delta import naive as naive_delta
+from statewise.kernels.layer_norm import naive as naive_norm
 from statewise.kernels.linear_attention import naive as naive_linear
+from statewise.kernels.rotary import naive as naive_rotary
 from statewise.kernels.scan import naive as naive_scan
+from statewise.kernels.short_convolution import naive as naive_convolution
 from statewise.kernels.ttt import naive as naive_ttt
 
 Case = tuple[str, float]
@@ -79,6 +84,8 @@ def ttt_cases(inner: str, module: object, sizes: tuple[tuple[int, int], ...]) ->
             if not normed:
                 inputs[3] = 0.1 * inputs[3]
             run, expected = (form(m, inner, normed=normed, mini_batch=mini_batch) for m in (module, naive_ttt))
+            if rows is not None:
+                run = in_slices(run)
             error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
             yield f"norm={normed} mini_batch={mini_batch} time={time} ragged={rows is not None}", error
 
@@ -86,20 +93,61 @@ def ttt_cases(inner: str, module: object, sizes: tuple[tuple[int, int], ...]) ->
 def scan() -> Iterator[Case]:
     module = importlib.import_module("statewise.kernels.scan.triton")
     module._SHORTEST, module._BLOCK = 4, 16
-    for time in (1, 23):
-        for rows in (None, ragged(time)):
-            gates = torch.sigmoid(noise(BATCH, time, 19, seed=0))
-            gates[:, :, 3] = 0
-            inputs, states = [gates, noise(BATCH, time, 19, seed=1)], [noise(BATCH, 19, seed=2)]
+    for time, rows in ((1, None), (23, None), (23, ragged(23))):
+        a, b = torch.sigmoid(noise(BATCH, time, 19, seed=0)), noise(BATCH, time, 19, seed=1)
+        a[:, :, 3] = 0
+        states = in_float32([noise(BATCH, 19, seed=2)])
+        label = f"time={time} ragged={rows is not None} chunks={module._plan(BATCH, time, 19)[1]}"
+        if rows is None:
+            run, expected = (scan_form(m.scan) for m in (module, naive_scan))
+            yield label, difference(run, expected, in_float32([torch.cat([a, b], 2)]), states, rows)
+        if time > 1:
+            z = (10 * a).masked_fill(a == 0, -80.0)
+            run, expected = scan_form(module.gated_scan), scan_form(of_gates)
+            yield f"gated {label}", difference(run, expected, in_float32([torch.cat([z, b], 2)]), states, rows)
 
-            def run(inputs: list[torch.Tensor], states: list[torch.Tensor], lengths_B: torch.Tensor | None):
-                return module.scan(*inputs, *states, lengths_B)
 
-            def expected(inputs: list[torch.Tensor], states: list[torch.Tensor], lengths_B: torch.Tensor | None):
-                return naive_scan.scan(*inputs, *states, lengths_B)
+def of_gates(z_BTD: torch.Tensor, x_BTD: torch.Tensor, *more: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return naive_scan.scan(*naive_scan.gates(z_BTD, x_BTD), *more)
 
-            error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
-            yield f"time={time} ragged={rows is not None} chunks={module._plan(BATCH, time, 19)[1]}", error
+
+def scan_form(run: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Both inputs as halves of one tensor, as a projection has them."""
+    return lambda inputs, states, lengths_B: run(*inputs[0].chunk(2, dim=-1), *states, lengths_B)
+
+
+def short_convolution() -> Iterator[Case]:
+    """Rows shorter than what is remembered; channels of more than one program; a slice of something wider; one tap."""
+    module = importlib.import_module("statewise.kernels.short_convolution.triton")
+    module._CHANNELS = 16
+    for time, taps, silu, rows in (
+        (1, 4, True, None),
+        (2, 4, False, ragged(2)),
+        (21, 4, True, ragged(21)),
+        (18, 2, False, None),
+        (5, 1, True, ragged(5)),
+    ):
+        inputs = [noise(BATCH, time, 40, seed=0), noise(19, taps, seed=1)]
+        states = [noise(BATCH, taps - 1, 19, seed=2)]
+        run, expected = (convolution_form(m.short_convolution, silu=silu) for m in (module, naive_convolution))
+        error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
+        yield f"time={time} taps={taps} silu={silu} ragged={rows is not None}", error
+
+
+def convolution_form(
+    run: Callable[..., tuple[torch.Tensor, ...]], *, silu: bool
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    return lambda inputs, states, lengths_B: run(inputs[0][..., 3:22], *states, inputs[1], lengths_B, silu)
+
+
+def in_slices(run: Callable[..., object]) -> Callable[..., object]:
+    """With q, k and v as parts of one tensor, which has them all side by side."""
+
+    def of_one(inputs: list[torch.Tensor], states: list[torch.Tensor], lengths_B: torch.Tensor | None) -> object:
+        q, k, v = torch.cat(inputs[:3], dim=-1).split([part.shape[-1] for part in inputs[:3]], dim=-1)
+        return run([q, k, v, *inputs[3:]], states, lengths_B)
+
+    return of_one
 
 
 def linear_attention() -> Iterator[Case]:
@@ -111,6 +159,29 @@ def linear_attention() -> Iterator[Case]:
             run, expected = (linear_form(m.linear_attention) for m in (module, naive_linear))
             error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
             yield f"time={time} decay={decay} ragged={rows is not None}", error
+    inputs, states = linear_case(20, delta=False, decay=0.3)
+    yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
+
+
+def gated_delta() -> Iterator[Case]:
+    """Columns of more than one program, keys that are all the same, and numbers that do not lie side by side."""
+    module = importlib.import_module("statewise.kernels.gated_delta.triton")
+    module._CHUNK, module._TILE = 16, 16 * 16
+    run, expected = (linear_form(m.gated_delta) for m in (module, naive_delta))
+    for time, decay, value, rows in (
+        (1, 0.3, 3, None),
+        (37, 0.3, 20, ragged(37)),
+        (18, 0.0, 3, None),
+        (18, 30.0, 3, ragged(18)),
+    ):
+        test_linear_attention_forms.VALUE = value
+        inputs, states = linear_case(time, delta=True, decay=decay)
+        if decay == 0:
+            inputs[1], inputs[3] = inputs[1][:, :1].expand_as(inputs[1]), torch.ones_like(inputs[3])
+        error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
+        yield f"time={time} decay={decay} value={value} ragged={rows is not None}", error
+    inputs, states = linear_case(20, delta=True, decay=0.3)
+    yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
 
 
 def cross_entropy() -> Iterator[Case]:
@@ -135,6 +206,55 @@ def cross_entropy() -> Iterator[Case]:
     yield "one that is no number shows", 0.0 if bool(nats.isnan().all()) else float("inf")
 
 
+def rotary() -> Iterator[Case]:
+    """Heads in the middle of wider rows, an odd width, rows at different places; the gradient and the gradient's."""
+    module = importlib.import_module("statewise.kernels.rotary.triton")
+    module._TOKENS = 4
+    for width in (2, 6, 7):
+        at_BT = torch.tensor([[0], [17], [1000]]) + torch.arange(5)
+        wide = noise(3, 5, 4 * width + 3, seed=width).float().requires_grad_()
+        weight, found, expected = noise(3, 5, 3, width, seed=1).float(), [], []
+        for run, kept in ((module.rotate, found), (naive_rotary.rotate, expected)):
+            x_BTHK = wide[..., width : 4 * width].unflatten(-1, (3, width))
+            y_BTHK = run(x_BTHK, at_BT, 10_000.0)
+            (first,) = torch.autograd.grad((y_BTHK.sin() * weight).sum(), wide, create_graph=True)
+            (second,) = torch.autograd.grad(first.square().sum(), wide)
+            kept += [y_BTHK, first, second]
+        errors = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+        yield f"width={width}", max(errors)
+    turned = module.rotate(wide[..., :6].unflatten(-1, (1, 6)).transpose(0, 1), at_BT.T, 10_000.0)
+    again = naive_rotary.rotate(wide[..., :6].unflatten(-1, (1, 6)).transpose(0, 1), at_BT.T, 10_000.0)
+    yield "time before batch in memory", float((turned - again).norm() / again.norm())
+
+
+def layer_norm() -> Iterator[Case]:
+    """More vectors than programs take in one go, the last tile not full; with and without a bias; second gradients."""
+    module = importlib.import_module("statewise.kernels.layer_norm.triton")
+    module._HELD, module._PROGRAMS = 16, 3
+    for width, centred, biased in ((5, True, True), (8, True, False), (7, False, False), (1, False, True)):
+        x_ND = (2 * noise(17, width, seed=0) + 1).float()
+        gain_D, bias_D = noise(width, seed=1).float(), noise(width, seed=2).float() if biased else None
+        weight_ND, given = (
+            noise(17, width, seed=3).float(),
+            [part for part in (x_ND, gain_D, bias_D) if part is not None],
+        )
+        found, expected = [], []
+        for kind, kept in (("triton", found), ("naive", expected)):
+            x, gain, *rest = [part.clone().requires_grad_() for part in given]
+            bias = rest[0] if rest else None
+            if kind == "triton":
+                y_ND = module.norm(x, gain, bias, 1e-3, centred=centred, dtype=torch.float32)
+            else:
+                y_ND = naive_norm.norm(x, gain, bias, 1e-3, centred=centred)
+            loss, wanted = (y_ND.sin() * weight_ND).sum(), [x, gain, *rest]
+            once = torch.autograd.grad(loss, wanted, retain_graph=True)
+            again = torch.autograd.grad(loss, wanted, create_graph=True)
+            second = torch.autograd.grad(sum(part.square().sum() for part in again), x)
+            kept += [part.detach() for part in (y_ND, *once, *again, *second)]
+        errors = [float((a - b).norm() / b.norm().clamp(min=1e-3)) for a, b in zip(found, expected, strict=True)]
+        yield f"width={width} centred={centred} biased={biased}", max(errors)
+
+
 def twice(run: Callable[..., tuple[torch.Tensor, ...]], inputs: list[torch.Tensor], states: list[torch.Tensor]):
     """Gradients of the gradients' squares."""
     inputs, states = (
@@ -152,14 +272,24 @@ def second_order() -> Iterator[Case]:
         ("ttt", "linear", "triton"),
         ("ttt", "mlp", "triton_mlp"),
         ("linear_attention", "", "triton"),
+        ("gated_delta", "", "triton"),
+        ("scan", "", "triton"),
+        ("short_convolution", "", "triton"),
     ):
         module = importlib.import_module(f"statewise.kernels.{op}.{file}")
         if op == "ttt":
             inputs, states = case(inner, 5, mini_batch=4, places="apart")
             run, expected = (form(m, inner, normed=True, mini_batch=4) for m in (module, naive_ttt))
+        elif op == "scan":
+            inputs, states = [noise(BATCH, 5, 6, seed=0)], [noise(BATCH, 3, seed=1)]
+            run, expected = scan_form(module.gated_scan), scan_form(of_gates)
+        elif op == "short_convolution":
+            inputs, states = [noise(BATCH, 5, 40, seed=0), noise(19, 4, seed=1)], [noise(BATCH, 3, 19, seed=2)]
+            run, expected = (convolution_form(m.short_convolution, silu=True) for m in (module, naive_convolution))
         else:
-            inputs, states = linear_case(5, delta=False, decay=0.3)
-            run, expected = (linear_form(m.linear_attention) for m in (module, naive_linear))
+            naive = {"linear_attention": naive_linear, "gated_delta": naive_delta}[op]
+            inputs, states = linear_case(5, delta=op == "gated_delta", decay=0.3)
+            run, expected = (linear_form(getattr(m, op)) for m in (module, naive))
         pairs = zip(twice(run, inputs, states), twice(expected, inputs, states), strict=True)
         yield f"{op} {inner}", max(float((a - b).norm() / b.norm().clamp(min=1e-6)) for a, b in pairs)
 
@@ -167,4 +297,5 @@ def second_order() -> Iterator[Case]:
 if __name__ == "__main__":
     one_number_is_a_number()
     a_mask_is_of_booleans()
+    torch.use_deterministic_algorithms(True)  # which fills new memory with NaN: what nobody writes shows
     print(json.dumps(dict(globals()[sys.argv[1]]())))

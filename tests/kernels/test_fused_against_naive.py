@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from statewise.kernels import bend, cores
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.elman import batched as elman_batched
 from statewise.kernels.elman import fused as elman_fused
@@ -108,6 +109,41 @@ def test_fused_is_the_equation(name: str, time: int, rows: str, dtype: torch.dty
     lengths = ragged(time) if rows == "ragged" else None
     errors = worst(ON_CPU[name], time, lengths, torch.empty(0, dtype=dtype))
     assert max(errors.values()) <= TOLERANCES[dtype], errors
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("name", [name for name in ON_CPU if name.endswith("batched")])
+def test_the_ways_of_larger_shapes_are_the_equation(
+    name: str, rows: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tanh by the sigmoid, U as it lies, and threads that are left alone: as if these few numbers were many."""
+    monkeypatch.setattr(bend, "_MANY", 1)
+    monkeypatch.setattr(gru_batched, "_TURNED", 0)
+    monkeypatch.setattr(cores, "ENOUGH", 1)
+    assert bend.by_sigmoid(BATCH * WIDTH, dtype)
+    errors = worst(ON_CPU[name], 9, ragged(9) if rows == "ragged" else None, torch.empty(0, dtype=dtype))
+    assert max(errors.values()) <= TOLERANCES[dtype], errors
+
+
+@pytest.mark.parametrize("name", ["elman-tanh-batched", "gru-batched"])
+def test_half_precision_keeps_its_digits(name: str) -> None:
+    """The states of a small GRU or Elman layer are near 0, where the difference `2σ - 1` has none to spare."""
+    op = ON_CPU[name]
+    generator = torch.Generator().manual_seed(0)
+    tensors = [
+        0.02 * torch.randn(*shape, dtype=torch.float64, generator=generator)
+        for shape in [(64, 5, INPUT), *[(64, 32) for _ in op.state], *_widened(op.shapes)]
+    ]
+    x, h, *weights = (tensor.bfloat16() for tensor in tensors)
+    exact = op.naive(x.double(), h.double(), op.weights(*(weight.double() for weight in weights)), None)[0]
+    found = op.fused(x, h, op.weights(*weights), None)[0].double()
+    assert ((found - exact).abs().max() / exact.abs().max()).item() < 2e-2
+
+
+def _widened(shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """For states of 32 in place of 6: enough numbers for the way by the sigmoid, if the dtype allowed it."""
+    return [tuple({6: 32, 18: 96}.get(size, size) for size in shape) for shape in shapes]
 
 
 @pytest.mark.parametrize("lengths", [[0] * BATCH, [3] * BATCH, [9, 9, 0, 9, 9]], ids=["empty", "equal", "too long"])

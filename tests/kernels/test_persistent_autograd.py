@@ -9,11 +9,12 @@ import torch
 from emulated_gpu import Launch, emulator
 from torch import Tensor
 
-from statewise.kernels import elman, gru, lstm, persistent
+from statewise.kernels import elman, gru, lstm, moment_sums, persistent
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMWeights
 from statewise.kernels.persistent import alarm, recurrence
+from statewise.kernels.persistent.chip import H200
 from statewise.kernels.persistent.driver import Run
 from statewise.kernels.persistent.plan import GATES, Cell, Plan
 
@@ -62,9 +63,10 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
     monkeypatch.setattr(recurrence, "raise_if_stalled", lambda: None)
     monkeypatch.setattr(recurrence, "kernel", lambda plan, *, half, device: plan)
     monkeypatch.setattr(recurrence, "launch", run)
-    monkeypatch.setattr(persistent, "plans", lambda cell, *, width, batch: PLANS[cell])
+    monkeypatch.setattr(persistent, "plans", lambda cell, *, width, batch, chip: PLANS[cell])
+    monkeypatch.setattr(persistent, "chip_of", lambda device: H200)
     monkeypatch.setattr(persistent, "compute_dtype", lambda weight: torch.bfloat16)
-    monkeypatch.setattr(recurrence, "_product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
+    monkeypatch.setattr(moment_sums, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
 
 
 def op(cell: Cell, form: str) -> Callable[..., tuple[Tensor, ...]]:

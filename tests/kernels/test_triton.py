@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import test_linear_attention_forms
 import test_ttt_forms
 import torch
 from forms import BATCH, everything, noise, ragged
@@ -16,11 +18,17 @@ from test_linear_attention_forms import form as linear_form
 from test_ttt_forms import case, form
 from torch import Tensor
 
+from statewise.kernels import gated_delta as delta_op
+from statewise.kernels import layer_norm as norm_op
 from statewise.kernels import linear_attention as linear_op
 from statewise.kernels import scan as scan_op
+from statewise.kernels import short_convolution as convolution_op
 from statewise.kernels import ttt as ttt_op
 from statewise.kernels.choice import force
+from statewise.kernels.layer_norm import naive as naive_norm
+from statewise.kernels.rotary import naive as naive_rotary
 from statewise.kernels.with_triton import load, obstacle, with_triton
+from statewise.models import build
 from statewise.specs import UserError
 
 OPS = {
@@ -28,7 +36,11 @@ OPS = {
     "ttt": 1e-4,
     "ttt_mlp": 1e-4,
     "linear_attention": 1e-4,
+    "gated_delta": 1e-4,
+    "short_convolution": 1e-5,
     "cross_entropy": 1e-5,
+    "rotary": 1e-5,
+    "layer_norm": 1e-5,
     "second_order": 2e-3,
 }
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
@@ -69,9 +81,11 @@ def test_what_the_kernel_cannot_do_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         assert ttt_op.choice((torch.zeros(2, 8, 32), torch.zeros(2, 32, 8)), mini_batch=16).implementation == "triton"
         assert scan_op.choice(square).implementation == "triton"
         assert linear_op.choice(torch.zeros(64, 65)).implementation == "triton"
+        assert delta_op.choice(torch.zeros(128, 200)).implementation == "triton"
     assert "heads up to 64 wide" in ttt_op.choice((wide,), mini_batch=16).reason
     assert "mini-batches up to 64" in ttt_op.choice((square,), mini_batch=65).reason
     assert "states up to 8192 numbers" in linear_op.choice(torch.zeros(128, 65)).reason
+    assert "keys up to 128 wide" in delta_op.choice(torch.zeros(129, 64)).reason
 
 
 def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +127,51 @@ def test_compiled_scan(time: int, rows: str) -> None:
     expected = everything(lambda i, s, n: scan_op.naive.scan(*i, *s, n), inputs, states, lengths_B)
     found = everything(on_cuda(lambda i, s, n: load("scan").scan(*i, *s, n)), inputs, states, lengths_B)
     assert largest(found, expected) <= 1e-5
+    inputs[0] = 3 * noise(BATCH, time, 200, seed=3)
+    expected = everything(
+        lambda i, s, n: scan_op.naive.scan(*scan_op.naive.gates(*i), *s, n), inputs, states, lengths_B
+    )
+    found = everything(on_cuda(lambda i, s, n: load("scan").gated_scan(*i, *s, n)), inputs, states, lengths_B)
+    assert largest(found, expected) <= 1e-5
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("silu", [True, False], ids=["silu", "bare"])
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("time", [1, 2, 65])
+def test_compiled_short_convolution(time: int, rows: str, silu: bool) -> None:
+    inputs = [noise(BATCH, time, 200, seed=0), noise(200, 4, seed=1)]
+    states = [noise(BATCH, 3, 200, seed=2)]
+    lengths_B = ragged(time) if rows == "ragged" else None
+
+    def run(module, inputs: list[Tensor], states: list[Tensor], lengths_B: Tensor | None) -> tuple[Tensor, ...]:
+        return module.short_convolution(inputs[0], states[0], inputs[1], lengths_B, silu)
+
+    expected = everything(partial(run, convolution_op.naive), inputs, states, lengths_B)
+    found = everything(on_cuda(partial(run, load("short_convolution"))), inputs, states, lengths_B)
+    assert largest(found, expected) <= 1e-5
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("kind", ["gated_delta", "linear_attention", "mamba2", "ttt_linear", "mingru", "minlstm"])
+def test_a_training_step_in_half_precision_is_the_slow_one(kind: str) -> None:
+    """Under autocast, through the whole model: every kernel reads half precision, and slices of a projection."""
+    model = build(kind, vocab=11, width=64, depth=1, seed=0).cuda()
+    x_BT = torch.randint(11, (3, 70), generator=torch.Generator().manual_seed(1)).cuda()
+
+    def gradient(dtype: torch.dtype) -> list[Tensor]:
+        with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            y, _ = model(x_BT)
+        weights = list(model.parameters())
+        got = torch.autograd.grad((y.float() * noise(*y.shape, seed=2).to(y.device)).sum(), weights)
+        return [torch.cat([part.double().flatten().cpu() for part in got])]
+
+    with force("naive"):
+        exact = gradient(torch.float32)
+    assert largest(gradient(torch.float32), exact) <= 1e-3
+    assert largest(gradient(torch.bfloat16), exact) <= 0.05
 
 
 @pytest.mark.gpu
@@ -124,6 +183,21 @@ def test_compiled_linear_attention(time: int, rows: str) -> None:
     lengths_B = ragged(time) if rows == "ragged" else None
     expected = everything(linear_form(linear_op.naive.linear_attention), inputs, states, lengths_B)
     found = everything(on_cuda(linear_form(load("linear_attention").linear_attention)), inputs, states, lengths_B)
+    assert largest(found, expected) <= 1e-4
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("time", [1, 33, 65])
+@pytest.mark.parametrize(("key", "value"), [(64, 64), (100, 150)])
+def test_compiled_gated_delta(key: int, value: int, time: int, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_linear_attention_forms, "KEY", key)
+    monkeypatch.setattr(test_linear_attention_forms, "VALUE", value)
+    inputs, states = linear_case(time, delta=True, decay=0.3)
+    lengths_B = ragged(time) if rows == "ragged" else None
+    expected = everything(linear_form(delta_op.naive.gated_delta), inputs, states, lengths_B)
+    found = everything(on_cuda(linear_form(load("gated_delta").gated_delta)), inputs, states, lengths_B)
     assert largest(found, expected) <= 1e-4
 
 
@@ -147,3 +221,53 @@ def test_compiled_test_time_training(
     ours = form(load("ttt", "triton" if inner == "linear" else "triton_mlp"), inner, normed=normed, mini_batch=16)
     expected = everything(exact, inputs, states, lengths_B)
     assert largest(everything(on_cuda(ours), inputs, states, lengths_B), expected) <= 1e-4
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 2), (3, 65, 6, 64), (2, 300, 3, 33), (2, 7, 4, 128)])
+def test_compiled_rotation(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    batch, time, heads, width = shape
+    at_BT = torch.arange(batch)[:, None] * 1000 + torch.arange(time)
+    x = noise(batch, time, 2, heads * width, seed=0)
+    weight = noise(*shape, seed=1)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-2
+    kept = []
+    for run, device, kind in ((load("rotary").rotate, "cuda", dtype), (naive_rotary.rotate, "cpu", torch.float64)):
+        leaf = x.to(device, kind).requires_grad_()
+        y_BTHK = run(leaf[:, :, 1].unflatten(-1, (heads, width)), at_BT.to(device), 10_000.0)
+        (gradient,) = torch.autograd.grad((y_BTHK * weight.to(device, kind)).sum(), leaf)
+        kept.append([y_BTHK.detach(), gradient])
+    # The angles are float32's, whatever the form: at position 2000 that is a few units of the last place.
+    assert largest(*kept) <= 10 * tolerance
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 384), (16384, 384), (700, 1000), (33, 8192)])
+def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
+    x_ND, gain_D = 2 * noise(*shape, seed=0) + 1, noise(shape[1], seed=1)
+    bias_D, weight_ND = noise(shape[1], seed=2) if centred else None, noise(*shape, seed=3)
+    kept = []
+    for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
+        leaves = [part.to(device, kind).requires_grad_() for part in (x_ND, gain_D, bias_D) if part is not None]
+        x, gain, *rest = leaves
+        bias = rest[0] if rest else None
+        if device == "cuda":
+            y_ND = load("layer_norm").norm(x, gain, bias, 1e-5, centred=centred, dtype=torch.float32)
+        else:
+            y_ND = naive_norm.norm(x, gain, bias, 1e-5, centred=centred)
+        kept.append([y_ND.detach(), *torch.autograd.grad((y_ND * weight_ND.to(device, kind)).sum(), leaves)])
+    assert largest(*kept) <= 2e-5
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_a_norm_for_products_comes_in_their_precision() -> None:
+    x_BTD, gain_D = noise(3, 5, 64, seed=0).float().cuda(), torch.ones(64, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        narrow, wide = (norm_op.norm(x_BTD, gain_D, None, 1e-5, centred=True, for_products=p) for p in (True, False))
+    assert (narrow.dtype, wide.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(narrow, wide.bfloat16())

@@ -63,7 +63,7 @@ MISTAKES = [
     ("train elman --set model.activation=sigmoid", "'sigmoid'", "'tanh' or 'relu'"),
     ("train lstm --set seed=-1", "seed = -1", "greater than or equal to 0"),
     ("train lstm --set train.optimizer=adam", "'adam'", "'adamw'"),
-    ("train lstm --set train.schedule=linear", "'linear'", "'cosine'"),
+    ("train lstm --set train.schedule=stairs", "'stairs'", "'cosine'"),
     ("train lstm --set train.truncation=rando", "'rando'", "did you mean 'random'?"),
     ("train lstm --set train.truncation=random:x", "'x'", "valid integer"),
     ("train lstm --set train.truncation=0", "length = 0", "greater than or equal to 1"),

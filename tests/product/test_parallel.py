@@ -166,6 +166,20 @@ def test_a_signal_to_one_stops_both_and_either_number_goes_on(
     assert distance(alone.path / LAST, uncut / LAST) < 1e-6
 
 
+def test_muon_resumes_exactly_in_two(text: Path, script: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "train.optimizer": "muon"}
+
+    def argv(out: Path) -> list[str]:
+        return ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(settings)]
+
+    assert [code for code, _ in two(script, *argv(tmp_path / "uncut"))] == [0, 0]
+    out = tmp_path / "cut"
+    assert [code for code, _ in two(script, *argv(out), fault="signal")] == [143, 143]
+    assert [code for code, _ in two(script, "train", "--resume", "--out", str(out), "--quiet")] == [0, 0]
+    for name in ("metrics.jsonl", "model.safetensors", LAST):
+        assert (out / name).read_bytes() == (tmp_path / "uncut" / name).read_bytes()
+
+
 def test_a_nan_on_one_stops_both(text: Path, script: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(SETTINGS)]

@@ -47,6 +47,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "train.truncation": "unbiased:3",
         "data.separator": "log",
     },
+    "transformer": {"model.heads": 2, "train.optimizer": "muon", "train.matrix_decay": 0.1, "train.schedule": "linear"},
 }
 
 

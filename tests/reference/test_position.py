@@ -6,7 +6,8 @@ import torch
 from agreement import assert_same, fill, noise
 
 from statewise.encoders import MultiHeadAttention, TransformerEncoder
-from statewise.layers import alibi_slopes, rotate, sinusoid
+from statewise.kernels.rotary import rotate
+from statewise.layers import alibi_slopes, sinusoid
 from statewise.models.add_position import AddPosition
 
 AT = torch.tensor([[0, 1, 2, 3], [17, 18, 19, 20], [999, 1000, 1001, 1002]])

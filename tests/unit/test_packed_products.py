@@ -46,6 +46,41 @@ def test_the_product_is_the_same(rows: int, bias: bool, width: int, input_width:
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 4])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "bare"])
+@pytest.mark.parametrize(("width", "input_width"), [(48, 20), (49, 20), (20, 48), (21, 48), (24, 24)])
+@torch.no_grad()
+def test_one_vector_by_a_matrix_in_parts(
+    threads: int, bias: bool, width: int, input_width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as there are threads; a width that they do not divide is padded, or left to `F.linear`."""
+    monkeypatch.setattr(packed, "LARGE", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    layer = made(width, input_width, bias=bias)
+    for shape in ((1, input_width), (1, 1, input_width)):
+        x = noise(*shape, seed=9)
+        ready: dict[int, packed.Product | None] = {}
+        expected = F.linear(x.double(), layer.weight.double(), layer.bias.double() if bias else None)
+        with packed_products(1, ready):
+            found = linear(x, layer.weight, layer.bias)
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+        assert (ready[id(layer.weight)] is None) == (width < input_width and width % threads != 0)
+
+
+def test_in_how_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    weight = torch.zeros(300, 300)
+    assert packed.parts_of(weight, 1) == 1
+    monkeypatch.setattr(packed, "LARGE", 90_000)
+    assert [packed.parts_of(weight, rows) for rows in (1, 2)] == [2, 1]
+    assert packed.layout(weight, 1) == "columns", "rows are read in parts from twice as many numbers on"
+    monkeypatch.setattr(packed, "LARGE", 45_000)
+    assert packed.layout(weight, 1) == "rows"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert packed.layout(weight, 1) == "columns"
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 @torch.no_grad()
 def test_a_weight_that_changed_is_laid_out_anew(rows: int) -> None:

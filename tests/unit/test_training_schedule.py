@@ -30,6 +30,11 @@ def test_cosine_ends_where_it_says() -> None:
     assert found == sorted(found, reverse=True)
 
 
+def test_linear_falls_evenly_to_where_it_says() -> None:
+    assert rates(steps=6, warmup=2, schedule="linear", final=0.0) == pytest.approx([0.5, 1.0, 0.75, 0.5, 0.25, 0.0])
+    assert rates(steps=5, warmup=1, schedule="linear", final=0.2) == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+
+
 def test_cosine_stays_positive_when_warmup_is_all_there_is() -> None:
     assert rates(steps=3, warmup=10, schedule="cosine") == pytest.approx([0.1, 0.2, 0.3])
 

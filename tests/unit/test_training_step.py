@@ -23,8 +23,8 @@ def test_accumulation_changes_no_gradient_and_no_state(accumulate: int, truncati
         model, task = tiny(depth=2), TokenTask()
         settings = spec(accumulate=parts, truncation=truncation)
         made = trainer(model, task, settings)
-        loss = made.backward(task.window(1), segments(settings.truncation, 12, key=(0, 1)))
-        return gradients(model), torch.cat([leaf for _, leaf in leaves(made.state)], dim=1), loss
+        loss = float(made.updater.backward(task.window(1), segments(settings.truncation, 12, key=(0, 1))))
+        return gradients(model), torch.cat([leaf for _, leaf in leaves(made.updater.state)], dim=1), loss
 
     whole, state, loss = one(1)
     found, found_state, found_loss = one(accumulate)
@@ -110,7 +110,7 @@ def test_the_loop_is_a_hand_written_loop() -> None:
         expected.append(loss.item())
 
     made = trainer(ours, task, settings)
-    made.state = None
+    made.updater.state = None
     found = [made.step(number)[0] for number in range(1, 11)]
     assert found == pytest.approx(expected, rel=1e-10)
     torch.testing.assert_close(ours.head.weight_VE, plain.head.weight, rtol=0, atol=1e-10)
@@ -120,7 +120,7 @@ def test_the_loop_is_a_hand_written_loop() -> None:
 def run_of(seed: int, **options: Any) -> tuple[str, list[float]]:
     model, losses = tiny(**options), []
     made = trainer(model, TokenTask(), spec(truncation="random:4"))
-    made.seed = seed
+    made.updater.run_seed = seed
     losses = [made.step(number)[0] for number in range(1, 5)]
     return weights_sha256(model), losses
 
@@ -139,12 +139,12 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
     def loss_of(number: int, *, before: tuple[int, ...] = (), seed: int = 0) -> float:
         model = tiny(dropout=0.5)
         made = trainer(model, task := TokenTask(), spec(lr=1e-300, weight_decay=0, schedule="constant"))
-        made.seed = seed
+        made.updater.run_seed = seed
         task.window = lambda step: TokenTask().window(7)  # one text for all steps
-        state = made.state
+        state = made.updater.state
         for earlier in before:
             made.step(earlier)
-            made.state = state
+            made.updater.state = state
         return made.step(number)[0]
 
     assert loss_of(3) == loss_of(3, before=(1, 2))

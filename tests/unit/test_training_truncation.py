@@ -70,7 +70,8 @@ def test_unbiased_passes_gradient_as_often_as_it_says() -> None:
 
 def gradient_under(kind: str, cuts: list[Segment]) -> tuple[dict[str, torch.Tensor], float]:
     model, task = tiny(kind), TokenTask(time=TIME)
-    loss = trainer(model, task, spec()).backward(task.window(1), cuts)
+    window = task.window(1)
+    loss = float(trainer(model, task, spec()).updater.backward(window, cuts)) / window.weight
     return gradients(model), loss
 
 
@@ -96,7 +97,7 @@ def test_full_is_one_plain_backward(kind: str) -> None:
     found, loss = gradient_under(kind, segments(FullTruncation(), TIME, key=(0, 1)))
     model, task = tiny(kind), TokenTask(time=TIME)
     tokens = task.tokens(1)
-    logits_BTV, _ = model(tokens[:, :-1], trainer(model, task, spec()).state)
+    logits_BTV, _ = model(tokens[:, :-1], trainer(model, task, spec()).updater.state)
     plain = F.cross_entropy(logits_BTV.flatten(0, 1), tokens[:, 1:].flatten())
     plain.backward()
     assert distance(gradients(model), found) < 1e-12
@@ -107,8 +108,8 @@ def test_no_policy_changes_the_loss_or_the_state() -> None:
     def forward(policy: TruncationSpec) -> tuple[float, torch.Tensor]:
         model, task = tiny(), TokenTask(time=TIME)
         made = trainer(model, task, spec())
-        loss = made.backward(task.window(1), segments(policy, TIME, key=(0, 1)))
-        return loss, torch.cat([leaf for _, leaf in leaves(made.state)], dim=1)
+        loss = float(made.updater.backward(task.window(1), segments(policy, TIME, key=(0, 1))))
+        return loss, torch.cat([leaf for _, leaf in leaves(made.updater.state)], dim=1)
 
     loss, state = forward(FullTruncation())
     for policy in (FixedTruncation(length=5), RandomTruncation(length=3), UnbiasedTruncation(length=2, keep=0.3)):
@@ -152,7 +153,7 @@ def test_a_cut_frees_the_graph_before_it() -> None:
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
             model, task = tiny(kernel="naive"), TokenTask(time=TIME)
-            trainer(model, task, spec()).backward(task.window(1), cuts)
+            trainer(model, task, spec()).updater.backward(task.window(1), cuts)
         return most
 
     full = peak([Segment(0, TIME, 0.0)])

@@ -67,7 +67,7 @@ def trainer(model: LanguageModel, task: Any, settings: TrainSpec) -> Trainer:
     made = Trainer(model, task, settings, 0, None, Parallel(), Silent())
     generator = torch.Generator().manual_seed(5)
     zero = model.init_state(task.rows)
-    made.state = map_state(lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype), zero)
+    made.updater.state = map_state(lambda leaf: torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype), zero)
     return made
 
 

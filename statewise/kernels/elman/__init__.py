@@ -1,25 +1,28 @@
-"""Elman's recurrence: the equation, PyTorch's own op, a form for the CPU, a kernel for Hopper GPUs, and the choice."""
+"""Elman's recurrence: the equation, PyTorch's own op, a form for the CPU, two for GPUs, and the choice between them."""
 
 from torch import Tensor
 
 from statewise.kernels.choice import Choice, Implementation, Wish, choose
-from statewise.kernels.elman import batched, fused, naive, persistent
+from statewise.kernels.elman import batched, fused, naive, persistent, stepped
 from statewise.kernels.elman.batched import elman_moments as elman_moments
 from statewise.kernels.elman.naive import Activation as Activation
 from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.stepped import with_stepped
 
 
 def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
     others: list[Implementation] = ["batched", "fused"] if weights.u_DD.device.type == "cpu" else ["fused"]
     fast, absent = with_persistent(others, weights.activation, weights.u_DD, batch=batch)
+    fast, absent = with_stepped(fast, absent, weights.activation, weights.u_DD, batch=batch, wish=wish)
     return choose("Elman", obstacles=["zoneout"] if weights.zoneout else [], wish=wish, fast=fast, absent=absent)
 
 
 def elman(
     x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
-    run = {"naive": naive.elman, "fused": fused.elman, "batched": batched.elman, "persistent": persistent.elman}
+    forms = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
     chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    return run[chosen](x_BTI, h_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor] = forms[chosen].elman(x_BTI, h_BD, weights, lengths_B)
+    return found

@@ -1,34 +1,57 @@
 """Elman's recurrence with its own backward, for the CPU: what need not be done step by step is done at once.
 
-Per step remain one product, one bend, and on the way back one slope and one product. The gradient of U is
-a single product over all moments, where autograd would add one for each. The derivation is in
-`kernels/README.md`.
+Per step remain one product, one bend, and on the way back one slope and one product. The gradients of both
+matrices and of the bias are single products over all moments, where autograd would add one for each. The derivation
+is in `kernels/README.md`.
 
 B batch, T time, I input width, D width, N moments of all rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.kernels.bend import by_sigmoid, tanh_of_half_
+from statewise.kernels.cores import threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
-from statewise.kernels.moments import Moments, Rows, begin_with, states_before
+from statewise.kernels.moments import Moments, Rows, before_and_after, begin_with, states_before
 from statewise.kernels.second_order import differentiable
 
 
 class _Recurrence(torch.autograd.Function):
-    """From the input's share of all moments, the first state and U, all states: `h_t = φ(a_t + U h_{t-1})`."""
+    """From the inputs of all moments, the first state and the weights, all states: `h_t = φ(W x_t + U h_{t-1} + b)`."""
 
     @staticmethod
-    def forward(ctx: Any, a_ND: Tensor, h_BD: Tensor, u_DD: Tensor, activation: Activation, rows: Rows) -> Tensor:
+    def forward(
+        ctx: Any,
+        x_NI: Tensor,
+        h_BD: Tensor,
+        w_DI: Tensor,
+        u_DD: Tensor,
+        b_D: Tensor,
+        activation: Activation,
+        rows: Rows,
+    ) -> Tensor:
+        fast = activation == "tanh" and by_sigmoid(rows[0] * len(u_DD), x_NI.dtype)
+        factor = 2 if fast else 1
         bend = torch.tanh_ if activation == "tanh" else torch.relu_
-        states_ND, before, states = begin_with(h_BD, len(a_ND), rows)
+        states_ND = begin_with(h_BD, len(x_NI), rows)
+        # Where a state will stand, the input's share waits for the state before it.
+        torch.addmm(b_D, x_NI, w_DI.mT, beta=factor, alpha=factor, out=states_ND[rows[0] :])
         u_T = u_DD.mT
-        for a_BD, before_BD, state_BD in zip(a_ND.split_with_sizes(rows), before, states, strict=True):
-            bend(torch.addmm(a_BD, before_BD, u_T, out=state_BD))
-        ctx.save_for_backward(a_ND, h_BD, u_DD, states_ND)
+        minus_one = x_NI.new_tensor(-1.0)
+
+        with threads_for(rows[0] * u_DD.numel()):
+            for before_BD, after_BD in before_and_after(states_ND, rows):
+                after_BD.addmm_(before_BD, u_T, alpha=factor)
+                if fast:
+                    tanh_of_half_(after_BD, minus_one)
+                else:
+                    bend(after_BD)
+        ctx.save_for_backward(x_NI, h_BD, w_DI, u_DD, b_D, states_ND)
         ctx.activation, ctx.rows = activation, rows
         return states_ND[rows[0] :]
 
@@ -36,49 +59,63 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (dy_ND,) = gradients
         *inputs, states_ND = ctx.saved_tensors
-        a_ND, h_BD, u_DD = inputs
+        x_NI, h_BD, w_DI, u_DD, _ = inputs
         rows: Rows = ctx.rows
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
-            again = differentiable(_equation(a_ND, h_BD, u_DD, ctx.activation, rows), inputs, dy_ND)
+            again = differentiable(_equation(inputs, ctx.activation, rows), inputs, dy_ND)
             return *again, None, None
-        slope = _tanh_slope if ctx.activation == "tanh" else _relu_slope
-        da_ND = torch.empty_like(dy_ND, memory_format=torch.contiguous_format)
+        slope_ = _tanh_slope_ if ctx.activation == "tanh" else _relu_slope_
+        # Room for the gradients of all states; past the bend, each becomes that of what was bent.
+        d_ND = begin_with(torch.zeros_like(h_BD), len(dy_ND), rows)
+        d_ND[rows[0] :] = dy_ND
+
+        states = states_ND[rows[0] :].split_with_sizes(rows)
+        moments = zip(before_and_after(d_ND, rows), states, strict=True)
+        with threads_for(rows[0] * u_DD.numel()):
+            for (dh_before_BD, d_BD), state_BD in reversed(list(moments)):
+                slope_(d_BD, state_BD)
+                dh_before_BD.addmm_(d_BD, u_DD)
         dh_BD = torch.zeros_like(h_BD)
-        states, dy, da = (
-            states_ND[rows[0] :].split_with_sizes(rows),
-            dy_ND.split_with_sizes(rows),
-            da_ND.split_with_sizes(rows),
+        dh_BD[: rows[0]] = d_ND[: rows[0]]
+        da_ND = d_ND[rows[0] :]
+        wanted_x, _, wanted_w, wanted_u, *_ = ctx.needs_input_grad
+        return (
+            da_ND @ w_DI if wanted_x else None,
+            dh_BD,
+            da_ND.mT @ x_NI if wanted_w else None,
+            da_ND.mT @ states_before(states_ND, rows) if wanted_u else None,
+            da_ND.sum(0),
+            None,
+            None,
         )
-        for t in reversed(range(len(rows))):
-            dh = dh_BD[: rows[t]].add_(dy[t])
-            slope(dh, states[t], da[t])
-            torch.mm(da[t], u_DD, out=dh)
-        return da_ND, dh_BD, da_ND.mT @ states_before(states_ND, rows), None, None
 
 
-def _equation(a_ND: Tensor, h_BD: Tensor, u_DD: Tensor, activation: Activation, rows: Rows) -> Tensor:
-    weights = ElmanWeights(u_DD, u_DD, u_DD[0], activation)  # the input's part is in `a` already
+def _equation(inputs: Sequence[Tensor], activation: Activation, rows: Rows) -> Tensor:
+    x_NI, h_BD, w_DI, u_DD, b_D = inputs
+    weights = ElmanWeights(w_DI, u_DD, b_D, activation)
     states = []
-    for a_BD in a_ND.split_with_sizes(rows):
+    for a_BD in F.linear(x_NI, w_DI, b_D).split_with_sizes(rows):
         h_BD = elman_step(a_BD, h_BD[: len(a_BD)], weights)
         states.append(h_BD)
     return torch.cat(states)
 
 
-def _tanh_slope(dh: Tensor, h: Tensor, out: Tensor) -> None:
-    torch.ops.aten.tanh_backward.grad_input(dh, h, grad_input=out)
+def _tanh_slope_(d: Tensor, h: Tensor) -> None:
+    torch.ops.aten.tanh_backward.grad_input(d, h, grad_input=d)
 
 
-def _relu_slope(dh: Tensor, h: Tensor, out: Tensor) -> None:
-    torch.ops.aten.threshold_backward.grad_input(dh, h, 0, grad_input=out)
+def _relu_slope_(d: Tensor, h: Tensor) -> None:
+    torch.ops.aten.threshold_backward.grad_input(d, h, 0, grad_input=d)
 
 
 def elman_moments(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) -> Tensor:
-    """All states, where rows lie as `kernels/moments.py` says and at least one moment is read."""
-    a_ND = F.linear(x_NI, weights.w_DI, weights.b_D).to(weights.u_DD.dtype)
-    with torch.autocast("cpu", enabled=False):  # the loop stays in the weights' own precision
+    """All states, where rows lie as `kernels/moments.py` says and at least one moment is read.
+
+    Autocast changes nothing here: the whole layer stays in the weights' own precision.
+    """
+    with torch.autocast("cpu", enabled=False):
         states_ND: Tensor = _Recurrence.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            a_ND, h_BD, weights.u_DD, weights.activation, rows
+            x_NI.to(weights.u_DD.dtype), h_BD, weights.w_DI, weights.u_DD, weights.b_D, weights.activation, rows
         )
     return states_ND
 

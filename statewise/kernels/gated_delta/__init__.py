@@ -1,14 +1,20 @@
-"""The gated delta rule: the equation, the chunked form, and the choice between them."""
+"""The gated delta rule: the equation, the chunked form, one for GPUs, and the choice between them."""
 
 from torch import Tensor
 
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.gated_delta import chunked, naive
+from statewise.kernels.with_triton import load, with_triton
+
+WIDEST = 128  # a key, whose chunk the registers of one program hold
 
 
-def choice(*, wish: Wish = "auto") -> Choice:
-    return choose("gated delta rule", obstacles=[], wish=wish, fast=("batched",))
+def choice(state_KV: Tensor, *, wish: Wish = "auto") -> Choice:
+    """By the device and dtype of a state, and by the width of its keys."""
+    variant = f"it takes keys up to {WIDEST} wide" if state_KV.shape[-2] > WIDEST else None
+    fast, absent = with_triton(["batched"], state_KV, variant=variant)
+    return choose("gated delta rule", obstacles=[], wish=wish, fast=fast, absent=absent)
 
 
 def gated_delta(
@@ -23,8 +29,13 @@ def gated_delta(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
     """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
-    run = naive.gated_delta if choice(wish=wish).implementation == "naive" else chunked.gated_delta
+    chosen = choice(s_BHKV, wish=wish).implementation
     with no_autocast(s_BHKV):
-        q, k, v, beta, g, s = wide(q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH, s_BHKV)
-        y_BTHV, after_BHKV = run(q, k, v, beta, g, s, lengths_B)
+        inputs = q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH
+        if chosen == "triton":  # which widens in registers what it reads
+            y_BTHV, after_BHKV = load("gated_delta").gated_delta(*inputs, *wide(s_BHKV), lengths_B)
+        else:
+            run = naive.gated_delta if chosen == "naive" else chunked.gated_delta
+            q, k, v, beta, g, s = wide(*inputs, s_BHKV)
+            y_BTHV, after_BHKV = run(q, k, v, beta, g, s, lengths_B)
     return y_BTHV.to(s_BHKV), after_BHKV.to(s_BHKV)

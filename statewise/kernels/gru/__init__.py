@@ -1,19 +1,21 @@
-"""The GRU: the equation, PyTorch's own op, a form for the CPU, a kernel for Hopper GPUs, and the choice."""
+"""The GRU: the equation, PyTorch's own op, a form for the CPU, two for GPUs, and the choice."""
 
 from torch import Tensor
 
 from statewise.kernels.choice import Choice, Implementation, Wish, choose
-from statewise.kernels.gru import batched, fused, naive, persistent
+from statewise.kernels.gru import batched, fused, naive, persistent, stepped
 from statewise.kernels.gru.batched import gru_moments as gru_moments
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.stepped import with_stepped
 
 
 def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
     obstacles = {"reset before the product": weights.b_u_D is None, "zoneout": weights.zoneout > 0}
     others: list[Implementation] = ["batched", "fused"] if weights.u_GD.device.type == "cpu" else ["fused"]
     fast, absent = with_persistent(others, "gru", weights.u_GD, batch=batch)
+    fast, absent = with_stepped(fast, absent, "gru", weights.u_GD, batch=batch, wish=wish)
     here = [name for name, present in obstacles.items() if present]
     return choose("GRU", obstacles=here, wish=wish, fast=fast, absent=absent)
 
@@ -21,6 +23,7 @@ def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choic
 def gru(
     x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
-    run = {"naive": naive.gru, "fused": fused.gru, "batched": batched.gru, "persistent": persistent.gru}
+    forms = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
     chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    return run[chosen](x_BTI, h_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor] = forms[chosen].gru(x_BTI, h_BD, weights, lengths_B)
+    return found

@@ -20,29 +20,15 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
+from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten
 
 _CHUNK = 32
 
 
-@triton.jit
-def _chunk_at(n, c, T, length, base, H, C: tl.constexpr):
-    """The rows of chunk n in memory, and which of them there are."""
-    t = n * C + c
-    return base + t * H, t < length
-
-
-@triton.jit
-def _decays(g, c):
-    """G, and e^{G_t - G_s} for s ≤ t."""
-    total = tl.cumsum(g, 0)
-    earlier = c[:, None] >= c[None, :]
-    between = tl.exp(tl.where(earlier, total[:, None] - total[None, :], 0.0))
-    return total, tl.where(earlier, between, 0.0)
-
-
 @triton.jit(do_not_specialize=["T", "H", "N"])
 def _forward(
-    q_ptr, k_ptr, v_ptr, g_ptr, s_ptr, length_ptr, y_ptr, begin_ptr, after_ptr, T, H, N,
+    q_ptr, k_ptr, v_ptr, g_ptr, s_ptr, length_ptr, y_ptr, begin_ptr, after_ptr,
+    q_row, q_time, q_head, k_row, k_time, k_head, v_row, v_time, v_head, T, H, N,
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
     SAVE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -56,19 +42,19 @@ def _forward(
     for n in range((length + C - 1) // C):
         if SAVE:
             tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        rows, held = _chunk_at(n, c, T, length, b * T * H + h, H, C)
-        at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
+        t = n * C + c
+        rows, held = (b * T + t) * H + h, t < length
         here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
-        q = tl.load(q_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
-        k = tl.load(k_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
+        q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
+        k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
+        v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
         g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
-        total, between = _decays(g, c)
+        total, between = decays(g, c)
         end = tl.sum(g, 0)
         a = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
         y = tl.dot(a, v, input_precision=PRECISION)
         y += tl.exp(total)[:, None] * tl.dot(q, s, input_precision=PRECISION)
-        tl.store(y_ptr + at_v, y, mask=here_v)
+        tl.store(y_ptr + rows[:, None] * V + z[None, :], y, mask=here_v)
         late = k * tl.exp(end - total)[:, None]
         s = tl.exp(end) * s + tl.dot(tl.trans(late), v, input_precision=PRECISION)
     tl.store(after_ptr + program * K * V + square, s, mask=whole)
@@ -77,7 +63,8 @@ def _forward(
 @triton.jit(do_not_specialize=["T", "H", "N"])
 def _backward(
     q_ptr, k_ptr, v_ptr, g_ptr, length_ptr, begin_ptr, after_ptr, dy_ptr, dafter_ptr,
-    dq_ptr, dk_ptr, dv_ptr, dg_ptr, ds_ptr, T, H, N,
+    dq_ptr, dk_ptr, dv_ptr, dg_ptr, ds_ptr,
+    q_row, q_time, q_head, k_row, k_time, k_head, v_row, v_time, v_head, T, H, N,
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
@@ -92,15 +79,16 @@ def _backward(
     for back in range(count):
         n = count - 1 - back
         s = tl.load(begin_ptr + (program * N + n) * K * V + square, mask=whole, other=0.0)
-        rows, held = _chunk_at(n, c, T, length, b * T * H + h, H, C)
+        t = n * C + c
+        rows, held = (b * T + t) * H + h, t < length
         at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
         here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
-        q = tl.load(q_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
-        k = tl.load(k_ptr + at_k, mask=here_k, other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
+        q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
+        k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
+        v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
         dy = tl.load(dy_ptr + at_v, mask=here_v, other=0.0).to(tl.float32)
         g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
-        total, between = _decays(g, c)
+        total, between = decays(g, c)
         end = tl.sum(g, 0)
         early, late = tl.exp(total)[:, None], tl.exp(end - total)[:, None]
         a = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
@@ -141,17 +129,19 @@ def _sizes(q: Tensor, v: Tensor) -> dict[str, Any]:
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor, ragged: bool
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
-        y = torch.zeros(v.shape, dtype=torch.float32, device=q.device)  # past a row's end nothing is written
+        y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
         begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
         after = torch.empty_like(s)
         _forward[(batch * heads,)](
-            q, k, v, g, s, length_B, y, begin, after, time, heads, chunks, SAVE=save, **_sizes(q, v)
-        )
+            q, k, v, g, s, length_B, y, begin, after, *strides(q, k, v), time, heads, chunks,
+            SAVE=save, **_sizes(q, v),
+        )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
+        ctx.ragged = ragged
         return y, after
 
     @staticmethod
@@ -162,26 +152,24 @@ class _Walk(torch.autograd.Function):
             again = chunked.linear_attention(*wide(*inputs), length_B)
             wanted = [part for part in inputs if part.requires_grad]
             found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None)
+            return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
-        dq, dk, dv, dg = (torch.zeros(part.shape, dtype=torch.float32, device=q.device) for part in (q, k, v, g))
+        empty = unwritten(ctx.ragged)
+        dq, dk, dv, dg = (empty(part.shape, dtype=part.dtype, device=q.device) for part in (q, k, v, g))
         ds = torch.empty_like(s)
         _backward[(batch * heads,)](
             q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
-            time, heads, triton.cdiv(time, _CHUNK), **_sizes(q, v),
+            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), **_sizes(q, v),
         )  # fmt: skip
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dg.to(g.dtype), ds, None
+        return dq, dk, dv, dg, ds, None, None
 
 
 def linear_attention(
     q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`naive.linear_attention`; inputs in any precision, the state and all sums in float32."""
-    batch, time = q_BTHK.shape[:2]
-    length_B = torch.full((batch,), time, dtype=torch.int64, device=q_BTHK.device)
-    if lengths_B is not None:
-        length_B = torch.minimum(lengths_B.to(length_B), length_B)
-    inputs = (part.contiguous() for part in (q_BTHK, k_BTHK, v_BTHV, g_BTH, s_BHKV))
-    y_BTHV, after_BHKV = _Walk.apply(*inputs, length_B)
+    qkv = dense(q_BTHK, k_BTHK, v_BTHV)
+    small = (part.contiguous() for part in (g_BTH, s_BHKV))
+    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None)
     return y_BTHV, after_BHKV

@@ -1,14 +1,15 @@
-"""The LSTM: the equation, PyTorch's own op, a kernel of our own for Hopper GPUs, and the choice between them."""
+"""The LSTM: the equation, PyTorch's own op, two forms of our own for GPUs, and the choice between them."""
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, Wish, choose
-from statewise.kernels.lstm import fused, naive, persistent
+from statewise.kernels.choice import Choice, Implementation, Wish, choose, takes_unproven
+from statewise.kernels.lstm import fused, naive, persistent, stepped
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
 from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.stepped import obstacle, with_stepped
 
 
 def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -20,9 +21,23 @@ def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choi
         "projection on a CPU": weights.projection_PD is not None and weights.w_GI.device.type == "cpu",
     }
     here = [name for name, present in obstacles.items() if present]
+    if here == ["layer norm"] and weights.projection_PD is None and weights.u_GP.device.type == "cuda":
+        return _with_norm(weights, wish=wish, batch=batch)
     projected = "it has no projection" if weights.projection_PD is not None else None
     fast, absent = with_persistent(["fused"], "lstm", weights.u_GP, batch=batch, variant=projected)
+    fast, absent = with_stepped(fast, absent, "lstm", weights.u_GP, batch=batch, wish=wish, variant=projected)
     return choose("LSTM", obstacles=here, wish=wish, fast=fast, absent=absent)
+
+
+def _with_norm(weights: LSTMWeights, *, wish: Wish, batch: int) -> Choice:
+    """On a GPU, where one of the fast forms has layer norm and the others have not."""
+    lacking = "it has no layer norm"
+    absent: dict[Implementation, str] = {"fused": lacking, "persistent": lacking}
+    reason = obstacle("lstm", width=weights.u_GP.shape[1], batch=batch, weight=weights.u_GP, normed=True)
+    if reason is not None:
+        return choose("LSTM", obstacles=["layer norm"], wish=wish, absent={**absent, "stepped": reason})
+    fast: list[Implementation] = ["stepped"] if takes_unproven() else ["naive", "stepped"]
+    return choose("LSTM", obstacles=[], wish=wish, fast=fast, absent=absent)
 
 
 def lstm(
@@ -34,6 +49,7 @@ def lstm(
     *,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    run = {"naive": naive.lstm, "fused": fused.lstm, "persistent": persistent.lstm}
+    forms = {"naive": naive, "fused": fused, "persistent": persistent, "stepped": stepped}
     chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    return run[chosen](x_BTI, h_BP, c_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor, Tensor] = forms[chosen].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
+    return found

@@ -1,7 +1,7 @@
 """Recurrences that stay on the chip for a whole sequence: U in registers and shared memory, states from block to block.
 
-CUDA C++ for Hopper GPUs, compiled when first used. `README.md` of `kernels` says how the kernels work, `table.py`
-which of them takes which shape.
+CUDA C++ for NVIDIA GPUs since Ampere, compiled when first used. `README.md` of `kernels` says how the kernels work,
+`table.py` which of them takes which shape.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
 from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
 from statewise.kernels.persistent.alarm import retire, retired
+from statewise.kernels.persistent.chip import SINCE, Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.driver import kernel
 from statewise.kernels.persistent.plan import Cell
@@ -21,8 +22,7 @@ from statewise.kernels.persistent.recurrence import Tensors as Tensors
 from statewise.kernels.persistent.recurrence import Work, recur
 from statewise.kernels.persistent.recurrence import remember as remember
 from statewise.kernels.persistent.table import plans
-
-_CAPABILITY = (9, 0)  # the instructions of sm_90a run there and nowhere else
+from statewise.kernels.uncompiled import uncompiled
 
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
@@ -37,19 +37,20 @@ def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor) -> str | Non
         return "torch.compile cannot look into it"
     if retired() is not None:
         return retired()
-    return _obstacle(cell, width, batch, compute_dtype(weight), weight.device.index or 0)
+    device = weight.device.index or 0
+    return _obstacle(cell, width, batch, compute_dtype(weight), device, chip_of(device))
 
 
 @cache
-def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int) -> str | None:
+def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int, chip: Chip) -> str | None:
     if dtype not in (torch.bfloat16, torch.float16):
         return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    capability = torch.cuda.get_device_capability(device)
-    if capability != _CAPABILITY:
-        return "it is written for compute capability {}.{}, this GPU has {}.{}".format(*_CAPABILITY, *capability)
-    pair = plans(cell, width=width, batch=batch)
+    if chip.capability < SINCE:
+        return "it needs compute capability {}.{}, this GPU has {}".format(*SINCE, chip.name)
+    pair = plans(cell, width=width, batch=batch, chip=chip)
     if pair is None:
-        return f"cuDNN is faster at width {width} and batch {batch}"
+        known = "it has no plan" if chip.measured else f"on a GPU of {chip.name} it is not sure to be ahead of cuDNN"
+        return f"{known} at width {width} and batch {batch}"
     try:
         for plan in pair:
             if not kernel(plan, half=dtype == torch.float16, device=device).fits(batch):
@@ -64,18 +65,19 @@ def with_persistent(
 ) -> tuple[list[Implementation], dict[Implementation, str]]:
     """The fast forms of a cell, these kernels among them where they can run, or why they cannot (on a GPU, that is).
 
-    `variant` names what the call has beyond the plain cell. They stand last, and so run only where they are asked for,
-    until `benchmarks/recurrent.py` has been through all its checks and times on a GPU.
+    `variant` names what the call has beyond the plain cell. On a GPU that nobody measured they stand last in float16,
+    and so run only where they are asked for: there cuDNN has kernels of this kind too.
     """
     if weight.device.type != "cuda":
         return others, {}
     reason = variant or obstacle(cell, width=weight.shape[1], batch=batch, weight=weight)
     if reason is not None:
         return others, {"persistent": reason}
-    return ["persistent", *others] if takes_unproven() else [*others, "persistent"], {}
+    ahead = chip_of(weight.device.index or 0).measured or compute_dtype(weight) == torch.bfloat16 or takes_unproven()
+    return ["persistent", *others] if ahead else [*others, "persistent"], {}
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch leaves it untyped
+@uncompiled
 def run(
     cell: Cell,
     x_BTI: Tensor,
@@ -92,7 +94,7 @@ def run(
     takes another form, and so will the choice from then on.
     """
     h_BD = state[0]
-    pair = plans(cell, width=h_BD.shape[1], batch=len(h_BD))
+    pair = plans(cell, width=h_BD.shape[1], batch=len(h_BD), chip=chip_of(x_BTI.device.index or 0))
     assert pair is not None
     if lengths_B is not None:
         lengths_B = lengths_B.clamp(min=0, max=x_BTI.shape[1]).to(x_BTI.device, torch.int32)

@@ -12,6 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from statewise.kernels.persistent.chip import Chip
 from statewise.kernels.persistent.plan import Plan
 
 
@@ -64,18 +65,38 @@ def _warpgroup_products(rows: int) -> str:
     return "".join(made)
 
 
-def machine_code(plan: Plan, *, half: bool, architecture: str = "sm_90a") -> bytes:
+def machine_code(plan: Plan, *, half: bool, chip: Chip) -> bytes:
     """From the cache, or compiled now and kept there. `half`: float16 in place of bfloat16."""
     text = source(plan)
-    options = [f"--gpu-architecture={architecture}", "--std=c++17", f"-DHALF={int(half)}", "-w"]
+    options = [f"--gpu-architecture={architecture(chip)}", "--std=c++17", f"-DHALF={int(half)}", "-w"]
+    return cached_code(plan.name, text, options)
+
+
+def cached_code(name: str, text: str, options: list[str]) -> bytes:
+    """What `compile_source` gives, from the cache where it has been made before."""
     key = hashlib.sha256("\n".join([text, *options, version()]).encode()).hexdigest()
-    path = cache_folder() / f"{plan.name}-{key[:20]}.cubin"
+    path = cache_folder() / f"{name}-{key[:20]}.code"
     kept = _read(path)
     if kept is not None:
         return kept
     code = compile_source(text, options)
     _write(path, code)
     return code
+
+
+def architecture(chip: Chip) -> str:
+    """What the compiler is asked for: machine code of this very GPU, or else PTX, which the driver translates."""
+    number = 10 * chip.capability[0] + chip.capability[1]
+    if chip.pretended:
+        return f"compute_{number}"
+    if chip.measured:
+        return "sm_90a"
+    if number in supported():
+        return f"sm_{number}"
+    older = [known for known in supported() if known < number]
+    if not older:
+        raise Unavailable(f"NVRTC {version()} does not compile for compute capability {chip.name}")
+    return f"compute_{max(older)}"
 
 
 def cache_folder() -> Path:
@@ -135,13 +156,23 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
+@cache
+def supported() -> tuple[int, ...]:
+    """The capabilities it knows, without their points."""
+    count = ctypes.c_int()
+    _check(_library().nvrtcGetNumSupportedArchs(ctypes.byref(count)), "its architectures")
+    numbers = (ctypes.c_int * count.value)()
+    _check(_library().nvrtcGetSupportedArchs(numbers), "its architectures")
+    return tuple(numbers)
+
+
 def _check(code: int, what: str) -> None:
     if code:
         raise Unavailable(f"NVRTC failed at {what} (error {code})")
 
 
 def compile_source(text: str, options: list[str]) -> bytes:
-    """Machine code, or `Unavailable` with what the compiler said."""
+    """Machine code, PTX where a compute_ architecture is asked for, or `Unavailable` with what the compiler said."""
     nvrtc = _library()
     program = ctypes.c_void_p()
     made = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"recurrence.cu", 0, None, None)
@@ -150,7 +181,7 @@ def compile_source(text: str, options: list[str]) -> bytes:
         values = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
         if nvrtc.nvrtcCompileProgram(program, len(options), values):
             raise Unavailable(f"NVRTC {version()} refused the kernel: {_text(nvrtc, program, 'ProgramLog')[-2000:]}")
-        return _bytes(nvrtc, program, "CUBIN")
+        return _bytes(nvrtc, program, "PTX" if any("=compute_" in option for option in options) else "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from statewise.kernels.persistent.chip import Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable, machine_code
 from statewise.kernels.persistent.plan import GATES, Plan
 
@@ -29,11 +30,11 @@ class Run(ctypes.Structure):
     )
 
 
-class _Attribute(ctypes.Structure):
+class Attribute(ctypes.Structure):
     _fields_ = (("name", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
-class _Launch(ctypes.Structure):
+class Launch(ctypes.Structure):
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
@@ -66,52 +67,56 @@ class Kernel(NamedTuple):
 
 
 @cache
-def _cuda() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise Unavailable(f"the CUDA driver was not found ({error})") from error
 
 
-def _check(code: int, what: str) -> None:
+def check(code: int, what: str) -> None:
     if code:
         text = ctypes.c_char_p()
-        _cuda().cuGetErrorString(code, ctypes.byref(text))
+        library().cuGetErrorString(code, ctypes.byref(text))
         raise Unavailable(f"the CUDA driver refused {what}: {(text.value or b'?').decode()} ({code})")
 
 
-@cache
 def kernel(plan: Plan, *, half: bool, device: int) -> Kernel:
     """Compiled and loaded, once a process and device."""
-    cuda = _cuda()
-    code = machine_code(plan, half=half)
+    return _kernel(plan, half, device, chip_of(device))
+
+
+@cache
+def _kernel(plan: Plan, half: bool, device: int, chip: Chip) -> Kernel:
+    cuda = library()
+    code = machine_code(plan, half=half, chip=chip)
     with torch.cuda.device(device):
         torch.cuda.current_stream()  # PyTorch's own context is the one to load into
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        _check(cuda.cuModuleLoadData(ctypes.byref(module), code), f"the kernel {plan.name}")
-        _check(cuda.cuModuleGetFunction(ctypes.byref(function), module, plan.name.encode()), f"the name {plan.name}")
-        _check(cuda.cuFuncSetAttribute(function, _SHARED_BYTES, plan.shared_bytes), "the shared memory")
+        check(cuda.cuModuleLoadData(ctypes.byref(module), code), f"the kernel {plan.name}")
+        check(cuda.cuModuleGetFunction(ctypes.byref(function), module, plan.name.encode()), f"the name {plan.name}")
+        check(cuda.cuFuncSetAttribute(function, _SHARED_BYTES, plan.shared_bytes), "the shared memory")
         if plan.blocks > 8:
-            _check(cuda.cuFuncSetAttribute(function, _BEYOND_EIGHT, 1), f"a cluster of {plan.blocks}")
-        return Kernel(plan, function, _room(plan, function, device))
+            check(cuda.cuFuncSetAttribute(function, _BEYOND_EIGHT, 1), f"a cluster of {plan.blocks}")
+        return Kernel(plan, function, _room(plan, function, chip))
 
 
-def _room(plan: Plan, function: ctypes.c_void_p, device: int) -> int:
-    cuda, count = _cuda(), ctypes.c_int()
+def _room(plan: Plan, function: ctypes.c_void_p, chip: Chip) -> int:
+    cuda, count = library(), ctypes.c_int()
     if plan.blocks == 1:
         query = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
         size = ctypes.c_size_t(plan.shared_bytes)
-        _check(query(ctypes.byref(count), function, plan.threads, size), "a question about room")
-        return count.value * torch.cuda.get_device_properties(device).multi_processor_count
+        check(query(ctypes.byref(count), function, plan.threads, size), "a question about room")
+        return count.value * chip.multiprocessors
     launch, _attributes = _prepare(plan, (plan.blocks, 1), stream=None, cooperative=False)
-    _check(cuda.cuOccupancyMaxActiveClusters(ctypes.byref(count), function, ctypes.byref(launch)), "room for clusters")
+    check(cuda.cuOccupancyMaxActiveClusters(ctypes.byref(count), function, ctypes.byref(launch)), "room for clusters")
     return count.value
 
 
 def _prepare(
     plan: Plan, grid: tuple[int, int], *, stream: int | None, cooperative: bool
-) -> tuple[_Launch, ctypes.Array[_Attribute]]:
-    attributes = (_Attribute * 2)()
+) -> tuple[Launch, ctypes.Array[Attribute]]:
+    attributes = (Attribute * 2)()
     count = 0
     if plan.blocks > 1:
         attributes[count].name = _CLUSTER
@@ -121,7 +126,7 @@ def _prepare(
         attributes[count].name = _COOPERATIVE
         attributes[count].value[0] = 1
         count += 1
-    launch = _Launch()
+    launch = Launch()
     launch.grid[0:3] = [*grid, 1]
     launch.block[0:3] = [plan.threads, 1, 1]
     launch.shared_bytes, launch.stream, launch.count = plan.shared_bytes, stream, count
@@ -137,7 +142,7 @@ def launch(kernel: Kernel, run: Run, *, batch: int) -> None:
     launch, _attributes = _prepare(plan, plan.grid(batch), stream=stream, cooperative=plan.cooperative)
     seen = _map(plan, run) if plan.kind == "wide" else None
     arguments = (ctypes.c_void_p * 2)(ctypes.addressof(run), None if seen is None else seen.address)
-    _check(_cuda().cuLaunchKernelEx(ctypes.byref(launch), kernel.function, arguments, None), f"to launch {plan.name}")
+    check(library().cuLaunchKernelEx(ctypes.byref(launch), kernel.function, arguments, None), f"to launch {plan.name}")
 
 
 def _map(plan: Plan, run: Run) -> _Map:
@@ -145,8 +150,8 @@ def _map(plan: Plan, run: Run) -> _Map:
     forward = plan.way == "forward"
     values = plan.width * (1 if forward else GATES[plan.cell])
     made = _Map()
-    _check(
-        _cuda().cuTensorMapEncodeTiled(
+    check(
+        library().cuTensorMapEncodeTiled(
             ctypes.c_void_p(made.address),
             _UINT16,
             3,

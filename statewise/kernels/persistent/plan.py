@@ -5,12 +5,13 @@ A plan is the list of a kernel template's parameters, so it is also the name of 
 
 from typing import Literal, NamedTuple
 
+from statewise.kernels.persistent.chip import Chip
+
 Cell = Literal["tanh", "relu", "gru", "lstm"]
 Way = Literal["forward", "backward"]
 Kind = Literal["cluster", "polled", "wide"]
 
 GATES: dict[Cell, int] = {"tanh": 1, "relu": 1, "gru": 3, "lstm": 4}
-SHARED_LIMIT = 227 * 1024  # bytes of shared memory one block may have on sm_90
 _SLOTS = 4
 
 
@@ -50,7 +51,7 @@ class Plan(NamedTuple):
         """Length of the product one block computes."""
         gates = GATES[self.cell]
         if self.kind == "cluster":
-            return self.width if self.way == "forward" else gates * self.width // self.blocks
+            return self.width if self.way == "forward" else -(-gates * self.width // self.blocks // 32) * 32
         return (1 if self.way == "forward" else gates) * self.width // self.blocks
 
     @property
@@ -94,11 +95,20 @@ class Plan(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """What the kernels assert, and what fits into shared memory; registers are the compiler's to count."""
+        """What the kernels assert; registers are the compiler's to count."""
         if self.units % self.blocks or self.kept > self.steps or self.threads > 1024:
             return False
         lawful = {"cluster": self._valid_cluster, "polled": self._valid_polled, "wide": self._valid_wide}
-        return lawful[self.kind]() and self.shared_bytes <= SHARED_LIMIT
+        return lawful[self.kind]()
+
+    @property
+    def portable(self) -> bool:
+        """Without clusters and products of warpgroups, the instructions are those of every GPU since 8.0."""
+        return self.blocks == 1 and self.kind != "wide"
+
+    def fits(self, chip: Chip) -> bool:
+        """Whether such a GPU can run it; how many blocks of it at once is the driver's to say."""
+        return self.valid and (self.portable or chip.measured) and self.shared_bytes <= chip.shared_bytes
 
     def _valid_cluster(self) -> bool:
         own = self.units // self.blocks
@@ -154,7 +164,12 @@ class Plan(NamedTuple):
     @property
     def sources(self) -> tuple[str, ...]:
         """The files its program is made of."""
-        return "ptx.cuh", "cell.cuh", f"cluster_{self.way}.cuh" if self.kind == "cluster" else f"{self.kind}.cuh"
+        return (
+            "ptx.cuh",
+            "unit.cuh",
+            "cell.cuh",
+            f"cluster_{self.way}.cuh" if self.kind == "cluster" else f"{self.kind}.cuh",
+        )
 
 
 def row_bytes(values: int) -> int:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
 from statewise.kernels.persistent.alarm import PATIENCE_SECONDS, address, raise_if_stalled
 from statewise.kernels.persistent.driver import Run, kernel, launch, pointer
 from statewise.kernels.persistent.plan import GATES, Cell, Plan
-from statewise.kernels.second_order import differentiable
+from statewise.kernels.second_order import through
 
 Memory = Literal["gates", "cell"]
 _memory: ContextVar[Memory] = ContextVar("recurrent_memory", default="gates")
@@ -84,11 +85,7 @@ class _Recurrence(torch.autograd.Function):
         values = ctx.saved_tensors[: len(Tensors._fields)]
         tensors = Tensors(*values)
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
-            output = torch.cat([part.flatten() for part in ctx.work.equation(tensors)])
-            gradient = torch.cat([part.flatten().to(output.dtype) for part in gradients])
-            present = [value for value in values if value is not None]
-            found = iter(differentiable(output, present, gradient))
-            return None, *(None if value is None else next(found) for value in values)
+            return None, *through(ctx.work.equation(tensors), values, gradients)
         kept = ctx.saved_tensors[len(values) :]
         with torch.autocast("cuda", enabled=False), torch.cuda.device(tensors.x_TBI.device):
             return None, *_backward(ctx.work, tensors, kept, gradients, ctx.needs_input_grad[1:])
@@ -240,26 +237,15 @@ def _backward(
         assert dc0_BP is not None
         dc = dc0_BP[:, :width].to(c_BD.dtype)
     if wanted[3]:
-        dw = _narrow(_stacked([_product(d.mT, x_NI, w_GI.dtype) for d, _ in parts]), width, gates=gates)
+        dw = _narrow(matrix_gradient([d for d, _ in parts], x_NI, w_GI.dtype), width, gates=gates)
     if wanted[4]:
-        du = _narrow(_product(d_NG.mT, before_NP, u_GD.dtype), width, gates=gates)[:, :width]
+        du = _narrow(matrix_gradient([d_NG], before_NP, u_GD.dtype), width, gates=gates)[:, :width]
     if wanted[5]:
-        db = _stacked([d.sum(0, dtype=torch.float32) for d, _ in parts])
-        db = _narrow(db[:, None], width, gates=gates)[:, 0].to(b_G.dtype)
+        db = bias_gradient([d for d, _ in parts], b_G.dtype)
+        db = _narrow(db[:, None], width, gates=gates)[:, 0]
     if b_u_D is not None and wanted[6]:
         db_u = d_NG[:, 2 * padded :].sum(0, dtype=torch.float32)[:width].to(b_u_D.dtype)
     return dx, dh, dc, dw, du, db, db_u
-
-
-def _stacked(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.cat(values)
-
-
-def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a b in the dtype of a parameter: where that is float32, the sums are not rounded on their way."""
-    if dtype == torch.float32:
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return (a @ b).to(dtype)
 
 
 def _gates_again(work: Work, tensors: Tensors, x_NI: Tensor, w_GI: Tensor, u_GP: Tensor, before_NP: Tensor) -> Tensor:

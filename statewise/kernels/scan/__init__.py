@@ -18,8 +18,22 @@ def scan(
 ) -> tuple[Tensor, Tensor]:
     """All h, and the last one; both in the dtype of the state that came in."""
     chosen = choice(h_BD, wish=wish).implementation
-    run = load("scan").scan if chosen == "triton" else naive.scan if chosen == "naive" else parallel.scan
     with no_autocast(h_BD):
-        a, b, h = wide(a_BTD, b_BTD, h_BD)
-        y_BTD, after_BD = run(a, b, h, lengths_B)
+        if chosen == "triton":  # which widens in registers what it reads
+            y_BTD, after_BD = load("scan").scan(a_BTD, b_BTD, *wide(h_BD), lengths_B)
+        else:
+            run = naive.scan if chosen == "naive" else parallel.scan
+            a, b, h = wide(a_BTD, b_BTD, h_BD)
+            y_BTD, after_BD = run(a, b, h, lengths_B)
+    return y_BTD.to(h_BD), after_BD.to(h_BD)
+
+
+def gated_scan(
+    z_BTD: Tensor, x_BTD: Tensor, h_BD: Tensor, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
+) -> tuple[Tensor, Tensor]:
+    """The scan of `h_t = (1 - σ(z_t)) · h_{t-1} + σ(z_t) · x_t`."""
+    if choice(h_BD, wish=wish).implementation != "triton":
+        return scan(*naive.gates(z_BTD, x_BTD), h_BD, lengths_B, wish=wish)
+    with no_autocast(h_BD):  # gates in registers: they are never written down
+        y_BTD, after_BD = load("scan").gated_scan(z_BTD, x_BTD, *wide(h_BD), lengths_B)
     return y_BTD.to(h_BD), after_BD.to(h_BD)

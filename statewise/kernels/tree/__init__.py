@@ -17,6 +17,7 @@ from statewise.kernels.tree.forest import forest as forest
 from statewise.kernels.tree.forest import from_nltk as from_nltk
 from statewise.kernels.tree.naive import Compose as Compose
 from statewise.kernels.tree.naive import S as S
+from statewise.kernels.tree.naive import order as order
 
 
 def choice(*, wish: Wish = "auto") -> Choice:

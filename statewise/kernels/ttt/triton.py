@@ -25,6 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_inner import back_through_error, back_through_norm, error, normalised, slots
@@ -37,7 +38,7 @@ _KEEP = 8  # mini-batches from one set of weights that is written down to the ne
 def _forward(
     q_ptr, k_ptr, v_ptr, rate_ptr, start_ptr, change_ptr, pending_ptr, gain_ptr, bias_ptr, place_ptr, length_ptr,
     y_ptr, kept_ptr, after_ptr, left_over_ptr,
-    T, H, kept_count,
+    in_row, in_time, in_head, T, H, kept_count,
     C: tl.constexpr, K: tl.constexpr, CP: tl.constexpr, KP: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr, SAVE: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -62,11 +63,12 @@ def _forward(
         if SAVE and n % KEEP == 0:
             tl.store(kept_ptr + (program * kept_count + n // KEEP) * K * K + square, w, mask=whole)
         rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-        at = rows[:, None] * K + x[None, :]
+        starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+        at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
         here = held[:, None] & inside
-        q = tl.load(q_ptr + at, mask=here, other=0.0).to(tl.float32)
-        k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+        q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
         r = tl.dot(k, w, input_precision=PRECISION)
         s = rate[:, None] * error(k, v, r, gain, bias, inside, K, NORM, EPS)
@@ -90,7 +92,7 @@ def _backward(
     q_ptr, k_ptr, v_ptr, rate_ptr, pending_ptr, gain_ptr, bias_ptr, place_ptr, length_ptr, kept_ptr,
     dy_ptr, dafter_ptr, dleft_ptr,
     between_ptr, dq_ptr, dk_ptr, dv_ptr, drate_ptr, dw_ptr, dp_ptr, dgain_ptr, dbias_ptr,
-    T, H, kept_count,
+    in_row, in_time, in_head, T, H, kept_count,
     C: tl.constexpr, K: tl.constexpr, CP: tl.constexpr, KP: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -123,10 +125,11 @@ def _backward(
         for n in range(first, last):
             tl.store(between_ptr + (program * KEEP + n - first) * K * K + square, w, mask=whole)
             rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            at = rows[:, None] * K + x[None, :]
+            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+            at_in = starts[:, None] + x[None, :]
             here = held[:, None] & inside
-            k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-            v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+            k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+            v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
             r = tl.dot(k, w, input_precision=PRECISION)
             s = rate[:, None] * error(k, v, r, gain, bias, inside, K, NORM, EPS)
@@ -138,11 +141,12 @@ def _backward(
             w = tl.load(between_ptr + (program * KEEP + n - first) * K * K + square, mask=whole, other=0.0)
             p = tl.load(pending_ptr + program * K * K + square, mask=whole & (n == 0), other=0.0)
             rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            at = rows[:, None] * K + x[None, :]
+            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+            at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
             here = held[:, None] & inside
-            q = tl.load(q_ptr + at, mask=here, other=0.0).to(tl.float32)
-            k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-            v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+            q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+            k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+            v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             dy = tl.load(dy_ptr + at, mask=here, other=0.0).to(tl.float32)
             rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
             r = tl.dot(k, w, input_precision=PRECISION)
@@ -227,22 +231,23 @@ class _Walk(torch.autograd.Function):
         place_B: Tensor,
         length_B: Tensor,
         mini_batch: int,
+        ragged: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), _KEEP)
         save = any(ctx.needs_input_grad)
-        y = torch.zeros(q.shape, dtype=torch.float32, device=q.device)  # past a row's end nothing is written
+        y = unwritten(ragged)(q.shape, dtype=torch.float32, device=q.device)
         kept = change.new_empty(batch, heads, kept_count if save else 0, *change.shape[2:])
         after, left_over = torch.empty_like(change), torch.empty_like(pending)
         none = change.new_empty(0)
         sizes = _sizes(q, mini_batch)
         _forward[(batch * heads,)](
             q, k, v, rate, start, change, pending, none if gain is None else gain, none if bias is None else bias,
-            place_B, length_B, y, kept, after, left_over, time, heads, kept_count,
+            place_B, length_B, y, kept, after, left_over, *q.stride()[:3], time, heads, kept_count,
             NORM=gain is not None, SAVE=save, **sizes,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, rate, change, pending, start, gain, bias, place_B, length_B, kept)
-        ctx.mini_batch, ctx.kept_count = mini_batch, kept_count
+        ctx.mini_batch, ctx.kept_count, ctx.ragged = mini_batch, kept_count, ragged
         return y, after, left_over
 
     @staticmethod
@@ -252,8 +257,8 @@ class _Walk(torch.autograd.Function):
         q, k, v, rate, _, pending, _, gain, bias, place_B, length_B, kept = ctx.saved_tensors
         dy, dafter, dleft = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, head = q.shape
-        dq, dk, dv = (torch.zeros(q.shape, dtype=torch.float32, device=q.device) for _ in range(3))
-        drate = torch.zeros(rate.shape, dtype=torch.float32, device=q.device)
+        empty = unwritten(ctx.ragged)
+        d_inputs = tuple(empty(part.shape, dtype=part.dtype, device=q.device) for part in (q, k, v, rate))
         dw, dp = torch.empty_like(pending), torch.empty_like(pending)
         dgain, dbias = (pending.new_empty(batch, heads, head) for _ in range(2))
         between = pending.new_empty(batch, heads, _KEEP, head, head)
@@ -262,14 +267,13 @@ class _Walk(torch.autograd.Function):
         _backward[(batch * heads,)](
             q, k, v, rate, pending, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, kept, dy, dafter, dleft,
-            between, dq, dk, dv, drate, dw, dp, dgain, dbias, time, heads, ctx.kept_count,
+            between, *d_inputs, dw, dp, dgain, dbias, *q.stride()[:3], time, heads, ctx.kept_count,
             NORM=gain is not None, **sizes,
         )  # fmt: skip
-        inputs = (dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), drate.to(rate.dtype))
         # The change is told from the start, which is thus taken away again from what is left in the end.
         dstart = (dw - dafter).sum(0)
         norm = (None, None) if gain is None else (dgain.sum(0), dbias.sum(0))
-        return (*inputs, dw, dp, dstart, *norm, None, None, None)
+        return (*d_inputs, dw, dp, dstart, *norm, None, None, None, None)
 
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, normalised, output, slots
@@ -30,7 +31,7 @@ _BLOCK = 32  # hidden units that are taken at once; with twice as many, register
 def _forward(
     q_ptr, k_ptr, v_ptr, rate_ptr, w1_ptr, w2_ptr, p1_ptr, p2_ptr, gain_ptr, bias_ptr, place_ptr, length_ptr,
     y_ptr, kept1_ptr, kept2_ptr,
-    T, H, M, kept_count,
+    in_row, in_time, in_head, T, H, M, kept_count,
     C: tl.constexpr, K: tl.constexpr, CP: tl.constexpr, KP: tl.constexpr, MB: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr, SAVE: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -52,11 +53,12 @@ def _forward(
     earlier = c[:, None] >= c[None, :]
     for n in range((end + C - 1) // C):
         rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-        at = rows[:, None] * K + x[None, :]
+        starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+        at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
         here = held[:, None] & inside
-        q = tl.load(q_ptr + at, mask=here, other=0.0).to(tl.float32)
-        k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+        q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
         r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
         e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
@@ -136,24 +138,25 @@ class _Walk(torch.autograd.Function):
         place_B: Tensor,
         length_B: Tensor,
         mini_batch: int,
+        ragged: bool,
     ) -> tuple[Tensor, ...]:
         batch, time, heads, _ = q.shape
         hidden = start1.shape[-1]
         kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), _KEEP)
         save = any(ctx.needs_input_grad)
-        y = torch.zeros(q.shape, dtype=torch.float32, device=q.device)  # past a row's end nothing is written
+        y = unwritten(ragged)(q.shape, dtype=torch.float32, device=q.device)
         w1, w2 = (start1 + change1).contiguous(), (start2 + change2).contiguous()
         p1, p2 = pending1.clone(), pending2.clone()
         kept1, kept2 = (w.new_empty(batch, heads, kept_count if save else 0, *w.shape[2:]) for w in (w1, w2))
         none = w1.new_empty(0)
         _forward[(batch * heads,)](
             q, k, v, rate, w1, w2, p1, p2, none if gain is None else gain, none if bias is None else bias,
-            place_B, length_B, y, kept1, kept2, time, heads, hidden, kept_count,
+            place_B, length_B, y, kept1, kept2, *q.stride()[:3], time, heads, hidden, kept_count,
             NORM=gain is not None, SAVE=save, **_sizes(q, hidden, mini_batch),
         )  # fmt: skip
         given = (q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias)
         ctx.save_for_backward(*given, place_B, length_B, kept1, kept2)
-        ctx.mini_batch, ctx.kept_count = mini_batch, kept_count
+        ctx.mini_batch, ctx.kept_count, ctx.ragged = mini_batch, kept_count, ragged
         return y, w1 - start1, w2 - start2, p1, p2
 
     @staticmethod
@@ -167,23 +170,22 @@ class _Walk(torch.autograd.Function):
         dw1, dw2, dp1, dp2 = (part.clone(memory_format=torch.contiguous_format) for part in gradients[1:])
         batch, time, heads, head = q.shape
         hidden = start1.shape[-1]
-        dq, dk, dv = (torch.zeros(q.shape, dtype=torch.float32, device=q.device) for _ in range(3))
-        drate = torch.zeros(rate.shape, dtype=torch.float32, device=q.device)
+        empty = unwritten(ctx.ragged)
+        d_inputs = tuple(empty(part.shape, dtype=part.dtype, device=q.device) for part in (q, k, v, rate))
         dgain, dbias = (dy.new_empty(batch, heads, head) for _ in range(2))
         between1, between2 = (dy.new_empty(batch, heads, _KEEP, head * hidden) for _ in range(2))
         none = dy.new_empty(0)
         place_B, length_B, kept1, kept2 = places
         backward_kernel[(batch * heads,)](
             q, k, v, rate, pending1, pending2, none if gain is None else gain, none if bias is None else bias,
-            place_B, length_B, kept1, kept2, dy, between1, between2, dq, dk, dv, drate,
-            dw1, dw2, dp1, dp2, dgain, dbias, time, heads, hidden, ctx.kept_count,
+            place_B, length_B, kept1, kept2, dy, between1, between2, *d_inputs,
+            dw1, dw2, dp1, dp2, dgain, dbias, *q.stride()[:3], time, heads, hidden, ctx.kept_count,
             NORM=gain is not None, **_sizes(q, hidden, ctx.mini_batch),
         )  # fmt: skip
-        inputs = (dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), drate.to(rate.dtype))
         # The change is told from the start, which is thus taken away again from what is left in the end.
         starts = ((dw1 - dafter1).sum(0), (dw2 - dafter2).sum(0))
         norm = (None, None) if gain is None else (dgain.sum(0), dbias.sum(0))
-        return (*inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None)
+        return (*d_inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None, None)
 
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:

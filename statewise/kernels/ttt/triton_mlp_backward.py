@@ -35,7 +35,7 @@ def backward_kernel(
     q_ptr, k_ptr, v_ptr, rate_ptr, p1_ptr, p2_ptr, gain_ptr, bias_ptr, place_ptr, length_ptr, kept1_ptr, kept2_ptr,
     dy_ptr, between1_ptr, between2_ptr, dq_ptr, dk_ptr, dv_ptr, drate_ptr,
     dw1_ptr, dw2_ptr, dp1_ptr, dp2_ptr, dgain_ptr, dbias_ptr,
-    T, H, M, kept_count,
+    in_row, in_time, in_head, T, H, M, kept_count,
     C: tl.constexpr, K: tl.constexpr, CP: tl.constexpr, KP: tl.constexpr, MB: tl.constexpr, KEEP: tl.constexpr,
     NORM: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -77,10 +77,11 @@ def backward_kernel(
                 tl.debug_barrier()
             if n + 1 < last:
                 rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-                at = rows[:, None] * K + x[None, :]
+                starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+                at_in = starts[:, None] + x[None, :]
                 here = held[:, None] & inside
-                k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-                v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+                k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+                v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
                 rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
                 r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
                 e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
@@ -106,11 +107,12 @@ def backward_kernel(
             w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
             w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
             rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            at = rows[:, None] * K + x[None, :]
+            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+            at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
             here = held[:, None] & inside
-            q = tl.load(q_ptr + at, mask=here, other=0.0).to(tl.float32)
-            k = tl.load(k_ptr + at, mask=here, other=0.0).to(tl.float32)
-            v = tl.load(v_ptr + at, mask=here, other=0.0).to(tl.float32)
+            q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+            k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+            v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             dy = tl.load(dy_ptr + at, mask=here, other=0.0).to(tl.float32)
             rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
             full = end >= (n + 1) * C

@@ -32,9 +32,14 @@ def walked(
     if lengths_B is not None:
         length_B = torch.minimum(lengths_B.to(length_B), length_B)
     place_B = mini_batch - state.left_B
-    tensors = (q_BTHK, k_BTHK, v_BTHK, rate_BTH, *state.change, *state.pending, *start)
+    qkv = (q_BTHK, k_BTHK, v_BTHK)
+    # As slices of one projection they lie alike and are read where they are.
+    if q_BTHK.stride(-1) != 1 or any(part.stride() != q_BTHK.stride() for part in qkv):
+        qkv = (q_BTHK.contiguous(), k_BTHK.contiguous(), v_BTHK.contiguous())
+    others = (part.contiguous() for part in (rate_BTH, *state.change, *state.pending, *start))
     gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
-    y_BTHK, *after = apply(*(part.contiguous() for part in tensors), gain, bias, place_B, length_B, mini_batch)
+    ragged = lengths_B is not None
+    y_BTHK, *after = apply(*qkv, *others, gain, bias, place_B, length_B, mini_batch, ragged)
     left_B = mini_batch - (place_B + length_B) % mini_batch
     return y_BTHK, Carried(tuple(after[: len(start)]), tuple(after[len(start) :]), left_B)
 
@@ -53,4 +58,4 @@ def differentiated(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) ->
     outputs = (y, *after.change, *after.pending)
     found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
     each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
-    return (*each, None, None, None)
+    return (*each, None, None, None, None)

@@ -27,6 +27,7 @@ class QuantileHead(RealHead[Tensor]):
     """
 
     loss: ClassVar[str] = "pinball"
+    level_Q: Tensor
 
     def __init__(
         self,
@@ -44,6 +45,8 @@ class QuantileHead(RealHead[Tensor]):
         if any(after <= before for before, after in pairwise(levels)):
             raise UserError(f"levels {list(levels)} do not rise", fix="sort them and leave out what stands twice")
         self.levels = tuple(levels)
+        # On the device from the start: a captured step cannot fetch it there.
+        self.register_buffer("level_Q", torch.tensor(self.levels, dtype=torch.float64), persistent=False)
         self.project = Projection(width, channels, start=[0.0] * len(levels), generator=generator)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -55,7 +58,7 @@ class QuantileHead(RealHead[Tensor]):
 
     def nats(self, params: Tensor, target: Tensor) -> Tensor:
         """The pinball loss, a mean over the levels: there is no density."""
-        level_Q = params.new_tensor(self.levels)
+        level_Q = self.level_Q.to(params)
         d_CQ = target[..., None] - params
         return torch.maximum(level_Q * d_CQ, (level_Q - 1) * d_CQ).mean(-1)
 
@@ -82,7 +85,7 @@ class QuantileHead(RealHead[Tensor]):
     def _at(self, params: Tensor, u: Tensor) -> Tensor:
         if len(self.levels) == 1:
             return params[..., 0]
-        level_Q = params.new_tensor(self.levels)
+        level_Q = self.level_Q.to(params)
         above = torch.searchsorted(level_Q, u.contiguous()).clamp(1, len(self.levels) - 1)
         share = ((u - level_Q[above - 1]) / (level_Q[above] - level_Q[above - 1])).clamp(0, 1)
         left, right = (params.gather(-1, index[..., None]).squeeze(-1) for index in (above - 1, above))

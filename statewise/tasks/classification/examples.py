@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import (
     Arrays,
     Grids,
@@ -37,7 +38,7 @@ class Batch(NamedTuple):
     size_B: Tensor  # how much of each is real: [B] lengths, or [B, 2] heights and widths
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
+        return Batch(*(onto(device, part) for part in self))
 
 
 class Rows(NamedTuple):

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import RaggedBatches, evaluation_batches
 from statewise.data.labels import Labels as Classes
 from statewise.models.classifier import AnyClassifier, build_classifier
@@ -56,6 +57,7 @@ class ClassificationJob(Job):
         self._weight_K = torch.ones(len(classes), dtype=torch.float64)
         if spec.objective.weights == "balanced":
             self._weight_K = torch.from_numpy(classes.weights())
+        self._weight_there_K = self._weight_K.to(par.device)
         self._batches = RaggedBatches(
             self._lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
@@ -118,7 +120,7 @@ class ClassificationJob(Job):
         mine, everyone = self._batches.at(step), self._batches.all_at(step)
         device = self._par.device
         content = _Content(
-            self.train_rows.batch(mine).to(device), torch.from_numpy(self._train_label_N[mine]).to(device)
+            self.train_rows.batch(mine).to(device), onto(device, torch.from_numpy(self._train_label_N[mine]))
         )
         weight = float(self._weight_K[self._train_label_N[everyone]].sum()) / self._par.world
         tokens = sum(self._lengths[i] for i in everyone)
@@ -128,7 +130,7 @@ class ClassificationJob(Job):
         batch, label_B = window.content
         logits_BK = model(batch.source[some], batch.size_B[some])
         loss = categorical_loss(
-            logits_BK, label_B[some], class_weight_K=self._weight_K, smoothing=self.spec.objective.smoothing
+            logits_BK, label_B[some], class_weight_K=self._weight_there_K, smoothing=self.spec.objective.smoothing
         )
         return loss.total, state
 

@@ -11,12 +11,14 @@ import torch
 from statewise.data import read_texts
 from statewise.data.labels import Labels as Classes
 from statewise.models.classifier import AnyClassifier, build_classifier
-from statewise.specs import ClassificationSpec
+from statewise.specs import ClassificationSpec, UserError
 from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
 from statewise.tasks.classification.job import log_probabilities
+from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
 from statewise.tasks.report import Report
 from statewise.tasks.run import Opened, Run
+from statewise.tasks.specimen import UNTOLD
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
@@ -124,6 +126,32 @@ class ClassificationRun(Run):
     def _read(self, data: str | Path | Sequence[str], *, labelled: bool = True) -> Labels:
         paths = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
         return read_rows(self.spec.data, paths, labelled=labelled)
+
+    def specimens(
+        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
+    ) -> ClassificationSpecimens:
+        """Of a text every line is a row, and its class is not known."""
+        if text is not None:
+            if self.spec.data.kind != "text":
+                raise UserError(f"this run classifies {self.spec.data.kind}, not texts", fix="name a file: --data FILE")
+            lines = [line for line in text.splitlines() if line.strip()]
+            content: Sequence[Any] = lines
+            label_N = np.full(len(lines), UNTOLD)
+            where, source = [f"line {number}" for number in range(1, len(lines) + 1)], "the given text"
+        else:
+            rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
+            content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
+            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else f"{data}"
+        return ClassificationSpecimens(
+            self.model,
+            content,
+            label_N,
+            where,
+            encoding=self.encoding,
+            classes=self.classes,
+            source=source,
+            device=self.device,
+        )
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         spec = self.spec.data

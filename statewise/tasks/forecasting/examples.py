@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data.embedded.series import embedded_series
 from statewise.data.series import Series, read_series
 from statewise.data.series_split import (
@@ -35,7 +36,7 @@ class Prepared(NamedTuple):
     target_BHC: Tensor
 
     def to(self, device: torch.device) -> "Prepared":
-        return Prepared(Past(*(one.to(device) for one in self.past)), self.target_BHC.to(device))
+        return Prepared(Past(*(onto(device, one) for one in self.past)), onto(device, self.target_BHC))
 
     def rows(self, some: slice) -> "Prepared":
         return Prepared(Past(*(one[some] for one in self.past)), self.target_BHC[some])

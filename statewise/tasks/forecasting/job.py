@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import RaggedBatches
 from statewise.data.series import Series
 from statewise.data.series_split import SeriesParts, Span
@@ -185,19 +186,25 @@ class ForecastingJob(Job):
             weight = _counted(observed.observed_BTC[:, 1:], bits)
             tokens = sum(self._lengths[i] for i in everyone)
             prepared = as_prepared(rows)
-            content = _Content(prepared.to(self._par.device), rows.lengths_B.to(self._par.device), step)
+            content = _Content(prepared.to(self._par.device), onto(self._par.device, rows.lengths_B), step)
             return Window(len(mine), 1, True, content, weight=max(1.0, weight / self._par.world), tokens=tokens)
         batch = self._windows.at(step)
         everyone_batch = batch if self._par.world == 1 else self._everyone.at(step)
         from_ = batch.context if self.spec.forecast.mode == "direct" else 1
         weight = _counted(everyone_batch.observed_BTC[:, from_:], bits)
+        told = self.spec.forecast.mode == "direct" or isinstance(self.spec.forecast.forcing, TeacherForcing)
+        obstacle = None if told else "the model may read itself, which is decided moment by moment"
+        if not bool(batch.observed_BTC.all()):
+            obstacle = "values are missing, and how many is not the same in every window"
         return Window(
             len(batch.values_BTC),
             1,
             True,
-            _Content(prepare(batch).to(self._par.device), None, step),
+            _Content(prepare(batch).to(self._par.device), None, 0 if told else step),
             weight=max(1.0, weight / self._par.world),
             tokens=everyone_batch.observed_BTC[..., 0].numel(),
+            ends=True,
+            obstacle=obstacle,
         )
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:

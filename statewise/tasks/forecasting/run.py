@@ -1,9 +1,8 @@
 """A trained forecaster, opened."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -16,9 +15,11 @@ from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
+from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
 from statewise.tasks.forecasting.job import build_of, loss_name
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, save_plot
+from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.write import line, moment_of, number, special_columns, table_of, written
 from statewise.tasks.run import Opened, Run
 from statewise.training.forcing import ExposureGap
@@ -26,17 +27,6 @@ from statewise.training.forcing import ExposureGap
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 _CHANGEABLE = ("horizon", "stride", "paths")
-
-
-class Interpolation(NamedTuple):
-    """Mean squared errors of filling holes of `gap` moments, in units of the training part's deviation."""
-
-    gap: int
-    holes: int
-    bridge: float  # forecast from before, and what it misses at the far end taken back along the way
-    forecast: float  # from before alone: extrapolation
-    line: float  # straight from one side to the other
-    last: float  # the last value stays
 
 
 @final
@@ -168,38 +158,18 @@ class ForecastingRun(Run):
     ) -> Interpolation:
         """Cut holes into what was held out, fill them, and compare with what had stood there."""
         _, spans = self._chosen(data, part, scaled=False)
-        context = self.spec.forecast.context if isinstance(self.spec.forecast.context, int) else 2 * gap
-        sums, count, made = np.zeros(4), 0, 0
-        for span in spans:
-            first, last = max(span.begin, span.reach + context), span.end - gap - 1
-            if last < first:
-                continue
-            origins = np.unique(np.linspace(first, last, max(1, holes // len(spans))).astype(int))
-            for origin in origins:
-                lowest = max(span.reach, origin - context)
-                some = slice(lowest, origin + gap + 1 + self.model.at_once)
-                series = replace(
-                    span.series,
-                    time_T=span.series.time_T[some],
-                    values_TC=span.series.values_TC[some].copy(),
-                    covariates_TX=span.series.covariates_TX[some],
-                )
-                hole = slice(origin - lowest, origin - lowest + gap)
-                truth_TC = series.values_TC[hole].copy()
-                series.values_TC[hole] = np.nan
-                before, after = series.values_TC[hole.start - 1], series.values_TC[hole.stop]
-                if np.isnan(truth_TC).any() or np.isnan(before).any() or np.isnan(after).any():
-                    continue
-                bridged, forward = fill(self.model, self.spec, self.known, series, device=self.device)
-                way = (np.arange(1, gap + 1) / (gap + 1))[:, None]
-                guesses = (bridged[hole], forward[hole], before + way * (after - before), np.tile(before, (gap, 1)))
-                std_C = np.array(self.known.scaling.std_C)
-                sums += [float((((guess - truth_TC) / std_C) ** 2).sum()) for guess in guesses]
-                count += truth_TC.size
-                made += 1
-        if not count:
-            raise UserError(f"no stretch of {gap + 2} moments without a missing value was held out", fix="lower gap")
-        return Interpolation(gap, made, *(sums / count).tolist())
+        return filled_holes(self.model, self.spec, self.known, spans, gap=gap, holes=holes, device=self.device)
+
+    def specimens(
+        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
+    ) -> ForecastingSpecimens:
+        if text is not None:
+            raise UserError("this run forecasts series, and a text is none", fix="name a file: --data FILE")
+        name, spans = self._chosen(data, None)
+        source = f"the {name}" if data is None else f"{data}"
+        return ForecastingSpecimens(
+            self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
+        )
 
     @property
     def exposure_unit(self) -> str:

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine, State
+from statewise.core.transfer import onto
 from statewise.data import (
-    Batch,
     Batches,
     Corpus,
     Split,
@@ -26,6 +26,8 @@ from statewise.data import (
     token_counts,
     unigram_nats,
 )
+from statewise.data.batch import Place
+from statewise.data.resident import LARGEST, Resident
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForcing
@@ -75,9 +77,17 @@ class Speaking(NamedTuple):
     given_BV: Tensor
 
 
+class _Read(NamedTuple):
+    """What the host has read."""
+
+    inputs_BT: Tensor
+    targets_BT: Tensor
+    resets_BT: Tensor | None  # stays on the host, which has to know how many documents begin
+
+
 class _Content(NamedTuple):
-    batch: Batch
-    step: int
+    tokens: _Read | Tensor  # or where each row begins in a stream that lies on the device
+    step: int | None  # None: it makes no difference
 
 
 @final
@@ -101,6 +111,9 @@ class LanguageModelJob(Job):
             rank=par.rank,
             world=par.world,
         )
+        self._resident: Resident | None = None
+        if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST:
+            self._resident = Resident(corpus.train.tokens, end_id=self._end_id, device=par.device)
 
     @classmethod
     def open(cls, spec: LanguageModelSpec, opening: Opening) -> "LanguageModelJob":
@@ -162,28 +175,52 @@ class LanguageModelJob(Job):
         return Speaking(state, model.like.new_zeros(rows, self.corpus.tokenizer.vocab))
 
     def window(self, step: int) -> Window:
-        batch = self.batches.at(step)
-        device = self._par.device
-        moved = Batch(
-            batch.inputs_BT.to(device, non_blocking=True),
-            batch.targets_BT.to(device, non_blocking=True),
-            None if batch.resets_BT is None else batch.resets_BT.to(device, non_blocking=True),
-            batch.fresh,
+        place = self.batches.place(step)
+        tokens = self._tokens(step, place)
+        told = isinstance(self.spec.forcing, TeacherForcing)
+        obstacle = None
+        if not told:
+            obstacle = "the model may read itself, which is decided token by token"
+        elif isinstance(tokens, _Read) and tokens.resets_BT is not None:
+            obstacle = "a document begins in this window"
+        elif place.length != self.batches.window:
+            obstacle = "the last window of an epoch is shorter"
+        read = len(place.starts_B) * place.length
+        return Window(
+            len(place.starts_B),
+            place.length,
+            place.fresh,
+            _Content(tokens, None if told else step),
+            weight=read,
+            tokens=read * self._par.world,
+            ends=place.ends,
+            obstacle=obstacle,
         )
-        count, time = batch.inputs_BT.shape
-        read = count * time
-        content = _Content(moved, step)
-        return Window(count, time, batch.fresh, content, weight=read, tokens=read * self._par.world)
+
+    def _tokens(self, step: int, place: Place) -> _Read | Tensor:
+        if self._resident is not None and not self._resident.begins_documents(place):
+            return self._resident.starts(place)
+        batch = self.batches.at(step)
+        inputs_BT, targets_BT = (onto(self._par.device, part) for part in (batch.inputs_BT, batch.targets_BT))
+        return _Read(inputs_BT, targets_BT, batch.resets_BT)
+
+    def read(self, window: Window, some: slice, times: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Inputs, targets, and where documents begin, of some rows and times."""
+        tokens: _Read | Tensor = window.content.tokens
+        if isinstance(tokens, Tensor):
+            assert self._resident is not None
+            return *self._resident.read(tokens[some], times), None
+        resets_BT = None if tokens.resets_BT is None else tokens.resets_BT[some, times]
+        return tokens.inputs_BT[some, times], tokens.targets_BT[some, times], resets_BT
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        batch: Batch = window.content.batch
-        targets_BT = batch.targets_BT[some, times]
+        inputs_BT, targets_BT, resets_BT = self.read(window, some, times)
         policy = self.spec.forcing
         if not isinstance(policy, TeacherForcing):
             logits_BTV, state = self._read_itself(policy, model, window, some, times, state)
             return model.head.nats(logits_BTV, targets_BT).sum(), state
-        inputs_BT = batch.inputs_BT[some, times]
-        resets_BT = None if batch.resets_BT is None else batch.resets_BT[some, times]
+        if resets_BT is None and window.fresh and times.start == 0:
+            state = None  # it is the initial one; who knows that need not ask a device how much was read
         y_BTD, state = read_with_resets(model.features, inputs_BT, state, resets_BT, initial=model.init_state(1))
         nats = model.head.total_nats(y_BTD, targets_BT)
         return nats + penalty(self.spec.penalty, y_BTD, resets_BT), state
@@ -197,10 +234,10 @@ class LanguageModelJob(Job):
         times: slice,
         state: Speaking,
     ) -> tuple[Tensor, Speaking]:
-        batch, step = window.content
+        step: int = window.content.step
         logits_BTV, inner = forced_forward(
             Documents(model, end_id=self._end_id),
-            batch.inputs_BT[some, times],
+            self.read(window, some, times)[0],
             state.inner,
             truth_probability=truth_probability(policy, step),
             key=(self.spec.seed, step),
@@ -247,24 +284,24 @@ def measure(
     so many tokens begins without memory instead.
     """
     device = model.like.device
-    total, count, state = 0.0, 0, None
+    total, count, state = torch.zeros((), dtype=torch.float64, device=device), 0, None
     window, warm = (_WINDOW, _WARM) if fresh is None else (fresh, 0)
     if fresh is not None:
         lanes = max(1, lanes * _WINDOW // fresh)  # as many tokens at a time, whatever the window
     for batch in evaluation_lanes(split.tokens, end_id=end_id, lanes=lanes, window=window, warm=warm, limit=limit):
         poll()
-        inputs_BT = batch.inputs_BT.to(device)
+        inputs_BT, targets_BT, counted_BT = (
+            onto(device, part) for part in (batch.inputs_BT, batch.targets_BT, batch.counted_BT)
+        )
         if state is None or fresh is not None:
             state = model.init_state(len(inputs_BT))
-        resets_BT = None if batch.resets_BT is None else batch.resets_BT.to(device)
-        logits_BTV, state = read_with_resets(model, inputs_BT, state, resets_BT, initial=model.init_state(1))
-        nats_BT = F.cross_entropy(
-            logits_BTV.flatten(0, 1).float(), batch.targets_BT.to(device).flatten(), reduction="none"
-        ).view(inputs_BT.shape)
-        counted_BT = batch.counted_BT.to(device)
-        total += float(nats_BT.double().masked_fill(~counted_BT, 0.0).sum())
-        count += int(counted_BT.sum())
-    return total, count
+        logits_BTV, state = read_with_resets(model, inputs_BT, state, batch.resets_BT, initial=model.init_state(1))
+        nats_BT = F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none").view(
+            inputs_BT.shape
+        )
+        total += nats_BT.double().masked_fill(~counted_BT, 0.0).sum()
+        count += int(batch.counted_BT.sum())
+    return float(total), count
 
 
 def evaluate(

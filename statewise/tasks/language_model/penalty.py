@@ -5,6 +5,7 @@ B batch, T time, D width.
 
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.specs.penalty import PenaltySpec
 
 
@@ -16,6 +17,6 @@ def penalty(spec: PenaltySpec, y_BTD: Tensor, resets_BT: Tensor | None) -> Tenso
     if spec.change:
         moved_BS = y_BTD.float().diff(dim=1).square().mean(-1)
         if resets_BT is not None:
-            moved_BS = moved_BS.masked_fill(resets_BT[:, 1:], 0.0)
+            moved_BS = moved_BS.masked_fill(onto(y_BTD.device, resets_BT[:, 1:]), 0.0)
         total = total + spec.change * moved_BS.sum()
     return total

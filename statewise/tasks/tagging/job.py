@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
 from statewise.models.tagger import Tagger, build_tagger, is_bio, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
@@ -122,7 +123,7 @@ class TaggingJob(Job):
         place_BT, inside_BT = self.train_rows.places(mine)
         tags_BT = torch.from_numpy(np.where(inside_BT, self._tag_N[place_BT], 0))
         device = self._par.device
-        content = _Content(self.train_rows.batch(mine).to(device), tags_BT.to(device, non_blocking=True))
+        content = _Content(self.train_rows.batch(mine).to(device), onto(device, tags_BT))
         weight = float(self._weight_P[everyone].sum()) / self._par.world
         tokens = int(self.train_rows.length_P[everyone].sum())
         return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 
-from statewise.data import Layout, Tagged, read_tagged, with_tags
+from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
 from statewise.data.lines import read_bytes
 from statewise.data.source import STDIN
 from statewise.models.tagger import Tagger, is_bio
@@ -18,6 +18,7 @@ from statewise.tasks.report import Report
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
+from statewise.tasks.tagging.specimens import TaggingSpecimens
 
 _SENTENCES = 4096  # predicted at a time
 
@@ -131,6 +132,20 @@ class TaggingRun(Run):
                 for one in own_scores.labels
             },
             unseen_tags=dict(unseen),
+        )
+
+    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TaggingSpecimens:
+        """Of a text every line is a sentence, with spaces between its words; their tags are not known."""
+        if text is not None:
+            lines = [tuple(line.split()) for line in text.splitlines()]
+            sentences = [Tagged(words, (), Where("the text", at)) for at, words in enumerate(lines, 1) if words]
+            source = "the given text"
+        elif data is None:
+            sentences, source = read_split(self.spec.data, seed=self.spec.seed)[1], "the held-out sentences"
+        else:
+            sentences, source = read_sentences(self.spec.data, _paths(data)), f"{data}"
+        return TaggingSpecimens(
+            self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import Tagged, Tokenizer
 from statewise.models.word_entry import Words
 
@@ -24,7 +25,7 @@ class Batch(NamedTuple):
     lengths_B: Tensor
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(self.words.to(device), self.lengths_B.to(device, non_blocking=True))
+        return Batch(self.words.to(device), onto(device, self.lengths_B))
 
 
 class Sentences(NamedTuple):

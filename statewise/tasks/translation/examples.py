@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import Pair, Tokenizer, Where, bound, hold_out, pad, read_pairs
 from statewise.data.anywhere import hub_name
 from statewise.data.embedded import phrases
@@ -58,7 +59,7 @@ class Batch(NamedTuple):
         return Batch(*(part[some] for part in self))
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
+        return Batch(*(onto(device, part) for part in self))
 
 
 @dataclass(frozen=True)

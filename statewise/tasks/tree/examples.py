@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.transfer import onto
 from statewise.data import NO_LABEL, NO_WORD, LabelledTree, Labels, Tokenizer, Where, hold_out, read_trees
 from statewise.data.embedded.ast_trees import ast_trees
 from statewise.data.embedded.operations import operations
@@ -181,7 +182,7 @@ class Trees:
 
 
 def _on(array: NDArray[Any], device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    return onto(device, torch.from_numpy(array))
 
 
 def _parents(trees: Sequence[FlatTree], count: int) -> tuple[Index, Index]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core.transfer import onto
 from statewise.data import NO_LABEL, Labels, RaggedBatches, Tokenizer, evaluation_batches
 from statewise.data.flat_tree import FlatTree
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
@@ -149,12 +150,12 @@ class TreeJob(Job):
         """Each node's cross-entropy, times what the node counts."""
         device, total = self._par.device, torch.zeros((), device=self._par.device)
         smoothing = self.spec.objective.smoothing
-        weight_K = torch.from_numpy(self._weight_K).to(device, torch.float32)
+        weight_K = onto(device, torch.from_numpy(self._weight_K).float())
         wanted_N = self._target_N != NO_LABEL
         for batch in self.train.batches(window.content[some], wanted_N=wanted_N, device=device):
             logits_MK = model(*batch.inputs).float()
-            target_M = torch.from_numpy(self._target_N[batch.node_M]).to(device)
-            weight_M = torch.from_numpy(self._weight_N[batch.node_M]).to(device, torch.float32)
+            target_M = onto(device, torch.from_numpy(self._target_N[batch.node_M]))
+            weight_M = onto(device, torch.from_numpy(self._weight_N[batch.node_M]).float())
             loss_M = F.cross_entropy(
                 logits_MK,
                 target_M,

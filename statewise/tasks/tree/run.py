@@ -1,6 +1,7 @@
 """A trained classifier of nodes, opened."""
 
 import math
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -21,6 +22,7 @@ from statewise.tasks.report import Report
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
+from statewise.tasks.tree.specimens import TreeSpecimens
 
 _TREES = 512  # predicted at a time, so that a long file streams
 
@@ -182,6 +184,29 @@ class TreeRun(Run):
             if len(rooted_B)
             else [],
             unseen=dict(Counter(str(names[node]) for node in node_M[label_N[node_M] < 0])),
+        )
+
+    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TreeSpecimens:
+        """Of a text all trees in it, in brackets as files have them."""
+        spec = self.spec
+        if text is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "the text"
+                file.write_text(text, encoding="utf-8")
+                read, source = formed(read_trees(file), spec.read_data), "the given text"
+        elif data is None:
+            read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
+        else:
+            read, source = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data), f"{data}"
+        refuse_wide(spec, read)
+        return TreeSpecimens(
+            self.model,
+            read,
+            spec=spec,
+            tokenizer=self.tokenizer,
+            classes=self.classes,
+            source=source,
+            device=self.device,
         )
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:

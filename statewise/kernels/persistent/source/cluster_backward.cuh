@@ -2,13 +2,14 @@
 // units at home, multiplies them into partial dh of all H units, and sends every block its share of the partials.
 template<int CELL, int H, int C, int NT, int NW, int KREG>
 DI void cluster_backward(const Run& p, unsigned char* memory) {
-  constexpr int G = gates_of(CELL), UC = H/C, KL = G*UC, KST = KL/16, MT = H/(16*NW), NTH = 32*NW, NB = 8*NT, SB = row_bytes(KL);
+  constexpr int G = gates_of(CELL), UC = H/C, KL = G*UC, KP = (KL + 31)/32*32, KST = KP/16, MT = H/(16*NW), NTH = 32*NW, NB = 8*NT, SB = row_bytes(KP);
   constexpr int NI = UC*NB/4;                                              // float4 items: 2 units x 2 rows
   constexpr int PT = NTH >= 4*NI ? 4 : NTH >= 2*NI ? 2 : 1;                // threads that share one
   constexpr int LOOPS = (NI*PT + NTH - 1)/NTH, E = 4/PT;
   constexpr int KA = MT*NT >= 4 ? 1 : MT*NT >= 2 ? 2 : 4;
-  constexpr bool AHEAD = LOOPS*E <= 2 && H >= 256;                         // operands of the next moment already in registers
-  static_assert(MT*16*NW == H && UC % 16 == 0 && KL % 32 == 0 && NI*PT % NTH == 0 && KREG <= KST, "shape");
+  constexpr bool OWN = C == 1 && PT == 1;                                  // a block alone: who has a sum also needs it
+  constexpr bool AHEAD = OWN && CELL < GRU ? LOOPS*E <= 8 : LOOPS*E <= 2 && H >= 256;   // operands of the next moment already in registers
+  static_assert(MT*16*NW == H && UC % 16 == 0 && NI*PT % NTH == 0 && KREG <= KST, "shape");
   const u32 barrier = shared_address(memory);                              // [2]
   float4* slots = reinterpret_cast<float4*>(memory + 128);                 // [2][C][NI]
   unsigned char* home = memory + 128 + 2*C*NI*16;                          // [2][NB][SB]
@@ -24,11 +25,13 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
     for (int mt = 0; mt < MT; mt++) {
       const int r = (warp*MT + mt)*16 + gid, k = (ks >> 1)*32 + q*8 + (ks & 1)*4;          // k counts gate by gate, H/C units each
       const u16* w = p.w + (size_t)r*(G*H) + (k/UC)*H + u0 + k % UC;
-      const uint2 r0 = *reinterpret_cast<const uint2*>(w), r1 = *reinterpret_cast<const uint2*>(w + (size_t)8*G*H);
+      uint2 r0 = make_uint2(0, 0), r1 = r0;                                // past the last gate there is nothing
+      if (k < KL) { r0 = *reinterpret_cast<const uint2*>(w); r1 = *reinterpret_cast<const uint2*>(w + (size_t)8*G*H); }
       const uint4 a = make_uint4(r0.x, r1.x, r0.y, r1.y);
       if (ks < KREG) held[ks][mt] = a; else rest[((warp*(KST-KREG) + (ks-KREG))*MT + mt)*32 + lane] = a;
     }
 
+  if (KP > KL) for (int i = tid; i < 2*NB*(KP - KL); i += NTH) *reinterpret_cast<u16*>(home + i/(KP - KL)*SB + (KL + i % (KP - KL))*2) = 0;
   const int part = PT == 4 ? lane >> 3 : PT == 2 ? lane >> 4 : 0;
   int item[LOOPS], ends[LOOPS][E];
   u32 at[LOOPS][E], real = 0;
@@ -40,7 +43,7 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
   };
   #pragma unroll
   for (int l = 0; l < LOOPS; l++) {
-    const int w = warp + l*NW;
+    const int w = OWN ? warp*LOOPS + l : warp + l*NW;
     item[l] = PT == 4 ? w*8 + (lane & 7) : PT == 2 ? w*16 + (lane & 15) : w*32 + lane;
     #pragma unroll
     for (int e = 0; e < E; e++) {
@@ -61,16 +64,31 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
     cluster_sync();
   } else __syncthreads();
 
+  // What goes out after a step: 16 bytes at a time, from the block's memory to a moment of the exchange.
+  constexpr int GOING = NB*(KL/8), OUTS = (GOING + NTH - 1)/NTH;
+  u32 from[OUTS], to[OUTS];
+  #pragma unroll
+  for (int j = 0; j < OUTS; j++) {
+    const int i = tid + j*NTH, n = i/(KL/8), k = i % (KL/8)*8;
+    from[j] = n*SB + k*2;
+    to[j] = i < GOING && b0 + n < B ? (u32)(b0 + n)*(G*H) + (k/UC)*H + u0 + k % UC : ~0u;
+  }
   Watch watch = {0, 0, false};
   Operands now[LOOPS][E], next[AHEAD ? LOOPS : 1][AHEAD ? E : 1];
+  if constexpr (AHEAD) {
+    #pragma unroll
+    for (int l = 0; l < LOOPS; l++)
+      #pragma unroll
+      for (int e = 0; e < E; e++) fetch<CELL, H>(now[l][e], p, T - 1, at[l][e]);
+  }
   for (int s = 0; s < T; s++) {
     const int t = T - 1 - s, x = s - 1;
     #pragma unroll
     for (int l = 0; l < LOOPS; l++)
       #pragma unroll
       for (int e = 0; e < E; e++) {
-        if (!AHEAD || s == 0) fetch<CELL, H>(now[l][e], p, t, at[l][e]);
-        if constexpr (AHEAD) if (t > 0) fetch<CELL, H>(next[l][e], p, t - 1, at[l][e]);
+        if constexpr (!AHEAD) fetch<CELL, H>(now[l][e], p, t, at[l][e]);
+        else if (t > 0) fetch<CELL, H>(next[l][e], p, t - 1, at[l][e]);
       }
     float product[LOOPS][E];
     if (s > 0) {
@@ -111,14 +129,19 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
             #pragma unroll
             for (int a = 1; a < KA; a++) v[e] += sum[a][mt][nt][e];
           }
+          if constexpr (OWN) {
+            #pragma unroll
+            for (int e = 0; e < 4; e++) product[mt*NT + nt][e] = v[e];
+            continue;
+          }
           float4* slot = slots + ((x & 1)*C + rank)*NI + (local*NT + nt)*32 + lane;
           if (C == 1) *slot = make_float4(v[0], v[1], v[2], v[3]);
           else send(in_block(shared_address(slot), owner), make_float4(v[0], v[1], v[2], v[3]), in_block(barrier + 8*(x & 1), owner));
         }
       }
-      if (C == 1) __syncthreads(); else wait_for(barrier + 8*(x & 1), (x >> 1) & 1, watch, p.patience);
+      if (OWN) {} else if (C == 1) __syncthreads(); else wait_for(barrier + 8*(x & 1), (x >> 1) & 1, watch, p.patience);
       #pragma unroll
-      for (int l = 0; l < LOOPS; l++) {
+      for (int l = 0; l < (OWN ? 0 : LOOPS); l++) {
         float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
         #pragma unroll
         for (int k = 0; k < (C + PT - 1)/PT; k++) {
@@ -162,10 +185,10 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
         if (CELL == GRU && ((real >> (l*E + e)) & 1)) p.candidate[(size_t)t*B*H + at[l][e]] = active ? narrow(extra) : (u16)0;
       }
     __syncthreads();
-    for (int i = tid; i < NB*(KL/8); i += NTH) {
-      const int n = i/(KL/8), k = i % (KL/8)*8;
-      if (b0 + n < B) *reinterpret_cast<uint4*>(p.exchange + ((size_t)t*B + b0 + n)*(G*H) + (k/UC)*H + u0 + k % UC) = *reinterpret_cast<const uint4*>(after + n*SB + k*2);
-    }
+    u16* moment = p.exchange + (size_t)t*B*(G*H);
+    #pragma unroll
+    for (int j = 0; j < OUTS; j++)
+      if (to[j] != ~0u) *reinterpret_cast<uint4*>(moment + to[j]) = *reinterpret_cast<const uint4*>(after + from[j]);
   }
   #pragma unroll
   for (int l = 0; l < LOOPS; l++)

@@ -149,7 +149,7 @@ DI void cluster_forward(const Run& p, unsigned char* memory) {
         const int piece = i % CH, to = i/CH, n = piece/(UC/8), k8 = piece % (UC/8);
         unsigned char* s = after + n*SB + u0*2 + k8*16;
         const uint4 v = *reinterpret_cast<const uint4*>(s);
-        if (to == rank) { if (b0 + n < B) *reinterpret_cast<uint4*>(p.y + row + (size_t)B*H + (size_t)(b0 + n)*H + u0 + k8*8) = v; }
+        if ((C == 1 && !CLUSTERS) || to == rank) { if (b0 + n < B) *reinterpret_cast<uint4*>(p.y + row + (size_t)B*H + (size_t)(b0 + n)*H + u0 + k8*8) = v; }
         else if (t + 1 < T) send(in_block(shared_address(s), to), v, in_block(barrier + 8*(t & 1), to));
       }
     }

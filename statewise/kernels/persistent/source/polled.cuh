@@ -120,7 +120,7 @@ DI void polled(const Run& p, unsigned char* memory) {
             #pragma unroll
             for (int nt = 0; nt < NT; nt++) missing |= absent(v[k][nt]);
           if (!any_lane(missing)) break;
-          if (asking.gives_up(p.patience)) break;
+          if (any_lane(asking.gives_up(p.patience))) break;
           #pragma unroll
           for (int k = 0; k < KGC; k++)
             #pragma unroll

@@ -47,6 +47,7 @@ DI void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"
 DI u64 nanoseconds() { u64 t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)); return t; }
 
 // Shared memory of the other blocks of a cluster.
+#define CLUSTERS (__CUDA_ARCH__ >= 900)
 DI u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DI u32 in_block(u32 a, u32 rank) { u32 o; asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(o) : "r"(a), "r"(rank)); return o; }
 DI u32 cluster_rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
@@ -66,9 +67,10 @@ DI void send(u32 a, float2 v, u32 barrier) {
 DI void barrier_init(u32 a) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(a) : "memory"); }
 DI void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 DI void barrier_expect(u32 a, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(a), "r"(bytes) : "memory"); }
+// What is waited for lies in shared memory. A scope wider than the block's would empty the first cache at every wait.
 DI bool barrier_passed(u32 a, u32 parity) {
   u32 r;
-  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
     : "=r"(r) : "r"(a), "r"(parity) : "memory");
   return r;
 }

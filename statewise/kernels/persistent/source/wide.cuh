@@ -21,7 +21,8 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   const int rank = C > 1 ? (int)cluster_rank() : 0, u0 = (int)(blockIdx.x/C)*HSC, own0 = u0 + rank*UO, b0 = (int)blockIdx.y*N;
   const int T = p.T, B = p.B;
   u32* counters = p.counters + blockIdx.y;                                 // [T][batch slices]
-  const u32 slices = gridDim.y, blocks = gridDim.x;
+  const u32 slices = gridDim.y;
+  constexpr u32 BLOCKS = H/HSC*C;                                         // that count
 
   if (tid == 0) {
     for (int i = 0; i < S; i++) { barrier_init_for(full + 8*i, 1); barrier_init_for(empty + 8*i, 8); }
@@ -54,7 +55,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         const int t = WAY == FORWARD ? step : T - step;                    // in the tensor that is read
         if (step > 0) {
           const u32* counter = counters + (size_t)(step - 1)*slices;
-          while (look(counter) < blocks) if (watch.gives_up(p.patience)) break;
+          while (look(counter) < BLOCKS) if (watch.gives_up(p.patience)) break;
           watch.rest();
           between_proxies();
         }

@@ -1,0 +1,30 @@
+"""Rotary positions: the equation, one kernel for GPUs, and the choice between them."""
+
+from torch import Tensor
+
+from statewise.kernels.choice import Choice, is_asked
+from statewise.kernels.rotary import naive
+from statewise.kernels.with_triton import load, obstacle
+
+
+def choice(like: Tensor) -> Choice:
+    """There is one fast form: whoever asks for a form by name means the products around it, and gets the equation."""
+    if is_asked():
+        return Choice("naive", "a lens is open, or somebody asked for one kind of kernel")
+    reason = obstacle(like)
+    if reason is not None:
+        return Choice("naive", f"not triton: {reason}")
+    return Choice("triton", "one kernel reads and writes once what PyTorch's ops take a dozen launches for")
+
+
+def rotate(x_BTHK: Tensor, at_BT: Tensor, *, base: float = 10_000.0) -> Tensor:
+    """Su et al. 2021 (RoPE): the pair `(x_i, x_{i + K/2})` is turned by the angle `at · base^(-2i/K)`.
+
+    Products of turned queries and keys then depend on their distance alone. An odd last unit stays.
+    """
+    if x_BTHK.shape[-1] < 2:
+        return x_BTHK
+    fast = x_BTHK.is_cuda and choice(x_BTHK).implementation == "triton"
+    run = load("rotary").rotate if fast else naive.rotate
+    turned: Tensor = run(x_BTHK, at_BT, base)
+    return turned

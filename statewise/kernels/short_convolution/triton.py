@@ -1,0 +1,163 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""The short convolution on a GPU: a tile of moments and channels a program, one kernel forward and one backward.
+
+With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken from the window, on the way back
+
+    dp_t = silu'(p_t) dy_t        dx_s = Σ_j w_j dp_{s+W-j}        dw_j = Σ_t dp_t x_{t-W+j}
+
+p is not kept but formed again; a tile's part of dw is written down and summed at the end, in a fixed order.
+
+B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered; here L moments and D channels of a tile.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from statewise.kernels.short_convolution import naive
+from statewise.kernels.tiles import dense, row_lengths
+
+_MOMENTS, _CHANNELS = 16, 128
+
+
+@triton.jit
+def _input(x_ptr, window_ptr, x_time, s, d, length, C, W: tl.constexpr):
+    """What stands at moments s; before 0 in the window, past the end nothing."""
+    inside = (d < C)[None, :]
+    now = ((s >= 0) & (s < length))[:, None] & inside
+    earlier = ((s < 0) & (s >= -W))[:, None] & inside
+    x = tl.load(x_ptr + s[:, None] * x_time + d[None, :], mask=now, other=0.0).to(tl.float32)
+    return x + tl.load(window_ptr + (s + W)[:, None] * C + d[None, :], mask=earlier, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _weight(weight_ptr, d, j, C, K: tl.constexpr):
+    return tl.load(weight_ptr + d * K + j, mask=d < C, other=0.0).to(tl.float32)[None, :]
+
+
+@triton.jit
+def _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K: tl.constexpr, L: tl.constexpr, D: tl.constexpr):
+    p = tl.zeros([L, D], tl.float32)
+    for j in tl.static_range(K):
+        w = _weight(weight_ptr, d, j, C, K)
+        p += w * _input(x_ptr, window_ptr, x_time, t - (K - 1) + j, d, length, C, K - 1)
+    return p
+
+
+@triton.jit(do_not_specialize=["T", "C"])
+def _forward(
+    x_ptr, window_ptr, weight_ptr, length_ptr, y_ptr, x_row, x_time, T, C,
+    K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(2).to(tl.int64)
+    t = (tl.program_id(1) * L + tl.arange(0, L)).to(tl.int64)
+    d = tl.program_id(0) * D + tl.arange(0, D)
+    length = tl.load(length_ptr + b)
+    x_ptr += b * x_row
+    window_ptr += b * (K - 1) * C
+    p = _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K, L, D)
+    if SILU:
+        p = p * tl.sigmoid(p)
+    p = tl.where((t < length)[:, None], p, 0.0)
+    tl.store(y_ptr + (b * T + t)[:, None] * C + d[None, :], p, mask=(t < T)[:, None] & (d < C)[None, :])
+
+
+@triton.jit
+def _back_through_silu(
+    x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, t, d, length, C,
+    K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """dp at moments t."""
+    held = ((t >= 0) & (t < length))[:, None] & (d < C)[None, :]
+    dp = tl.load(dy_ptr + t[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
+    if SILU:
+        p = _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K, L, D)
+        share = tl.sigmoid(p)
+        dp *= share * (1.0 + p * (1.0 - share))
+    return dp
+
+
+@triton.jit(do_not_specialize=["T", "C", "parts"])
+def _backward(
+    x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dx_ptr, dwindow_ptr, dweight_ptr, x_row, x_time, T, C, parts,
+    K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Moments from the first of the window on."""
+    b = tl.program_id(2).to(tl.int64)
+    s = (tl.program_id(1) * L + tl.arange(0, L)).to(tl.int64) - (K - 1)
+    d = tl.program_id(0) * D + tl.arange(0, D)
+    length = tl.load(length_ptr + b)
+    x_ptr += b * x_row
+    dy_ptr += b * T * C
+    window_ptr += b * (K - 1) * C
+    dx = tl.zeros([L, D], tl.float32)
+    for j in tl.static_range(K):
+        later = s + (K - 1) - j
+        dp = _back_through_silu(x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, later, d, length, C, K, SILU, L, D)
+        dx += _weight(weight_ptr, d, j, C, K) * dp
+    inside = (d < C)[None, :]
+    dx = tl.where((s < length)[:, None], dx, 0.0)
+    tl.store(dx_ptr + (b * T + s)[:, None] * C + d[None, :], dx, mask=((s >= 0) & (s < T))[:, None] & inside)
+    at_window = (b * (K - 1) + s + K - 1)[:, None] * C + d[None, :]
+    tl.store(dwindow_ptr + at_window, dx, mask=(s < 0)[:, None] & inside)
+    dp = _back_through_silu(x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, s, d, length, C, K, SILU, L, D)
+    part = b * parts + tl.program_id(1)
+    for j in tl.static_range(K):
+        x = _input(x_ptr, window_ptr, x_time, s - (K - 1) + j, d, length, C, K - 1)
+        tl.store(dweight_ptr + (part * K + j) * C + d, tl.sum(dp * x, 0), mask=d < C)
+
+
+def _sizes(weight_CK: Tensor, silu: bool) -> dict[str, Any]:
+    return {"K": weight_CK.shape[1], "SILU": silu, "L": _MOMENTS, "D": _CHANNELS, "num_warps": 4, "num_stages": 1}
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: Tensor, weight: Tensor, length_B: Tensor, silu: bool) -> Tensor:
+        batch, time, channels = x.shape
+        y = x.new_empty(x.shape)
+        grid = (triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _MOMENTS), batch)
+        _forward[grid](x, window, weight, length_B, y, *x.stride()[:2], time, channels, **_sizes(weight, silu))
+        ctx.save_for_backward(x, window, weight, length_B)
+        ctx.silu = silu
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, window, weight, length_B = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
+            inputs = (x, window, weight)
+            again, _ = naive.short_convolution(*inputs, length_B, ctx.silu)
+            wanted = [part for part in inputs if part.requires_grad]
+            found = iter(torch.autograd.grad(again, wanted, gradients[0], create_graph=True))
+            return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
+        batch, time, channels = x.shape
+        taps = weight.shape[1]
+        parts = triton.cdiv(time + taps - 1, _MOMENTS)
+        dx, dwindow = x.new_empty(x.shape), torch.empty_like(window)
+        dweight = torch.empty(batch * parts, taps, channels, dtype=torch.float32, device=x.device)
+        _backward[(triton.cdiv(channels, _CHANNELS), parts, batch)](
+            x, window, weight, length_B, gradients[0].contiguous(), dx, dwindow, dweight,
+            *x.stride()[:2], time, channels, parts, **_sizes(weight, ctx.silu),
+        )  # fmt: skip
+        return dx, dwindow, dweight.sum(0).mT.to(weight), None, None
+
+
+def short_convolution(
+    x_BTC: Tensor, window_BWC: Tensor, weight_CK: Tensor, lengths_B: Tensor | None, silu: bool
+) -> tuple[Tensor, Tensor]:
+    """`naive.short_convolution`; all sums in float32."""
+    (x_BTC,) = dense(x_BTC)
+    remembered, length_B = window_BWC.shape[1], row_lengths(x_BTC, lengths_B)
+    y_BTC: Tensor = _Convolution.apply(x_BTC, window_BWC.contiguous(), weight_CK.contiguous(), length_B, silu)
+    before_BWC = window_BWC.to(x_BTC)
+    if lengths_B is None:
+        latest_BWC = x_BTC[:, max(0, x_BTC.shape[1] - remembered) :]
+        return y_BTC, torch.cat([before_BWC, latest_BWC], dim=1)[:, latest_BWC.shape[1] :]
+    at_BWC = (length_B[:, None] + torch.arange(remembered, device=x_BTC.device))[..., None].expand_as(before_BWC)
+    older_BWC = before_BWC.gather(1, at_BWC.clamp(max=remembered - 1))
+    newer_BWC = x_BTC.gather(1, (at_BWC - remembered).clamp(min=0))
+    return y_BTC, torch.where(at_BWC < remembered, older_BWC, newer_BWC)

@@ -1,0 +1,111 @@
+"""Recurrences as one product and one kernel a step, many steps a launch: for what does not stay on the chip.
+
+Where a product a step is large, or a cell has no kernel for the whole sequence (layer norm), cuBLAS multiplies and one
+small kernel does all the rest of a step. CUDA graphs spare the host the launches. Runs on any NVIDIA GPU since Turing,
+in bfloat16, float16 and float32; `README.md` of `kernels` says how.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
+from statewise.kernels.persistent import compute_dtype
+from statewise.kernels.persistent.chip import chip_of
+from statewise.kernels.persistent.compiler import Unavailable as Unavailable
+from statewise.kernels.persistent.plan import Cell, Way
+from statewise.kernels.stepped.program import Program, Shape, load
+from statewise.kernels.stepped.recurrence import Tensors as Tensors
+from statewise.kernels.stepped.recurrence import Work, recur
+from statewise.kernels.uncompiled import uncompiled
+
+_CAPABILITY = (7, 5)
+_WAYS: tuple[Way, Way] = ("forward", "backward")
+
+_retired: list[str] = []
+
+
+def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor, normed: bool = False) -> str | None:
+    """Why this form cannot take the call."""
+    if weight.device.type != "cuda":
+        return "it needs a GPU"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into it"
+    if _retired:
+        return _retired[0]
+    return _obstacle(
+        Shape.holding(batch, cell, "forward", width, compute_dtype(weight), normed=normed), weight.device.index or 0
+    )
+
+
+@cache
+def _obstacle(shape: Shape, device: int) -> str | None:
+    if shape.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return f"it computes in bfloat16, float16 or float32, not in {str(shape.dtype).removeprefix('torch.')}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < _CAPABILITY:
+        return "it needs compute capability {}.{}, this GPU has {}.{}".format(*_CAPABILITY, *capability)
+    try:
+        for way in _WAYS:
+            load(Program.of(shape._replace(way=way)), device)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def ahead(cell: Cell, weight: Tensor, *, width: int, batch: int) -> bool:
+    """Whether it is known to be faster than cuDNN, or, where unproven forms are taken, expected to be.
+
+    In bfloat16 cuDNN launches several kernels a step at every shape, in float16 where batch or width are too much for
+    its own persistent kernels.
+    """
+    dtype = compute_dtype(weight)
+    if takes_unproven():
+        return dtype == torch.bfloat16 or (dtype == torch.float16 and (batch > 64 or width > 1024))
+    gated = cell in ("gru", "lstm")
+    least = (1024 if batch >= 256 else 2048) if gated else 2048
+    measured = width >= least and batch >= (64 if gated else 256)
+    return dtype == torch.bfloat16 and measured and chip_of(weight.device.index or 0).measured
+
+
+def with_stepped(
+    others: list[Implementation],
+    absent: dict[Implementation, str],
+    cell: Cell,
+    weight: Tensor,
+    *,
+    batch: int,
+    wish: Wish = "auto",
+    variant: str | None = None,
+) -> tuple[list[Implementation], dict[Implementation, str]]:
+    """The fast forms of a cell, this one among them where it can run: before cuDNN where it is faster, else last."""
+    if weight.device.type != "cuda":
+        return others, absent
+    width = weight.shape[1]
+    first = "persistent" not in others[:1] and ahead(cell, weight, width=width, batch=batch)
+    if variant is None and not first and not is_asked(wish):
+        return [*others, "stepped"], absent  # nobody will call it: nothing is compiled to find out whether one could
+    reason = variant or obstacle(cell, width=width, batch=batch, weight=weight)
+    if reason is not None:
+        return others, {**absent, "stepped": reason}
+    return ["stepped", *others] if first else [*others, "stepped"], absent
+
+
+@uncompiled
+def run(
+    cell: Cell, tensors: Tensors, lengths_B: Tensor | None, equation: Callable[[Tensors], tuple[Tensor, ...]]
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """`obstacle` has been asked before. Outputs [B, T, D] and the last state; the equation serves second gradients.
+
+    A launch that is refused after all is `Unavailable`: whoever calls takes another form, and so will the choice.
+    """
+    if lengths_B is not None:
+        lengths_B = lengths_B.clamp(min=0, max=len(tensors.x_TBI)).to(tensors.x_TBI.device, torch.int32)
+    try:
+        y_TBD, *after = recur(Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation), tensors)
+    except Unavailable as reason:
+        _retired.append(str(reason))
+        raise
+    return y_TBD.transpose(0, 1), tuple(after)

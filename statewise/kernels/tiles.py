@@ -1,0 +1,49 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""What Triton's kernels share that walk a row and head through time: where its numbers are, how it decays.
+
+Inputs are read where they are, in whatever precision, and widened in registers: slices of one projection and heads that
+share their keys need no copy. Only imported by kernels, since it imports Triton.
+"""
+
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def tile(ptr, time_stride, c, x, here):
+    """Moments c from `ptr` on, numbers x of each."""
+    return tl.load(ptr + c[:, None] * time_stride + x[None, :], mask=here, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def decays(g, c):
+    """G, and e^{G_t - G_s} for s ≤ t."""
+    total = tl.cumsum(g, 0)
+    earlier = c[:, None] >= c[None, :]
+    between = tl.exp(tl.where(earlier, total[:, None] - total[None, :], 0.0))
+    return total, tl.where(earlier, between, 0.0)
+
+
+def dense(*parts: Tensor) -> tuple[Tensor, ...]:
+    """With the numbers of a head side by side; copied only where they are not."""
+    return tuple(part if part.stride(-1) == 1 else part.contiguous() for part in parts)
+
+
+def strides(*parts: Tensor) -> list[int]:
+    """Of row, time and head, part by part."""
+    return [stride for part in parts for stride in part.stride()[:3]]
+
+
+def row_lengths(like_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
+    """As many moments as each row has: all, unless it is told otherwise."""
+    length_B = torch.full(like_BT.shape[:1], like_BT.shape[1], dtype=torch.int64, device=like_BT.device)
+    return length_B if lengths_B is None else torch.minimum(lengths_B.to(length_B), length_B)
+
+
+def unwritten(ragged: bool) -> Callable[..., Tensor]:
+    """What makes a tensor for results: past a row's end nothing is written, so there it must be 0 beforehand."""
+    return torch.zeros if ragged else torch.empty

@@ -1,0 +1,21 @@
+"""A norm's module, applied by the fastest form of its op."""
+
+from torch import Tensor, nn
+
+from statewise.kernels.layer_norm import norm
+
+
+def normalise(module: nn.Module, x: Tensor, *, for_products: bool = False) -> Tensor:
+    """`module(x)`. `for_products`: only products read it, so under autocast it may come in their precision."""
+    match module:
+        case _ if not x.is_cuda:  # nothing to choose from, and a step of writing on a CPU feels every question
+            own: Tensor = module(x)
+            return own
+        case nn.LayerNorm():
+            return norm(x, module.weight, module.bias, module.eps, centred=True, for_products=for_products)
+        case nn.RMSNorm():
+            assert module.eps is not None
+            return norm(x, module.weight, None, module.eps, centred=False, for_products=for_products)
+        case _:
+            y: Tensor = module(x)
+            return y

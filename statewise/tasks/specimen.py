@@ -1,0 +1,167 @@
+"""What a run shows to lenses: rows of its data, how each of them is read, and where it answers at which cost.
+
+A lens asks these and nothing else, so that it knows neither the task nor the architecture.
+N copies of a row, T places in it, E numbers that enter at a place, I that are read there, C that reading gives,
+Q questions, K classes or channels, W windows of a series, H moments ahead.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.core import Machine
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.int64]
+Poll = Callable[[], None]
+
+UNTOLD = -1  # no truth is known
+
+
+def as_read(name: str, places: int) -> Index:
+    """What is observed comes from the first place to the last."""
+    return np.arange(places)
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One row. `judge(read(enter(x)), x)` is what its answers cost, `[N, Q]`; `answer` is what they are, `[N, Q, K]`.
+
+    Where a row is read along time, `machine` is what does it: `read(z)` is `machine(z)[0]`.
+    """
+
+    name: str  # where it is from
+    pieces: tuple[str, ...]  # what stands at each place, for people
+    x_TE: Tensor
+    enter: Callable[[Tensor], Tensor]  # [N, T, E] to [N, T, I]
+    read: Callable[[Tensor], Tensor]  # [N, T, I] to what all layers give
+    judge: Callable[[Tensor, Tensor], Tensor]
+    answer: Callable[[Tensor, Tensor], Tensor]
+    questions: tuple[str, ...]  # what is asked, each in a few words
+    # How far before a question's answer each place lies; below 0: after it; nan: it has no say in it.
+    distance: Callable[[int], Floats]
+    machine: Machine[Any] | None = None
+    signals: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # what a unit may stand for, by place
+    seen_order: Callable[[str, int], Index] = as_read  # the places of what is observed under a name
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def costs(self, x_NTE: Tensor) -> Tensor:
+        return self.judge(self.read(self.enter(x_NTE)), x_NTE)
+
+
+class Words(NamedTuple):
+    """How a lens speaks of a task."""
+
+    place: str  # what stands at a place: token, word, moment, cell, node
+    question: str  # what an answer is of: row, word, node, moment
+    loss: str  # what answers cost, with its unit
+    distance: str  # what lies between a place and an answer; "": nothing that could be counted
+    step: str = ""  # what that is counted in
+    text: bool = False  # pieces are those of a text
+    spaced: bool = False  # with a space between them
+    classes: bool = True  # answers are one of several, and not numbers
+
+
+class Choices(NamedTuple):
+    """Answers that are one of several, N of them: of rows, words or nodes."""
+
+    names: tuple[str, ...]
+    truth_N: Index  # UNTOLD: not known, or never shown in training
+    guess_N: Index
+    sure_N: Floats  # the probability of the guess
+    nats_N: Floats  # nan where there is no truth
+    entropy_N: Floats  # nats that the model expected to pay
+    row_N: Index
+    place_N: Index
+    along_N: Floats  # what the cost is shown against
+    along: str
+
+
+class Courses(NamedTuple):
+    """Forecasts, each of some moments ahead; what is missing is nan."""
+
+    loss_WH: Floats
+    loss: str
+    naive_WH: Floats | None  # of repeating the last value
+    origin_W: Index  # the moment of its series that is forecast first
+    row_W: Index
+
+
+class Specimens(ABC):
+    """All rows that are looked at."""
+
+    source: str  # where they are from, in words
+    told: bool  # whether the truth is known; else the model's own answer stands in for it
+    words: Words
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def length(self, number: int) -> int:
+        """Places of a row, without making it."""
+
+    @abstractmethod
+    def at(self, number: int) -> Specimen: ...
+
+    @abstractmethod
+    def precise(self) -> "Specimens":
+        """The same in double precision: small gradients must not be noise."""
+
+    @abstractmethod
+    def answers(self, poll: Poll) -> Choices | Courses:
+        """Of all rows at once."""
+
+    def shown(self, choices: Choices, number: int) -> tuple[str, str]:
+        """An answer's surroundings and what it is of, for people."""
+        one = self.at(int(choices.row_N[number]))
+        between = " " if self.words.spaced else ""
+        place = int(choices.place_N[number])
+        if place == UNTOLD:
+            return one.name, between.join(one.pieces)
+        return between.join(one.pieces[max(place - 8, 0) : place]), one.pieces[place]
+
+
+def chosen_nats(p_NQK: Tensor, label_Q: Tensor) -> Tensor:
+    """`-log p` of the label of each question, `[N, Q]`."""
+    picked_NQ1 = p_NQK.gather(2, label_Q[None, :, None].expand(len(p_NQK), -1, 1))
+    return -picked_NQ1[..., 0].clamp(min=torch.finfo(p_NQK.dtype).tiny).log()
+
+
+def choices(
+    names: tuple[str, ...],
+    log_NK: Floats,
+    truth_N: Index,
+    *,
+    row_N: Index,
+    place_N: Index,
+    along_N: Floats,
+    along: str,
+    guess_N: Index | None = None,
+) -> Choices:
+    """From log-probabilities. A guess is the likeliest, where nothing else is given."""
+    guess_N = log_NK.argmax(-1) if guess_N is None else guess_N
+    seen_N = truth_N >= 0
+    nats_N = np.full(len(truth_N), np.nan)
+    nats_N[seen_N] = -log_NK[seen_N, truth_N[seen_N]]
+    p_NK = np.exp(log_NK)
+    entropy_N = -(p_NK * np.where(p_NK > 0, log_NK, 0.0)).sum(-1)
+    sure_N = p_NK[np.arange(len(guess_N)), guess_N]
+    known_N = np.where(seen_N, truth_N, UNTOLD)
+    return Choices(names, known_N, guess_N, sure_N, nats_N, entropy_N, row_N, place_N, along_N, along)
+
+
+def places_before_the_end(places: int) -> Callable[[int], Floats]:
+    return lambda question: np.arange(places - 1, -1, -1, dtype=np.float64)
+
+
+def position(places: int) -> NDArray[np.float32]:
+    return np.arange(places, dtype=np.float32)

@@ -1,0 +1,218 @@
+"""A training step on a GPU as the replay of one captured graph: forward, loss, backward, clip, update, average.
+
+Launched from Python, the steps of a small model cost far more than their arithmetic. Captured as a CUDA graph, a step
+is one launch, whatever the model: it reads its window and its state where they lie and leaves the next state there.
+The rate, the seed and the window change between replays; they are written into their places, not into the graph.
+
+A step is captured with the guard closed, at the first window that it can read, and nothing is changed by that. So which
+steps of a run are replayed depends on their windows alone, not on where the run was resumed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core import State, is_observed, leaves, map_state
+from statewise.core.transfer import no_waiting
+from statewise.kernels.persistent import raise_if_stalled
+from statewise.specs import FixedTruncation, FullTruncation, TrainSpec, UserError
+from statewise.training.optimizer import Average
+from statewise.training.parallel import Parallel
+from statewise.training.task import DIFFERS, Task, Window
+
+_WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
+_MOST = 4  # graphs of one run, each with the memory of a step
+
+
+class Stepping(Protocol):
+    """What a captured step is made of."""
+
+    model: nn.Module
+    task: Task
+    spec: TrainSpec
+    par: Parallel
+    average: Average
+    state: "State | None"
+
+    def seed(self, number: int) -> None: ...
+    def make(self, number: int, window: Window) -> None: ...
+    def unchanged(self) -> AbstractContextManager[None]: ...
+
+
+class Captured:
+    """One step in memory of its own. On CUDA it is captured; elsewhere it runs as it is written (for the tests)."""
+
+    def __init__(self, step: Stepping, number: int, window: Window) -> None:
+        self.whole = window.fresh and window.ends  # begins inside the step, and nobody goes on from its end
+        self.window = window._replace(content=_copied(window.content), fresh=self.whole)
+        self.state: State | None = None
+        if not self.whole:
+            self.state = map_state(Tensor.clone, step.task.begin(step.model, window.rows))
+        self.run: Callable[[], None] = lambda: self._once(step, number)
+        with step.unchanged():
+            if step.par.device.type == "cuda":
+                with torch.cuda.device(step.par.device):
+                    self.run = self._capture(step, number).replay
+            else:
+                self.run()
+
+    def replay(self, step: Stepping, window: Window) -> None:
+        for mine, given in zip(_tensors(self.window.content), _tensors(window.content), strict=True):
+            mine.copy_(given, non_blocking=True)
+        if self.state is not None:
+            before = step.state
+            if window.fresh or before is None:
+                before = step.task.begin(step.model, window.rows)
+            if before is not self.state:
+                map_state(lambda mine, given: mine.copy_(given), self.state, before)
+        self.run()
+        step.state = None if window.ends else self.state
+
+    def _once(self, step: Stepping, number: int) -> None:
+        step.state = self.state
+        step.make(number, self.window)
+        if self.state is not None and step.state is not None:
+            _put(self.state, step.state)
+
+    def _capture(self, step: Stepping, number: int) -> torch.cuda.CUDAGraph:
+        device = step.par.device
+        here = torch.cuda.current_stream(device)
+        aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            for turn in range(_WARM):
+                # The first may load and compile; after it, a step that waits for the host cannot be captured.
+                with no_waiting() if turn else nullcontext():
+                    self._once(step, number)
+        here.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._once(step, number)
+        return graph
+
+
+class Graphs:
+    """The captured steps of one run. `why`: why the last step was not one of them, or None."""
+
+    def __init__(self, step: Stepping) -> None:
+        self._step = step
+        self._captured: dict[object, Captured] = {}
+        self._failed: dict[object, str] = {}
+        self.why: str | None = "no step was made yet"
+
+    def replayed(self, number: int, window: Window) -> bool:
+        """Make the step by a replay; False if it has to be made otherwise."""
+        captured = self.prepare(number, window)
+        if captured is None:
+            return False
+        if self._step.par.device.type == "cuda":
+            raise_if_stalled()  # a kernel inside a graph has nobody else to ask
+        captured.replay(self._step, window)
+        return True
+
+    def prepare(self, number: int, window: Window) -> Captured | None:
+        """The captured step that reads such windows, made now if there is none yet. Its chance begins with the step."""
+        self.why = obstacle(self._step, window)
+        if self.why is not None:
+            return None
+        key = self._key(window)
+        if key in self._failed:
+            self.why = self._failed[key]
+            return None
+        if key not in self._captured:
+            if len(self._captured) == _MOST:
+                self._captured.clear()  # such as those from before the weights were averaged
+            try:
+                self._captured[key] = Captured(self._step, number, window)
+            except RuntimeError as error:  # what CUDA says of a step that waits for the host
+                self.why = self._failed[key] = f"a step cannot be captured: {str(error).splitlines()[0]}"
+                self._step.model.zero_grad(set_to_none=True)
+                if self._step.spec.graph == "always":
+                    raise UserError(f"train.graph = 'always', but {self.why}", fix="train.graph=auto") from error
+                return None
+            finally:
+                self._step.seed(number)
+        return self._captured[key]
+
+    def _key(self, window: Window) -> object:
+        """What a captured step depends on, besides the weights, which stay where they are."""
+        whole = window.fresh and window.ends
+        return whole, window.rows, window.time, window.weight, _form(window.content), self._step.average.count > 0
+
+
+def refuse_what_is_never_captured(spec: TrainSpec, par: Parallel) -> None:
+    """Where 'always' was asked for: what can be said before there is a window."""
+    why = _of_the_place(spec, par)
+    if spec.graph == "always" and why is not None:
+        raise UserError(f"train.graph = 'always', but {why}", fix="train.graph=auto")
+
+
+def obstacle(step: Stepping, window: Window) -> str | None:
+    """Why a step cannot be captured, or None. Where 'always' was asked for, what holds for all windows is an error."""
+    asked = step.spec.graph
+    if asked == "never":
+        return "train.graph = 'never'"
+    why = _of_the_run(step, window)
+    if why is None:
+        return window.obstacle
+    if asked == "always":
+        raise UserError(f"train.graph = 'always', but {why}", fix="train.graph=auto")
+    return why
+
+
+def _of_the_place(spec: TrainSpec, par: Parallel) -> str | None:
+    if par.device.type != "cuda":
+        return f"graphs are for CUDA, and this model is on {par.device.type}"
+    if par.world > 1:
+        return f"{par.world} processes agree on the host before each update"
+    if not isinstance(spec.truncation, FullTruncation | FixedTruncation):
+        return f"truncation {spec.truncation.kind!r} cuts every window elsewhere"
+    return None
+
+
+def _of_the_run(step: Stepping, window: Window) -> str | None:
+    why = _of_the_place(step.spec, step.par)
+    if why is not None:
+        return why
+    if is_observed():
+        return "a lens is open, and what it sees would be seen once, at the capture"
+    return DIFFERS if window.obstacle == DIFFERS else None
+
+
+def _put(places: State, values: State) -> None:
+    """The next state into the place of the old."""
+    for (name, place), (_, value) in zip(leaves(places), leaves(values), strict=True):
+        if place.shape != value.shape:
+            raise RuntimeError(
+                f"the state grows from window to window: {name} from {list(place.shape)} to {list(value.shape)}"
+            )
+        place.copy_(value)
+
+
+def _tensors(content: Any) -> Iterator[Tensor]:
+    if isinstance(content, Tensor):
+        yield content
+    elif isinstance(content, tuple):
+        for part in content:
+            yield from _tensors(part)
+
+
+def _copied(content: Any) -> Any:
+    """The same content, its tensors in memory of their own."""
+    if isinstance(content, Tensor):
+        return content.clone()
+    if isinstance(content, tuple):
+        return getattr(type(content), "_make", tuple)([_copied(part) for part in content])
+    return content
+
+
+def _form(content: Any) -> object:
+    """Shapes and dtypes of tensors; everything else as it is, because it is in the graph."""
+    if isinstance(content, Tensor):
+        return content.shape, content.dtype
+    if isinstance(content, tuple):
+        return tuple(_form(part) for part in content)
+    return content
