@@ -22,6 +22,9 @@ def inspect(
     text: Annotated[
         str | None, typer.Option("--text", "-t", help="A file, or the text itself. Default: what training held out.")
     ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", "-d", help="A file in the format that the run learned from, for any task.")
+    ] = None,
     against: Annotated[str | None, typer.Option("--against", help="Another run, for the lenses that compare.")] = None,
     train: Annotated[bool, typer.Option("--train", help="Also train, for the lenses that can: takes longer.")] = False,
     set_: Annotated[
@@ -39,6 +42,7 @@ def inspect(
 
     Example: statewise inspect runs/lstm
     Example: statewise inspect runs/lstm surprise --text "To be, or not to be"
+    Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
     from statewise.inspection import inspect as look_at
     from statewise.inspection.lenses import LENSES
@@ -57,7 +61,7 @@ def inspect(
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
     opened = None if run is None else open_run(Path(run))
-    found = look_at(opened, lens, text=text, progress=make_progress(quiet=quiet or json_), **settings)
+    found = look_at(opened, lens, text=text, data=data, progress=make_progress(quiet=quiet or json_), **settings)
     folder = out or (Path("inspect") if run is None else Path(run) / "inspect") / (lens or "all")
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
     files = [str(path) for path in found.files(folder)]

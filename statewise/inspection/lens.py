@@ -13,6 +13,8 @@ from statewise.specs.base import Spec
 
 S = TypeVar("S", bound=Spec)
 
+ROW_TASKS = ("classification", "tagging", "tree", "forecasting")  # that answer row by row
+
 
 class Lens(NamedTuple):
     name: str
@@ -21,14 +23,7 @@ class Lens(NamedTuple):
     quick: bool  # whether it is on the page of all lenses
     settings: type[Spec]
     look: Callable[[Subject, Any, Progress], Finding]
-
-    def check(self, subject: Subject) -> None:
-        """Refuse what this lens cannot look at."""
-        if self.tasks and subject.task not in self.tasks:
-            raise UserError(
-                f"the lens {self.name!r} does not look at {subject.task or 'nothing'}: {subject.name}",
-                fix=f"it looks at runs of {', '.join(self.tasks)}",
-            )
+    why: str = ""  # what it needs that other tasks do not have
 
 
 def read_settings(settings: type[S], given: Mapping[str, Any], *, lens: str) -> S:

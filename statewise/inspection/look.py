@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from statewise.inspection.finding import Finding
 from statewise.inspection.lens import Lens, read_settings
-from statewise.inspection.lenses import LENSES, find_lens
+from statewise.inspection.lenses import LENSES, find_lens, refuse_other_task
 from statewise.inspection.page import names, page, write
 from statewise.inspection.progress import Progress, Silent
 from statewise.inspection.subject import NOTHING, Subject, open_subject
@@ -43,16 +43,21 @@ def look(
     lens: str,
     *,
     text: "str | Path | None" = None,
+    data: "str | Path | None" = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Finding:
-    """Through one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models."""
+    """Through one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models.
+
+    `text` is a file or the text itself, `data` a file in the format that the run learned from; by default what
+    training held out is read.
+    """
     chosen = find_lens(lens)
     read = read_settings(chosen.settings, settings, lens=lens)
     if what is None and chosen.tasks:
         raise UserError(f"the lens {lens!r} looks at a run, and none was named", fix="name a trained folder")
-    subject = NOTHING if what is None else open_subject(what, text=text)
-    chosen.check(subject)
+    subject = NOTHING if what is None else open_subject(what, text=text, data=data)
+    refuse_other_task(chosen, subject)
     return chosen.look(subject, read, progress or Silent())
 
 
@@ -61,22 +66,23 @@ def inspect(
     lenses: "str | Sequence[str] | None" = None,
     *,
     text: "str | Path | None" = None,
+    data: "str | Path | None" = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Inspection:
     """Through several lenses, or through every quick one that fits. Settings are those of a single lens."""
     if isinstance(lenses, str):
-        finding = look(what, lenses, text=text, progress=progress, **settings)
+        finding = look(what, lenses, text=text, data=data, progress=progress, **settings)
         return Inspection(finding.subject, (finding,))
     if what is None:
         raise UserError("neither a run nor a lens was named", fix="name a trained folder")
-    subject = open_subject(what, text=text)
+    subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
     if settings and len(chosen) != 1:
         raise UserError(f"{next(iter(settings))!r} is a setting of one lens", fix="name the lens")
     found, refused = [], []
     for one in chosen:
-        one.check(subject)
+        refuse_other_task(one, subject)
         try:
             found.append(one.look(subject, read_settings(one.settings, settings, lens=one.name), progress or Silent()))
         except UserError as error:
@@ -93,5 +99,5 @@ def _fitting(subject: Subject) -> list[Lens]:
     fitting = [one for one in LENSES if one.quick and subject.task in one.tasks]
     if not fitting:
         able = sorted({task for one in LENSES for task in one.tasks})
-        raise UserError(f"no lens looks at a {subject.task} run yet", fix=f"there are lenses for {', '.join(able)}")
+        raise UserError(f"no lens looks at {subject.task} runs", fix=f"there are lenses for {', '.join(able)}")
     return fitting

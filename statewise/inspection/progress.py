@@ -2,7 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from contextlib import closing, contextmanager
+from itertools import count
 from typing import Protocol, TypeVar
 
 from rich.console import Console
@@ -15,7 +17,7 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         """The same items; somebody is told how far along they are."""
         ...
 
@@ -23,7 +25,7 @@ class Progress(Protocol):
 class Silent:
     """For `--quiet`, `--json` and libraries."""
 
-    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         yield from items
 
 
@@ -34,7 +36,7 @@ class Shown:
         self._console = Console(stderr=True)
         self._redraws = self._console.is_terminal and sys.stderr.isatty()
 
-    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
+    def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         total = len(items) if total is None and isinstance(items, Sized) else total
         began = time.monotonic()
         last, drawn = began + _QUIET - (_REDRAW if self._redraws else _LINE), False
@@ -68,3 +70,15 @@ def _line(what: str, done: int, total: int | None, seconds: float) -> str:
 
 def make_progress(*, quiet: bool = False) -> Progress:
     return Silent() if quiet else Shown()
+
+
+@contextmanager
+def ticking(progress: Progress, what: str) -> Iterator[Callable[[], None]]:
+    """For a job that says when it has done a bit more, and not how much there is."""
+    beats = progress.over(count(), what)
+
+    def tick() -> None:
+        next(beats)
+
+    with closing(beats):  # a line that was being redrawn is wiped
+        yield tick

@@ -12,13 +12,17 @@ from statewise.inspection.reading import Decode, Reading
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run, load
 from statewise.tasks.language_model import fresh_window
+from statewise.tasks.specimen import Specimens
 
 _HELD_OUT = 20_000  # tokens of held-out text that are looked at where no text is given
 _LARGEST = 1 << 26  # bytes of a text
 
 
 class Subject(NamedTuple):
-    """`reading` is there for language models alone; other tasks look at `run` and at the `text` as it was given."""
+    """`reading` is there for language models, `specimens` for tasks that answer row by row.
+
+    What has neither is looked at by its `run`, and by the `text` as it was given.
+    """
 
     name: str
     task: str  # "" where a lens makes its own models
@@ -26,6 +30,8 @@ class Subject(NamedTuple):
     run: Run | None = None
     text: str | None = None
     reading: Reading | None = None
+    specimens: Specimens | None = None
+    data: str | Path | None = None  # as it was given
 
     @property
     def machine(self) -> Machine[Any]:
@@ -42,13 +48,28 @@ class Subject(NamedTuple):
 NOTHING = Subject("no run", "", None)
 
 
-def open_subject(what: "str | Path | Run | Subject", *, text: "str | Path | None" = None) -> Subject:
-    """A run folder (or an opened run) with a text: a file, or the text itself. Default: what was held out."""
+def open_subject(
+    what: "str | Path | Run | Subject", *, text: "str | Path | None" = None, data: "str | Path | None" = None
+) -> Subject:
+    """A run folder (or an opened run) with a text (a file, or the text itself), or with a file of the run's own format.
+
+    Default: what was held out.
+    """
     if isinstance(what, Subject):
         assert text is None, "a subject has its text already"
+        assert data is None, "a subject has its data already"
         return what
+    if text is not None and data is not None:
+        raise UserError("both a text and data were given", fix="give one of them")
     run = what if isinstance(what, Run) else load(what)
     given = None if text is None else read_text(text)
+    specimens = run.specimens(data, text=given)
+    if specimens is not None:
+        if not len(specimens):
+            raise UserError(f"{specimens.source} has no rows", fix="give some")
+        return Subject(str(run.path), run.spec.task, run.model, run, given, specimens=specimens, data=data)
+    if data is not None:  # of tasks whose files are texts
+        text, given = data, read_text(Path(data))
     reading = None
     if isinstance(run, LanguageModelRun):
         where = "the held-out text" if text is None else f"{str(text)!r}" if given != text else "the given text"

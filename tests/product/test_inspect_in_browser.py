@@ -59,8 +59,7 @@ def test_a_page_opens(lens: str, kind: str, width: int, browser: Any, pages: dic
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(UNDRAWN) == []
-            if kind == "static":
-                assert page.evaluate(OVERLAPS) == []
+            assert page.evaluate(OVERLAPS) == []
         assert seen.wrong == []
 
 

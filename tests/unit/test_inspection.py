@@ -20,8 +20,8 @@ from statewise.inspection.progress import Shown, Silent
 from statewise.inspection.reading import Reading, nats, reach, read, windows
 from statewise.inspection.subject import read_text
 from statewise.inspection.surprise.difference import places
-from statewise.inspection.surprise.lens import SurpriseSettings
 from statewise.inspection.surprise.measure import Bucket, measure, useful_context
+from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.models import build, build_sample
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, TransformerSpec, UserError
 

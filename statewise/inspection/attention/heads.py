@@ -34,13 +34,13 @@ def look_at_heads(subject: Subject, settings: AttentionSettings, progress: Progr
         return Finding("attention", _TITLE, subject.name, (said,), data={"layers": []})
     weights = [torch.cat([one.weights[at] for one in seen]) for at in range(len(seen[0].names))]
     heads = [head for layer, weights_BTHS in enumerate(weights) for head in describe(layer, weights_BTHS)]
-    chosen = _chosen(heads, settings)
+    chosen = chosen_heads(heads, settings)
     names = [f"{at} {visible(name)}" for at, name in enumerate(reading.part(*_first(reading, some_BT)).names())]
     figures: list[Drawing] = [
-        _map(one, weights[one.layer][0, :, one.head], names, _queries(settings.queries, length)) for one in chosen
+        _map(one, weights[one.layer][0, :, one.head], names, chosen_queries(settings.queries, length)) for one in chosen
     ]
     if len(heads) > 1:
-        figures.append(_entropies(heads))
+        figures.append(entropies(heads))
     apart = max(one.apart for one in seen)
     return Finding(
         "attention",
@@ -70,14 +70,14 @@ def _first(reading: Reading, some_BT: Tensor) -> tuple[int, int]:
     return start, start + length
 
 
-def _queries(wanted: Sequence[int], length: int) -> list[int]:
+def chosen_queries(wanted: Sequence[int], length: int) -> list[int]:
     wrong = [one for one in wanted if not 0 <= one < length]
     if wrong:
         raise UserError(f"queries = {wrong[0]} is not a token of the window", fix=f"0 to {length - 1}")
     return list(wanted) or list(range(length))
 
 
-def _chosen(heads: Sequence[Head], settings: AttentionSettings) -> list[Head]:
+def chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[Head]:
     """What was asked for, else the sharpest."""
     for name, wanted, known in (
         ("layers", settings.layers, {one.layer for one in heads}),
@@ -114,7 +114,7 @@ def _map(one: Head, weights_TS: Tensor, names: Sequence[str], queries: Sequence[
     )
 
 
-def _entropies(heads: Sequence[Head]) -> Figure:
+def entropies(heads: Sequence[Head]) -> Figure:
     layers = sorted({one.layer for one in heads})
     most = max(one.head for one in heads) + 1
     by_place = {(one.layer, one.head): one for one in heads}

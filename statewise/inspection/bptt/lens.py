@@ -160,4 +160,5 @@ LENS = Lens(
     quick=False,
     settings=BPTTSettings,
     look=look,
+    why="it reads whole rows or windows, and nothing is truncated on the way",
 )

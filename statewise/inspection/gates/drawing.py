@@ -42,7 +42,7 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
     names = [one.name for one in observed]
     best = [np.abs(correlation.table(name)[:, 0]).max(0) for name in names]
     at = np.unravel_index(int(np.argmax(best)), np.shape(best)) if correlation.features else (0, 0)
-    finding = "No feature of this text varies."
+    finding = "No feature varies here."
     if correlation.features:
         row, column = int(at[0]), int(at[1])
         closest = f"{names[row]} with {correlation.features[column]}"
@@ -51,7 +51,7 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
         "gates-features",
         "What each kind of unit follows",
         "map",
-        Axis("feature of the text", "category", categories=tuple(correlation.features)),
+        Axis("feature", "category", categories=tuple(correlation.features)),
         Axis("", "category", categories=tuple(_short(names))),
         (),
         "A cell is the largest correlation, without its sign, of any unit of the row with the feature of the column.",
@@ -62,7 +62,7 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
     )
 
 
-def _standard(unit_T: Units) -> Units:
+def standard(unit_T: Units) -> Units:
     spread = float(unit_T.std())
     return (unit_T - unit_T.mean()) / spread if spread > 1e-9 else np.zeros_like(unit_T)
 
@@ -79,7 +79,7 @@ def passages(
     best = {one.feature: one for one in reversed(followers)}
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
-        value_T = _standard(kept[one.name][: len(pieces), one.unit])
+        value_T = standard(kept[one.name][: len(pieces), one.unit])
         place = places[one.name].place(one.unit)
         found.append(
             Passage(
@@ -98,7 +98,12 @@ def passages(
 
 
 def traces(
-    pieces: Sequence[str], kept: Mapping[str, Units], followers: Sequence[Follower], places: Mapping[str, Observed]
+    pieces: Sequence[str],
+    kept: Mapping[str, Units],
+    followers: Sequence[Follower],
+    places: Mapping[str, Observed],
+    *,
+    place: str,
 ) -> list[Drawing]:
     if not followers:
         return []
@@ -107,18 +112,18 @@ def traces(
     for one in followers:  # the best first
         seen.setdefault((one.name, one.unit), one)
     ranked = list(seen.values())[:_DOWN]
-    rows = [_standard(kept[one.name][: len(pieces), one.unit]) for one in ranked]
-    steady = min(ranked, key=lambda one: float(np.abs(np.diff(_standard(kept[one.name][:, one.unit]))).mean()))
+    rows = [standard(kept[one.name][: len(pieces), one.unit]) for one in ranked]
+    steady = min(ranked, key=lambda one: float(np.abs(np.diff(standard(kept[one.name][:, one.unit]))).mean()))
     return [
         Figure(
             "gates-traces",
             "Units over time",
             "map",
-            Axis("token", "category", categories=tuple(visible(piece) for piece in pieces)),
+            Axis(place, "category", categories=tuple(visible(piece) for piece in pieces)),
             Axis("", "category", categories=tuple(_numbered([one.feature for one in ranked]))),
             (),
             "A row is a unit that follows this feature; the colour is how far it is from its mean.",
-            f"Of these, {places[steady.name].place(steady.unit)} changes least from one token to the next.",
+            f"Of these, {places[steady.name].place(steady.unit)} changes least from one {place} to the next.",
             grid=Grid(
                 tuple(tuple(float(value) for value in row) for row in rows),
                 "spreads from its mean",

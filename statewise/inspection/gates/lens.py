@@ -4,7 +4,6 @@ T time, U units.
 """
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -15,32 +14,34 @@ from statewise.figures.drawing import Drawing
 from statewise.figures.number import plain, rough, share
 from statewise.figures.table import Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
+from statewise.inspection.gates.beside import beside
 from statewise.inspection.gates.correlation import Correlation, Follower
 from statewise.inspection.gates.drawing import overview, passages, saturation_figure, traces, updates
-from statewise.inspection.gates.feature import FEATURES, along, parse_features
+from statewise.inspection.gates.feature import parse_features
+from statewise.inspection.gates.rows import walk_rows
 from statewise.inspection.gates.saturation import Saturating, Saturation
-from statewise.inspection.gates.trace import Observed, Units, sight, trace, twins
-from statewise.inspection.lens import Lens
+from statewise.inspection.gates.text import walk_text
+from statewise.inspection.gates.trace import Observed, Units, twins
+from statewise.inspection.gates.walk import Walk
+from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading
 from statewise.inspection.subject import Subject
-from statewise.specs import UserError, nearest
 from statewise.specs.base import Spec
 
 _KEPT = 1500  # tokens whose values are kept to be shown
 
 
 class GatesSettings(Spec):
-    tokens: int = Field(4000, ge=16, description="tokens of the text that are read")
+    tokens: int = Field(4000, ge=16, description="tokens, words, moments or nodes that are read")
     names: str = Field("*", description="which observed names are looked at: a pattern, for example *forget_gate")
     features: tuple[str, ...] = Field((), description="features of your own, each NAME=REGEX")
-    units: int = Field(4, ge=0, description="units that are shown on the text")
+    units: int = Field(4, ge=0, description="units that are shown on what was read")
     shown: int = Field(500, ge=16, le=_KEPT, description="tokens that they are shown on")
     slides: int = Field(99, ge=19, le=999, description="how often each feature is slid, to see what chance does")
 
 
 class _Seen(NamedTuple):
-    """All that one pass over the text leaves behind."""
+    """All that one pass over what is read leaves behind."""
 
     correlation: Correlation
     saturation: dict[str, Saturation]
@@ -49,32 +50,24 @@ class _Seen(NamedTuple):
 
 
 def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
-    reading, missing = subject.tokens, []
-    if len(reading) > settings.tokens:
-        missing.append(f"the first {settings.tokens:,} of {len(reading):,} tokens were read; --set tokens=… reads more")
-        reading = reading.part(0, settings.tokens)
-    found = sight(subject.machine, reading)
-    observed = [one for one in found.observed if fnmatchcase(one.name, settings.names)]
-    if not observed:
-        raise UserError(
-            f"no observed name matches {settings.names!r}",
-            fix=nearest(settings.names, [o.name for o in found.observed]),
-        )
-    missing += found.cut
-    if found.growing:
-        missing.append(
-            f"{', '.join(found.growing)}: the size changes with time, so there are no units; see the lens attention"
-        )
-    features = along((*FEATURES, *parse_features(settings.features)), reading)
-    seen = _read(subject, reading, observed, features, settings, progress)
+    own = parse_features(settings.features)
+    if subject.specimens is not None:
+        walk = walk_rows(subject.specimens, settings.names, own, places=settings.tokens, progress=progress)
+    else:
+        walk = walk_text(subject, settings.names, own, tokens=settings.tokens, progress=progress)
+    missing = list(walk.missing)
+    seen = _read(walk, settings)
     if seen.correlation.constant:
-        missing.append(f"features that never change in this text: {', '.join(seen.correlation.constant)}")
+        missing.append(f"features that never change here: {', '.join(seen.correlation.constant)}")
     followers = seen.correlation.followers()
-    places = {one.name: one for one in observed}
-    figures: list[Drawing] = [overview(seen.correlation, observed)]
-    pieces = reading.names(0, settings.shown)
-    figures += passages(pieces, seen.kept, followers, places, units=settings.units)
-    figures += traces(pieces, seen.kept, followers, places)
+    places = {one.name: one for one in walk.observed}
+    figures: list[Drawing] = [overview(seen.correlation, walk.observed)]
+    pieces = walk.pieces[: settings.shown]
+    if walk.text:
+        figures += passages(pieces, seen.kept, followers, places, units=settings.units)
+    else:
+        figures += beside(walk, seen.kept, followers, places, units=settings.units)
+    figures += traces(pieces, seen.kept, followers, places, place=walk.place)
     figures += saturation_figure(seen.saturation)
     figures += updates(seen.mean)
     return Finding(
@@ -85,7 +78,7 @@ def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Findi
         tuple(figures),
         tuple(_tables(seen, followers, places)),
         {
-            "tokens": len(reading),
+            "tokens": len(walk.pieces),
             "followers": [{**one._asdict(), "place": places[one.name].place(one.unit)} for one in followers],
             "saturation": {name: _record(one) for name, one in seen.saturation.items()},
             "updates": {
@@ -97,21 +90,14 @@ def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Findi
     )
 
 
-def _read(
-    subject: Subject,
-    reading: Reading,
-    observed: Sequence[Observed],
-    features: Mapping[str, Units],
-    settings: GatesSettings,
-    progress: Progress,
-) -> _Seen:
-    names = [one.name for one in observed]
-    correlation = Correlation(dict(features), slides=settings.slides)
+def _read(walk: Walk, settings: GatesSettings) -> _Seen:
+    names = [one.name for one in walk.observed]
+    correlation = Correlation(dict(walk.features), slides=settings.slides)
     saturating = {name: Saturating() for name in names}
     kept: dict[str, list[Units]] = {name: [] for name in names}
     paired = {name for pair in twins(names) for name in pair}
     mean: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names if name in paired}
-    for begin, chunk in trace(subject.machine, reading, observed, progress):
+    for begin, chunk in walk.chunks:
         for name, unit_TU in chunk.items():
             correlation.add(name, begin, unit_TU)
             saturating[name].add(unit_TU)
@@ -143,9 +129,9 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
     ranked = sorted(best.values(), key=lambda one: -abs(one.r))
     named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
     said = [
-        f"{len(best)} of {tried} features of the text have a unit that follows them beyond chance ({named})."
+        f"{len(best)} of {tried} features have a unit that follows them beyond chance ({named})."
         if best
-        else f"None of {tried} features of the text has a unit that follows it beyond chance."
+        else f"None of {tried} features has a unit that follows it beyond chance."
     ]
     gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
     if gates:
@@ -210,7 +196,7 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
             Named(
                 "gates-followers",
                 "Units that follow a feature",
-                "p is how often a feature that was slid along the text does as well, with any unit and any feature: "
+                "p is how often a feature that was slid along what was read does as well, with any unit and feature: "
                 "one number for all that were tried.",
                 follow,
             )
@@ -230,9 +216,10 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
 
 LENS = Lens(
     "gates",
-    "What gates, cells and units do along a text, and which of them stand for something in it.",
-    ("language_model",),
+    "What gates, cells and units do along what is read, and which of them stand for something in it.",
+    ("language_model", *ROW_TASKS),
     quick=True,
     settings=GatesSettings,
     look=look,
+    why="a translation has two texts, and units are followed along one",
 )

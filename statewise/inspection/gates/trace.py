@@ -54,6 +54,13 @@ class Sight(NamedTuple):
         ]
 
 
+def observed_as(name: str, shape: tuple[int, ...]) -> Observed:
+    """A name whose values at a moment have this shape."""
+    units = int(np.prod(shape, dtype=np.int64))
+    shown = np.unique(np.linspace(0, units - 1, min(units, _MOST_UNITS)).astype(np.int64))
+    return Observed(name, shape, shown)
+
+
 @torch.no_grad()
 def sight(model: Machine[Any], reading: Reading) -> Sight:
     """What there is to see, found by reading a few tokens, and then one more."""
@@ -68,10 +75,7 @@ def sight(model: Machine[Any], reading: Reading) -> Sight:
         if len(shapes) > 1 or len(seen.seen[name]) != len(few_T):
             growing.append(name)
             continue
-        shape = shapes.pop()
-        units = int(np.prod(shape, dtype=np.int64))
-        shown = np.unique(np.linspace(0, units - 1, min(units, _MOST_UNITS)).astype(np.int64))
-        observed.append(Observed(name, shape, shown))
+        observed.append(observed_as(name, shapes.pop()))
     return Sight(tuple(observed), tuple(growing))
 
 

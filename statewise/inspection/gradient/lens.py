@@ -3,54 +3,42 @@
 import copy
 from typing import Any
 
-import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State
+from statewise.core import Machine
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture
 from statewise.inspection.gradient.clipping import clipping
 from statewise.inspection.gradient.context import Gain, gain
 from statewise.inspection.gradient.flow import Decay, Flow, decay, follow
-from statewise.inspection.gradient.jacobian import Stretch, eigenvalues, size_of, stretch
+from statewise.inspection.gradient.jacobian import Stretch
+from statewise.inspection.gradient.recurrence import jacobians, without_eigenvalues
+from statewise.inspection.gradient.rows import look_at_rows
 from statewise.inspection.gradient.saturation import saturation
-from statewise.inspection.lens import Lens
+from statewise.inspection.gradient.settings import SHORTEST, GradientSettings
+from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading, windows
 from statewise.inspection.subject import Subject
 from statewise.specs import UserError
-from statewise.specs.base import Spec
 from statewise.tasks.language_model.documents import Documents
 
-_SHORTEST = 4  # tokens that a gradient can be followed through
-_VISITED = 3  # states whose Jacobian is shown
-_WARM = 16  # tokens before the first of them
-
-
-class GradientSettings(Spec):
-    window: int = Field(64, ge=_SHORTEST, description="tokens that gradients are followed through")
-    rows: int = Field(4, ge=1, description="windows of the text that are read")
-    queries: int = Field(16, ge=1, description="moments whose loss is followed back")
-    threshold: float = Field(0.01, gt=0, lt=1, description="share of the largest below which a memory counts as gone")
-    context: int = Field(256, ge=2, description="longest context whose worth is measured")
-    targets: int = Field(256, ge=2, description="tokens that this is measured on")
-    largest: int = Field(1024, ge=1, description="numbers in a state up to which its whole Jacobian is made")
-    steps: int = Field(32, ge=1, description="steps over which Jacobians are multiplied")
-    keys: int = Field(32, ge=2, description="keys that the softmax chooses from")
+_WINDOWS = 4
 
 
 def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
+    if subject.specimens is not None:
+        return look_at_rows(subject, subject.specimens, settings, progress)
     reading, missing = subject.tokens, []
     length = min(settings.window, len(reading) - 1, reading.window or settings.window)
-    if length < _SHORTEST:
+    if length < SHORTEST:
         raise UserError(
             f"{reading.source} has {len(reading) - 1} tokens, too few to follow a gradient", fix="give a longer text"
         )
     # In double precision: what is left of a gradient after many steps is small, and must not be noise.
     machine = copy.deepcopy(subject.machine).double().eval()
-    window_BT = windows(reading, length + 1, settings.rows).to(machine.like.device)
+    window_BT = windows(reading, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
     flow = _flow(machine, reading, window_BT, settings.queries, progress)
     decays = {
         name: decay(flow.queries, norm_QTB)
@@ -59,9 +47,9 @@ def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Fi
     }
     if not decays:
         missing.append("Nothing here is learnt by gradients, so there are none to follow.")
-    stretches, found_PN = _jacobians(machine, window_BT, settings, progress) if decays else ([], [])
+    stretches, found_PN = jacobians(machine, window_BT[0, :-1], settings, progress) if decays else ([], [])
     if decays and not found_PN:
-        missing.append(_without_eigenvalues(machine, window_BT, settings.largest))
+        missing.append(without_eigenvalues(machine, window_BT[0, :-1], settings.largest))
     worth = _worth(subject.machine, reading, settings, progress)
     clips = None if subject.run is None else clipping(subject.run.path)
     shares = [saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False)]
@@ -95,48 +83,6 @@ def _flow(machine: Machine[Any], reading: Reading, window_BT: Tensor, queries: i
         return F.cross_entropy(logits_BV, targets_BT[:, t], reduction="none")
 
     return follow(read, inputs_BT, loss_at, at, progress)
-
-
-@torch.no_grad()
-def _jacobians(
-    machine: Machine[Any], window_BT: Tensor, settings: GradientSettings, progress: Progress
-) -> tuple[list[Stretch], list[Tensor]]:
-    x_T = window_BT[0, :-1]
-    starts = [round(one) for one in torch.linspace(min(_WARM, len(x_T) // 2), len(x_T) - 1, _VISITED).tolist()]
-    states = _visited(machine, x_T, starts)
-    found_PN = []
-    if size_of(states[0]) <= settings.largest:
-        for start, state in zip(progress.over(starts, "eigenvalues of the recurrence"), states):
-            found_N = eigenvalues(machine, x_T[start : start + 1], state)
-            if found_N is not None:
-                found_PN.append(found_N)
-    spans = [2**power for power in range(settings.steps.bit_length())]
-    spans = [one for one in spans if one <= min(settings.steps, len(x_T) - starts[0])]
-    generator = torch.Generator().manual_seed(0)
-    stretches = [
-        stretch(machine, x_T[starts[0] : starts[0] + k], states[0], largest=settings.largest, generator=generator)
-        for k in progress.over(spans, "products of Jacobians")
-    ]
-    return stretches, found_PN
-
-
-def _visited(machine: Machine[Any], x_T: Tensor, at: list[int]) -> list[State]:
-    """The states before some moments."""
-    state: State = machine.init_state(1)
-    found = []
-    for t, x_t in enumerate(x_T):
-        if t in at:
-            found.append(state)
-        _, state = machine.step(x_t[None], state)
-    return found
-
-
-def _without_eigenvalues(machine: Machine[Any], window_BT: Tensor, largest: int) -> str:
-    with torch.no_grad():
-        one, two = (size_of(machine.absorb(window_BT[:1, :length])) for length in (1, 2))
-    if one != two:
-        return "The state grows: what was written stays as it was, so no square matrix is applied again and again."
-    return f"The state has {two:,} numbers, more than largest={largest:,}: its eigenvalues were left out."
 
 
 def _worth(machine: Machine[Any], reading: Reading, settings: GradientSettings, progress: Progress) -> Gain:
@@ -194,8 +140,9 @@ def _data(
 LENS = Lens(
     "gradient",
     "Gradients against distance, Jacobians, eigenvalues, memory length, clipping, softmax saturation.",
-    ("language_model",),
+    ("language_model", *ROW_TASKS),
     quick=True,
     settings=GradientSettings,
     look=look,
+    why="an alignment says where a translation looks; its gradients are not followed",
 )

@@ -16,36 +16,38 @@ from statewise.inspection.intervene.measure import WORDS, Deed
 _ROWS = 16
 
 
-def _with_error(one_P: Tensor) -> tuple[float, float, float]:
+def with_error(one_P: Tensor) -> tuple[float, float, float]:
     """Mean, and two standard errors below and above it."""
     mean, error = float(one_P.mean()), 2 * float(one_P.std()) / len(one_P) ** 0.5
     return mean, mean - error, mean + error
 
 
-def places_figure(effects: Mapping[Deed, Tensor], base_PT: Tensor) -> Figure:
+def places_figure(
+    effects: Mapping[Deed, Tensor], base_PT: Tensor, *, unit: str = "nats a token", of: str = "the state"
+) -> Figure:
     names = list(dict.fromkeys(str(deed.address) for deed in effects))
     acts = list(dict.fromkeys(deed.act for deed in effects))
     series = []
     for act in acts:
-        chosen = {str(deed.address): _with_error(one_PT.mean(1)) for deed, one_PT in effects.items() if deed.act == act}
+        chosen = {str(deed.address): with_error(one_PT.mean(1)) for deed, one_PT in effects.items() if deed.act == act}
         means, lows, highs = zip(*chosen.values())
         rows = tuple(float(names.index(name)) for name in chosen)
         series.append(Series(WORDS[act], means, rows, lows, highs))
     worst = max(effects, key=lambda deed: float(effects[deed].mean()))
     return Figure(
         "intervene-places",
-        "What each part of the state is worth",
+        f"What each part of {of} is worth",
         "dots",
-        Axis("added loss, nats a token"),
+        Axis(f"added loss, {unit}"),
         Axis("", "category", categories=tuple(names)),
         tuple(series),
-        "Further right: the more the text costs after the act; a bar is two standard errors over moments of the text.",
-        f"{worst.address} {WORDS[worst.act]} adds {rough(float(effects[worst].mean()))} nats to "
-        f"{rough(float(base_PT.mean()))} a token.",
+        "Further right: the more it costs after the act; a bar is two standard errors over moments.",
+        f"{worst.address} {WORDS[worst.act]} adds {rough(float(effects[worst].mean()))} to "
+        f"{rough(float(base_PT.mean()))} {unit}.",
     )
 
 
-def _doubling(length: int) -> list[tuple[int, int]]:
+def doubling(length: int) -> list[tuple[int, int]]:
     """1, 2, 3 – 4, 5 – 8, …: stretches that grow, as the effect fades."""
     edges = [0, 1]
     while edges[-1] < length:
@@ -57,8 +59,8 @@ def recovery_figure(effects: Mapping[Deed, Tensor], address: Address) -> Figure:
     chosen = {deed: one_PT for deed, one_PT in effects.items() if deed.address == address}
     series, last = [], {}
     for deed, one_PT in chosen.items():
-        bins = [_with_error(one_PT[:, begin:stop].mean(1)) for begin, stop in _doubling(one_PT.shape[1])]
-        x = tuple((begin + 1 + stop) / 2 for begin, stop in _doubling(one_PT.shape[1]))
+        bins = [with_error(one_PT[:, begin:stop].mean(1)) for begin, stop in doubling(one_PT.shape[1])]
+        x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(one_PT.shape[1]))
         means, lows, highs = zip(*bins)
         series.append(Series(WORDS[deed.act], x, means, lows, highs))
         last[deed] = means[-1]
@@ -75,7 +77,7 @@ def recovery_figure(effects: Mapping[Deed, Tensor], address: Address) -> Figure:
     )
 
 
-def units_figure(by_unit: Mapping[Address, Tensor]) -> Figure:
+def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str = "nats a token") -> Figure:
     ranked: Sequence[Address] = sorted(by_unit, key=lambda address: -float(by_unit[address].mean()))
     mean = {address: float(one_P.mean()) for address, one_P in by_unit.items()}
     top = ranked[:_ROWS]
@@ -85,7 +87,7 @@ def units_figure(by_unit: Mapping[Address, Tensor]) -> Figure:
         "intervene-units",
         "The units that are missed most",
         "bars",
-        Axis("added loss, nats a token"),
+        Axis(f"added loss, {unit}"),
         Axis("", "category", categories=tuple(map(str, top))),
         (Series("set to 0", tuple(mean[address] for address in top), tuple(float(at) for at in range(len(top)))),),
         "Each bar is one unit (or head) of the leaf, set to 0 on its own, at every moment in turn.",
@@ -97,7 +99,7 @@ def units_figure(by_unit: Mapping[Address, Tensor]) -> Figure:
 
 def forked_figure(forked_PT: Tensor) -> Figure:
     kl_T = forked_PT.mean(0).clamp(min=1e-9)
-    bins = _doubling(len(kl_T))
+    bins = doubling(len(kl_T))
     x = tuple((begin + 1 + stop) / 2 for begin, stop in bins)
     y = tuple(float(kl_T[begin:stop].mean()) for begin, stop in bins)
     return Figure(

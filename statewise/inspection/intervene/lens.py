@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from statewise.core import Machine, State, fork, leaves
@@ -22,34 +21,22 @@ from statewise.inspection.intervene.cut import Cut, cuts, state_after
 from statewise.inspection.intervene.drawing import forked_figure, places_figure, recovery_figure, units_figure
 from statewise.inspection.intervene.effect import continued, observed_names, touched
 from statewise.inspection.intervene.measure import WORDS, Deed, base_costs, measured, possible, remembered, units
-from statewise.inspection.lens import Lens
+from statewise.inspection.intervene.rows import look_at_rows
+from statewise.inspection.intervene.settings import InterveneSettings
+from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading
 from statewise.inspection.subject import Subject, open_subject
 from statewise.models import TokenMachine
 from statewise.specs import UserError, nearest
-from statewise.specs.base import Spec
 
 _MOST_PLACES = 24  # rows of a picture
 _FEWEST_UNITS = 4  # worth one
 
 
-class InterveneSettings(Spec):
-    address: str | None = Field(
-        None, description="layers.0, layers.0.c_BD, one unit layers.0.c_BD[D=3]; or an observed name, which is silenced"
-    )
-    other: str | None = Field(None, description="a text (or a file) whose state is carried into this one")
-    places: int = Field(8, ge=2, le=256, description="moments of the text at which the state is touched")
-    ahead: int | None = Field(
-        None, ge=4, le=1024, description="tokens that are read after that; default: 48, fewer where the text is short"
-    )
-    units: int = Field(64, ge=1, description="units of one leaf that are set to 0 one by one")
-    tokens: int = Field(60, ge=0, description="tokens that are written after an act")
-    temperature: float = Field(0.0, ge=0, description="of what is written; 0: always the likeliest")
-    seed: int = Field(0, ge=0, description="of what is written, where there is chance in it")
-
-
 def look(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
+    if subject.specimens is not None:
+        return look_at_rows(subject, subject.specimens, settings, progress)
     model, reading = subject.machine, subject.tokens
     missing: list[str] = []
     found = cuts(model, reading, places=settings.places, ahead=settings.ahead)
@@ -260,8 +247,9 @@ def _written_table(written: Sequence[tuple[str, str]]) -> Named:
 LENS = Lens(
     "intervene",
     "What happens when a part of the state is set to 0, forgotten, swapped, held still or forked.",
-    ("language_model",),
+    ("language_model", *ROW_TASKS),
     quick=True,
     settings=InterveneSettings,
     look=look,
+    why="what reaches a translation is its source, and that is shown by the lens attention",
 )

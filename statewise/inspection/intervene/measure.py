@@ -23,7 +23,7 @@ WORDS: Mapping[Act, str] = {
     "forget": "as at the beginning",
     "swap": "from elsewhere",
     "freeze": "held still",
-    "silence": "silent from then on",
+    "silence": "silent",
 }
 
 
@@ -77,18 +77,23 @@ def measured(
     return {deed: found[deed] for deed in deeds}
 
 
-@torch.no_grad()
-def units(
-    model: Machine[Any], cuts: Sequence[Cut], path: str, *, most: int, progress: Progress
-) -> dict[Address, Tensor]:
-    """Each unit (or head) of a leaf set to 0 on its own: what that adds, `[P]` in the mean over what follows."""
-    leaf = dict(leaves(cuts[0].state))[path]
+def one_by_one(state: State, path: str, *, most: int) -> tuple[list[Address], int]:
+    """The units (or heads) of a leaf, at most so many of them, evenly spaced; and how many there are."""
+    leaf = dict(leaves(state))[path]
     letters = path.rpartition(".")[2].rpartition("_")[2]
     named = letters if letters.isupper() and len(letters) == leaf.dim() else ""
     axis = next((letter for letter in named[1:] if letter in "HG"), named[-1:] or str(leaf.dim() - 1))
     size = leaf.shape[named.index(axis) if named else leaf.dim() - 1]
     chosen = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
-    deeds = [Deed(Address(path, axis, int(one)), "zero") for one in chosen]
+    return [Address(path, axis, int(one)) for one in chosen], size
+
+
+@torch.no_grad()
+def units(
+    model: Machine[Any], cuts: Sequence[Cut], path: str, *, most: int, progress: Progress
+) -> dict[Address, Tensor]:
+    """Each unit (or head) of a leaf set to 0 on its own: what that adds, `[P]` in the mean over what follows."""
+    deeds = [Deed(address, "zero") for address in one_by_one(cuts[0].state, path, most=most)[0]]
     found = measured(model, cuts, deeds, [cut.state for cut in cuts], progress)
     return {deed.address: values_PT.mean(1) for deed, values_PT in found.items()}
 

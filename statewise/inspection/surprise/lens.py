@@ -2,40 +2,40 @@
 
 from dataclasses import replace
 
-from pydantic import Field
-
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.number import plain, share, whole
 from statewise.figures.passage import Passage, visible
 from statewise.figures.table import Cell, Column, Table, words
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.lens import Lens
+from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading
 from statewise.inspection.subject import Subject, open_subject
+from statewise.inspection.surprise.answers import look_at_answers
+from statewise.inspection.surprise.calibration import reliability
 from statewise.inspection.surprise.difference import Place, places
 from statewise.inspection.surprise.measure import Surprise, measure, useful_context
+from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.specs import UserError
-from statewise.specs.base import Spec
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
 _COMPARED = 4000  # tokens that two models are compared on where no text is given
 
 
-class SurpriseSettings(Spec):
-    against: str | None = Field(None, description="another run, to be compared on the same text")
-    shown: int = Field(1200, ge=1, le=5000, description="tokens of the text that are shown in colour")
-    worst: int = Field(12, ge=1, le=200, description="tokens that are listed")
-
-
 def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Finding:
+    if subject.specimens is not None:
+        return look_at_answers(subject, subject.specimens, settings, progress)
     if settings.against is not None and subject.text is None:
         subject = _with_text(subject)
     reading = subject.tokens
     found = measure(subject.machine, reading, progress)
     context = useful_context(found.by_position)
-    figures: list[Drawing] = [_passage(reading, found, settings.shown), _position(found, context), _calibration(found)]
+    figures: list[Drawing] = [
+        _passage(reading, found, settings.shown),
+        _position(found, context),
+        reliability(found.bins, found.error, of="Tokens"),
+    ]
     tables = [_worst(reading, found, settings.worst)]
     sentences = [
         f"{subject.name} pays {plain(found.mean)} bits a token on {reading.source} ({len(found.bits_T):,} tokens) and "
@@ -168,32 +168,6 @@ def _context_sentence(found: Surprise, context: int | None) -> str:
     return f"{ends}: beyond about {max(context, 1):,} tokens more context is no longer surely cheaper."
 
 
-def _calibration(found: Surprise) -> Figure:
-    bins = found.bins
-    high = max(max(one.accuracy + one.half for one in bins), 1.0)
-    side = "more" if sum(one.tokens * (one.confidence - one.accuracy) for one in bins) > 0 else "less"
-    return Figure(
-        "surprise-calibration",
-        "Does it know what it does not know?",
-        "line",
-        Axis("probability of the first guess", limits=(0.0, 1.0)),
-        Axis("share that was right", limits=(0.0, high)),
-        (
-            Series(
-                "measured",
-                tuple(one.confidence for one in bins),
-                tuple(one.accuracy for one in bins),
-                tuple(max(one.accuracy - one.half, 0.0) for one in bins),
-                tuple(one.accuracy + one.half for one in bins),
-            ),
-            Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0)),
-        ),
-        reading="Tokens by the probability of the model's first guess, and how often that guess was right; below the "
-        "diagonal it is too sure of itself. The band is a 95 % interval.",
-        finding=f"The expected calibration error is {share(found.error)}; in the mean it is {side} sure than right.",
-    )
-
-
 def _worst(reading: Reading, found: Surprise, most: int) -> Named:
     order = found.bits_T.argsort(descending=True)[:most].tolist()
     rows = []
@@ -253,9 +227,10 @@ def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Na
 
 LENS = Lens(
     "surprise",
-    "Surprise at every token, calibration, loss against position, two models on one text.",
-    ("language_model",),
+    "What every token, row or forecast cost; calibration; cost against position; two models on the same.",
+    ("language_model", *ROW_TASKS),
     quick=True,
     settings=SurpriseSettings,
     look=look,
+    why="a translator is judged by what it writes, not by one answer; `statewise evaluate` does that",
 )

@@ -1,6 +1,6 @@
 """Surprise along a text of any length, and what it says of calibration and of the use of context.
 
-T time, N bins.
+T time.
 """
 
 import math
@@ -12,8 +12,8 @@ from torch import Tensor
 from statewise.core import Machine
 from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading, nats, read
+from statewise.inspection.surprise.calibration import Bin, Tally
 
-BINS = 10  # of a model's confidence
 _LN2 = math.log(2)
 
 
@@ -24,15 +24,6 @@ class Bucket(NamedTuple):
     high: int
     mean: float
     half: float
-    tokens: int
-
-
-class Bin(NamedTuple):
-    """Predictions of about the same confidence: how often they were right."""
-
-    confidence: float  # in the mean
-    accuracy: float
-    half: float  # of the 95 % interval of the accuracy
     tokens: int
 
 
@@ -52,7 +43,7 @@ class Surprise(NamedTuple):
 def measure(model: Machine[Any], reading: Reading, progress: Progress) -> Surprise:
     costs, entropies = [], 0.0
     by_power: dict[int, list[float]] = {}  # count, sum and sum of squares
-    right_N, sure_N, count_N = torch.zeros(3, BINS, dtype=torch.float64)
+    tally = Tally()
     for one in read(model, reading, progress, what="reading for surprise"):
         bits_T = nats(one).double() / _LN2
         costs.append(bits_T.cpu())
@@ -61,9 +52,7 @@ def measure(model: Machine[Any], reading: Reading, progress: Progress) -> Surpri
         best = log_TV.max(-1)
         sure_T = best.values.exp().double().cpu()
         right_T = (best.indices == one.targets_T).double().cpu()
-        bin_T = (sure_T * BINS).long().clamp(max=BINS - 1)
-        for total_N, value_T in ((right_N, right_T), (sure_N, sure_T), (count_N, torch.ones_like(sure_T))):
-            total_N.index_add_(0, bin_T, value_T)
+        tally.add(sure_T, right_T)
         power_T = torch.log2(one.position_T.cpu().double() + 1).long()
         for power in sorted(set(power_T.tolist())):
             some = bits_T.cpu()[power_T == power]
@@ -71,15 +60,13 @@ def measure(model: Machine[Any], reading: Reading, progress: Progress) -> Surpri
             for at, value in enumerate((len(some), float(some.sum()), float((some**2).sum()))):
                 known[at] += value
     bits_T = torch.cat(costs)
-    bins = _bins(right_N, sure_N, count_N)
-    total = float(count_N.sum())
     return Surprise(
         bits_T,
         tuple(_bucket(power, *known) for power, known in sorted(by_power.items())),
-        bins,
-        sum(one.tokens * abs(one.accuracy - one.confidence) for one in bins) / total,
-        float(right_N.sum()) / total,
-        entropies / total,
+        tally.bins(),
+        tally.error(),
+        tally.accuracy,
+        entropies / len(bits_T),
     )
 
 
@@ -89,16 +76,6 @@ def _bucket(power: int, count: float, total: float, squares: float) -> Bucket:
     spread = math.sqrt(max(squares / count - mean**2, 0.0) * count / max(count - 1, 1))
     half = 1.96 * spread / math.sqrt(count) if count > 1 else 0.0
     return Bucket(2**power - 1, 2 ** (power + 1) - 2, mean, half, int(count))
-
-
-def _bins(right_N: Tensor, sure_N: Tensor, count_N: Tensor) -> tuple[Bin, ...]:
-    found = []
-    for right, sure, count in zip(right_N.tolist(), sure_N.tolist(), count_N.tolist()):
-        if count:
-            share = right / count
-            half = 1.96 * math.sqrt(max(share * (1 - share), 0.25 / count) / count)
-            found.append(Bin(sure / count, share, half, int(count)))
-    return tuple(found)
 
 
 def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | None:

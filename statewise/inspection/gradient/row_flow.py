@@ -1,0 +1,166 @@
+"""Gradients of an answer's cost with respect to everything that was read for it, and to every state on the way.
+
+T places of a row, E numbers that enter at a place, I that are read there, Q questions.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from statewise.core import Machine, State, leaves, map_state
+from statewise.inspection.gradient.flow import Decay
+from statewise.tasks.specimen import Floats, Specimen
+
+_CHUNK = 1024  # places of a long row that are read at a time
+_FEW = 0.25  # of the answers that most distances are reached by: what fewer reach is left out
+
+
+class RowFlow(NamedTuple):
+    queries: tuple[int, ...]
+    distance_QT: Floats
+    input_QT: Floats
+    state_QT: Floats | None  # of the state after each place; None: it is not read along time, or too long for that
+    z_TI: Tensor  # what was read
+
+
+def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> RowFlow:
+    """One backward pass a question."""
+    with torch.enable_grad():
+        x_1TE = one.x_TE[None].detach().clone().requires_grad_()
+        z_1TI = one.enter(x_1TE)
+        visited: list[list[Tensor]] = []
+        if states and one.machine is not None:
+            y, visited = _stepped(one.machine, z_1TI)
+        else:
+            y = one.read(z_1TI)
+        cost_Q = one.judge(y, x_1TE)[0]
+    wanted = [leaf for state in visited for leaf in state]
+    inputs, through = [], []
+    for query in queries:
+        found = torch.autograd.grad(cost_Q[query], [x_1TE, *wanted], retain_graph=True, allow_unused=True)
+        inputs.append(_by_place(found[0], len(one)))
+        rest = iter(found[1:])
+        through.append([_norm([next(rest) for _ in state]) for state in visited])
+    distance_QT = np.stack([one.distance(query) for query in queries])
+    # A state after its own question was asked has no say in it: what is exactly 0 there is nothing to draw.
+    state_QT = np.array(through) if wanted else None
+    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), state_QT, z_1TI[0].detach())
+
+
+def follow_long_row(one: Specimen, queries: Sequence[int], *, chunk: int = _CHUNK) -> RowFlow:
+    """The same without the states: stretches are read again on the way back, so that one graph at a time is held."""
+    assert one.machine is not None, "only what is read along time can be cut"
+    with torch.enable_grad():
+        x_1TE = one.x_TE[None].detach().clone().requires_grad_()
+        z_1TI = one.enter(x_1TE)
+    inputs = [_by_place(_backwards(one, one.machine, x_1TE, z_1TI, query, chunk), len(one)) for query in queries]
+    distance_QT = np.stack([one.distance(query) for query in queries])
+    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), None, z_1TI[0].detach())
+
+
+def _backwards(
+    one: Specimen, machine: Machine[Any], x_1TE: Tensor, z_1TI: Tensor, query: int, chunk: int
+) -> Tensor | None:
+    read_1TI = z_1TI.detach()
+    starts = range(0, len(one), chunk)
+    states: list[State] = [machine.init_state(1)]
+    outputs = []
+    with torch.no_grad():
+        for begin in starts:
+            y_1TC, state = machine(read_1TI[:, begin : begin + chunk], states[-1])
+            outputs.append(y_1TC)
+            states.append(state)
+    with torch.enable_grad():
+        y_1TC = torch.cat(outputs, dim=1).requires_grad_()
+        cost = one.judge(y_1TC, x_1TE)[0, query]
+        to_y, to_x = torch.autograd.grad(cost, [y_1TC, x_1TE], allow_unused=True, retain_graph=True)
+        to_y = torch.zeros_like(y_1TC) if to_y is None else to_y
+        to_z = torch.zeros_like(read_1TI)
+        to_state: list[Tensor | None] = [None for _ in leaves(states[-1])]
+        for number, begin in reversed(list(enumerate(starts))):
+            some = slice(begin, begin + chunk)
+            before = map_state(lambda leaf: leaf.detach().requires_grad_(leaf.is_floating_point()), states[number])
+            part_1TI = read_1TI[:, some].detach().requires_grad_()
+            part_y, after = machine(part_1TI, before)
+            carried = [
+                (leaf, gradient)
+                for (_, leaf), gradient in zip(leaves(after), to_state, strict=True)
+                if gradient is not None and leaf.requires_grad
+            ]
+            wanted = [leaf for _, leaf in leaves(before) if leaf.requires_grad]
+            found = torch.autograd.grad(
+                [part_y, *(leaf for leaf, _ in carried)],
+                [part_1TI, *wanted],
+                [to_y[:, some], *(gradient for _, gradient in carried)],
+                allow_unused=True,
+            )
+            to_z[:, some] = found[0] if found[0] is not None else 0.0
+            rest = iter(found[1:])
+            to_state = [next(rest) if leaf.requires_grad else None for _, leaf in leaves(before)]
+        (through,) = torch.autograd.grad(z_1TI, x_1TE, to_z, retain_graph=True, allow_unused=True)
+    return through if to_x is None else to_x if through is None else through + to_x
+
+
+def _stepped(machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+    state: State = machine.init_state(1)
+    outputs, visited = [], []
+    for z_t in z_1TI.unbind(1):
+        y_t, state = machine.step(z_t, state)
+        # A leaf that a step hands on unchanged is the same tensor: as a view it has a gradient of its own.
+        state = map_state(lambda leaf: leaf.view_as(leaf) if leaf.requires_grad else leaf, state)
+        visited.append([leaf for _, leaf in leaves(state) if leaf.requires_grad])
+        outputs.append(y_t)
+    return torch.stack(outputs, dim=1), visited
+
+
+def _by_place(gradient: Tensor | None, places: int) -> Floats:
+    if gradient is None:
+        return np.zeros(places)
+    found: Floats = gradient[0].double().flatten(1).norm(dim=1).cpu().numpy()
+    return found
+
+
+def _norm(gradients: Sequence[Tensor | None]) -> float:
+    return math.sqrt(sum(float(one.double().square().sum()) for one in gradients if one is not None))
+
+
+class Sides(NamedTuple):
+    """A norm by distance: before an answer and, where that has a say too, after it. Both begin at 0 or 1."""
+
+    before: Decay
+    after: Decay | None
+
+
+def by_distance(flows: Sequence[RowFlow], *, state: bool) -> Sides | None:
+    """Over all answers of all rows; None where no place has a distance, or nothing flows."""
+    gathered: dict[int, list[float]] = {}
+    for flow in flows:
+        norm_QT = flow.state_QT if state else flow.input_QT
+        if norm_QT is None:
+            continue
+        for distance_T, norm_T in zip(flow.distance_QT, norm_QT):
+            for distance, norm in zip(distance_T, norm_T):
+                if not np.isnan(distance):
+                    gathered.setdefault(int(distance), []).append(float(norm))
+    if not gathered or not any(any(some) for some in gathered.values()):
+        return None
+    most = max(map(len, gathered.values()))
+    kept = {distance: some for distance, some in gathered.items() if len(some) >= _FEW * most}
+    before = {distance: some for distance, some in kept.items() if distance >= 0}
+    after = {-distance: some for distance, some in kept.items() if distance <= 0}
+    beyond = any(distance > 0 and any(some) for distance, some in after.items())
+    return Sides(_decay(before), _decay(after) if beyond else None)
+
+
+def _decay(gathered: dict[int, list[float]]) -> Decay:
+    distances = sorted(gathered)
+    rows = [
+        (float(np.mean(gathered[one])), *(float(q) for q in np.quantile(gathered[one], [0.25, 0.75])))
+        for one in distances
+    ]
+    means, low, high = zip(*rows)
+    return Decay(tuple(distances), means, low, high)

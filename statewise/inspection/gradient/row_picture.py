@@ -1,0 +1,221 @@
+"""The figures of the lens `gradient` on rows, each with a sentence computed from its numbers.
+
+Q questions, T places.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from statewise.figures.drawing import Drawing
+from statewise.figures.figure import Axis, Figure, Grid, Series
+from statewise.figures.number import plain, share
+from statewise.figures.passage import Passage, visible
+from statewise.inspection.gradient.flow import Decay
+from statewise.inspection.gradient.row_flow import RowFlow, Sides
+from statewise.tasks.specimen import Floats, Specimen, Words
+
+_WORDS = {"input": "what was read", "state": "the state"}
+_SHOWN = 400  # pieces of a row
+_ACROSS = 40  # places that a map names
+_POINTS = 400  # of a curve, and columns of a map: neighbours are put together beyond that
+_NOISE = 1e-16  # of the largest norm: below it there is nothing to draw
+
+
+def reach(sides: Sides, threshold: float, words: Words) -> str:
+    """How far a gradient goes, in words."""
+
+    def side(one: Decay, way: str) -> str:
+        length = one.length(threshold)
+        if length is None:
+            return f"as far {way} as any row goes ({one.distance[-1]} {words.step}s)"
+        return f"up to {length} {words.step}{'' if length == 1 else 's'} {way}"
+
+    way = "down" if words.step == "edge" else "back"
+    both = [side(sides.before, way)]
+    if sides.after is not None:
+        both.append(side(sides.after, "ahead"))
+    return " and ".join(both)
+
+
+def decays(sides: Mapping[str, Sides], threshold: float, words: Words) -> list[Drawing]:
+    if not sides or not words.distance:
+        return []
+    series, said = [], []
+    for name, one in sides.items():
+        points = _points(one.before)
+        if one.after is not None:
+            points += [(-at, mean, low, high) for at, mean, low, high in _points(one.after) if at]
+        least = _NOISE * max(point[1] for point in points)
+        kept = [point for point in sorted(points) if point[1] > least]
+        if not kept:
+            continue
+        # On a logarithmic axis there is no 0.
+        x, mean, low, high = np.array([np.mean(some, axis=0) for some in _together(kept)]).T
+        low = np.clip(low, least, mean)
+        series.append(_drawn(f"by {_WORDS[name]}", x, mean, low, np.maximum(high, low)))
+        said.append(f"{_WORDS[name]} counts {reach(one, threshold, words)}")
+    return [
+        Figure(
+            "gradient-distance",
+            "How far an answer reaches",
+            "line",
+            Axis(words.distance, unit="whole"),
+            Axis(f"norm of the gradient of the {words.loss}", "log"),
+            tuple(series),
+            reading="The norm of the gradient of an answer's cost with respect to what lies so far from it, in the "
+            "mean over answers; the band holds the middle half.",
+            finding=f"Down to {share(threshold)} of the largest, {'; '.join(said)}.",
+        )
+    ]
+
+
+def _together(items: Any) -> list[Any]:
+    """Neighbours in groups, so that there are not too many."""
+    return [items[int(a) : int(b)] for a, b in pairwise(np.linspace(0, len(items), min(len(items), _POINTS) + 1))]
+
+
+def _drawn(name: str, *columns: Floats) -> Series:
+    x, y, low, high = (tuple(map(float, one)) for one in columns)
+    return Series(name, x, y, low, high)
+
+
+def _points(one: Decay) -> list[tuple[float, float, float, float]]:
+    return list(zip(map(float, one.distance), one.mean, one.low, one.high))
+
+
+def row_drawings(one: Specimen, flow: RowFlow, words: Words) -> list[Drawing]:
+    """One row as it stands: cells as a grid, several questions as a map, a text as a text."""
+    found: list[Drawing] = []
+    if not words.distance:
+        found.append(_cells(one, flow, words))
+    elif len(flow.queries) > 1:
+        found.append(_map(one, flow, words))
+    if words.text or words.place == "node":
+        found.append(_text(one, flow, words))
+    elif words.distance and len(flow.queries) == 1:
+        found.append(_line(one, flow, words))
+    return found
+
+
+def _asked(one: Specimen, flow: RowFlow) -> tuple[int, Floats]:
+    """The question that most places have a say in (of several, the middle one), and the norms of its gradient."""
+    counted_Q = (~np.isnan(flow.distance_QT)).sum(1)
+    best = np.flatnonzero(counted_Q == counted_Q.max())
+    at = int(best[len(best) // 2])
+    return flow.queries[at], flow.input_QT[at]
+
+
+def _heaviest(one: Specimen, norm_T: Floats) -> tuple[str, float]:
+    at = int(norm_T.argmax())
+    return visible(one.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+
+
+def heaviest(rows: Sequence[Specimen], flows: Sequence[RowFlow], words: Words) -> str:
+    """How much of a gradient lies on one place, in the mean."""
+    parts = [float(norm_T.max() / norm_T.sum()) for flow in flows for norm_T in flow.input_QT if norm_T.sum() > 0]
+    even = [1 / len(one) for one in rows]
+    if not parts:
+        return "No gradient flows to anything that was read."
+    return (
+        f"The one {words.place} that an answer leans on most has {share(float(np.mean(parts)))} of its gradient in the "
+        f"mean; spread evenly it would have {share(float(np.mean(even)))}."
+    )
+
+
+def _text(one: Specimen, flow: RowFlow, words: Words) -> Passage:
+    question, norm_T = _asked(one, flow)
+    between = " " if words.spaced else ""
+    total = float(norm_T.sum()) or 1.0
+    pieces = tuple((f"{piece}{between}", float(norm / total)) for piece, norm in zip(one.pieces, norm_T))[:_SHOWN]
+    piece, part = _heaviest(one, norm_T)
+    left = len(one) - len(pieces)
+    return Passage(
+        "gradient-text",
+        "What an answer leans on",
+        pieces,
+        "share of the gradient",
+        reading=f"The row ({one.name}), coloured by how much of the gradient of the cost of one answer "
+        f"({one.questions[question]}) flows to each {words.place}.",
+        finding=f"{piece!r} has most of it: {share(part)}.",
+        missing=(f"{left} more {words.place}s are not shown",) if left else (),
+    )
+
+
+def _line(one: Specimen, flow: RowFlow, words: Words) -> Figure:
+    question, norm_T = _asked(one, flow)
+    piece, part = _heaviest(one, norm_T)
+    at, norms = (tuple(float(np.max(some)) for some in _together(of)) for of in (np.arange(len(one)), norm_T))
+    return Figure(
+        "gradient-row",
+        "What an answer leans on",
+        "line",
+        Axis(words.place, unit="whole"),
+        Axis("norm of the gradient"),
+        (Series(one.questions[question], at, norms),),
+        reading=f"One row ({one.name}): how much the cost of its answer would change with each {words.place}.",
+        finding=f"{words.place.capitalize()} {piece} has most of it: {share(part)}.",
+    )
+
+
+def _map(one: Specimen, flow: RowFlow, words: Words) -> Figure:
+    norm_QT = flow.input_QT
+    seen = norm_QT[norm_QT > 0]
+    high = float(seen.max()) if len(seen) else 1.0
+    low = max(float(seen.min()), high * 1e-6) if len(seen) else 0.1
+    columns = [np.max(some, axis=0) for some in _together(norm_QT.T)]
+    values = tuple(tuple(float(value) if value > 0 else None for value in row) for row in np.array(columns).T)
+    named = len(one) <= _ACROSS
+    across = Axis(
+        f"{words.place} that it flows to",
+        categories=tuple(f"{at} {visible(piece)}" for at, piece in enumerate(one.pieces)) if named else (),
+        unit="whole",
+    )
+    near = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
+    return Figure(
+        "gradient-map",
+        "Gradients of one row, as a map",
+        "map",
+        across,
+        Axis("answer", categories=tuple(f"{at} {visible(one.questions[at])}" for at in flow.queries)),
+        (),
+        reading=f"A row is an answer in {one.name}; the colour says how much its cost would change with what stands at "
+        f"each {words.place}. Nothing: it cannot matter.",
+        finding=f"The {words.place} that counts most has {share(min(near))} to {share(max(near))} of an answer's "
+        "gradient."
+        if near
+        else "Nothing flows.",
+        grid=Grid(
+            values,
+            "norm of the gradient",
+            x=() if named else tuple(float(some[0]) for some in _together(range(len(one)))),
+            y=tuple(float(q) for q in flow.queries),
+            log=True,
+            limits=(low, high) if high > low else None,
+        ),
+    )
+
+
+def _cells(one: Specimen, flow: RowFlow, words: Words) -> Figure:
+    """Cells at their rows and columns."""
+    question, norm_T = _asked(one, flow)
+    down, across = one.signals["row"].astype(int), one.signals["column"].astype(int)
+    grid_HW = np.zeros((down.max() + 1, across.max() + 1))
+    grid_HW[down, across] = norm_T
+    at = int(norm_T.argmax())
+    part = float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+    return Figure(
+        "gradient-cells",
+        "What an answer leans on",
+        "map",
+        Axis("column", categories=tuple(str(w) for w in range(grid_HW.shape[1]))),
+        Axis("row", categories=tuple(str(h) for h in range(grid_HW.shape[0]))),
+        (),
+        reading=f"One grid ({one.name}, {one.questions[question]}): the colour says how much the cost of its answer "
+        "would change with each cell.",
+        finding=f"Row {down[at]}, column {across[at]} counts most: {share(part)} of all; its norm is "
+        f"{plain(float(norm_T[at]))}.",
+        grid=Grid(tuple(tuple(map(float, row)) for row in grid_HW), "norm of the gradient"),
+    )

@@ -1,0 +1,130 @@
+"""The lens `gradient` on tasks that answer row by row."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from statewise.figures.drawing import Drawing
+from statewise.inspection.chosen import chosen
+from statewise.inspection.finding import Finding
+from statewise.inspection.gradient import picture, row_picture
+from statewise.inspection.gradient.clipping import clipping
+from statewise.inspection.gradient.jacobian import Stretch
+from statewise.inspection.gradient.recurrence import jacobians, without_eigenvalues
+from statewise.inspection.gradient.row_flow import RowFlow, Sides, by_distance, follow_long_row, follow_row
+from statewise.inspection.gradient.settings import SHORTEST, GradientSettings
+from statewise.inspection.progress import Progress
+from statewise.inspection.subject import Subject
+from statewise.tasks.specimen import Specimen, Specimens
+
+_ROWS = 12
+_HELD = 16_384  # places of a row that is not read along time
+_STATES = 2048  # places of a row up to which every state on the way is kept
+
+
+def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
+    words, missing = specimens.words, []
+    # In double precision: what is left of a gradient after many steps is small, and must not be noise.
+    precise = specimens.precise()
+    rows = [precise.at(number) for number in _chosen(precise, settings.rows or _ROWS)]
+    flows = []
+    for one in progress.over(rows, "following gradients back"):
+        queries = _queries(one, settings.queries)
+        long = len(one) > _STATES and one.machine is not None
+        flows.append(follow_long_row(one, queries) if long else follow_row(one, queries, states=True))
+    if any(flow.state_QT is None and one.machine is not None for flow, one in zip(flows, rows)):
+        missing.append(
+            f"Rows of more than {_STATES:,} {words.place}s are followed to what was read, not to each state."
+        )
+    if all(one.machine is None for one in rows):
+        missing.append("All of a row is read at once, or from several ends: there is no one state along it to follow.")
+    if not words.distance:
+        missing.append(f"A {words.place} has no distance in time from the answer: there is a map alone.")
+    if not specimens.told:
+        missing.append("What is right is not known here: the cost is that of the model's own answer.")
+    sides = {
+        name: found
+        for name, state in (("input", False), ("state", True))
+        if (found := by_distance(flows, state=state)) is not None
+    }
+    first = max(range(len(rows)), key=lambda at: len(rows[at]))
+    stretches: list[Stretch] = []
+    found_PN: list[Tensor] = []
+    machine = rows[first].machine
+    if machine is not None and len(rows[first]) <= _STATES:
+        z_TI = flows[first].z_TI
+        stretches, found_PN = jacobians(machine, z_TI, settings, progress)
+        if not found_PN:
+            missing.append(without_eigenvalues(machine, z_TI, settings.largest))
+    clips = None if subject.run is None else clipping(subject.run.path)
+    figures: list[Drawing] = [
+        *row_picture.decays(sides, settings.threshold, words),
+        *row_picture.row_drawings(rows[first], flows[first], words),
+        *picture.jacobians(stretches, found_PN),
+        *picture.clips(clips),
+    ]
+    return Finding(
+        "gradient",
+        "Gradients through what was read",
+        subject.name,
+        tuple(_sentences(subject.name, specimens, rows, flows, sides, settings)),
+        tuple(figures),
+        data={
+            "rows": [one.name for one in rows],
+            "threshold": settings.threshold,
+            "decay": {
+                name: {
+                    "before": {**one.before._asdict(), "memory_length": one.before.length(settings.threshold)},
+                    "after": None
+                    if one.after is None
+                    else {**one.after._asdict(), "memory_length": one.after.length(settings.threshold)},
+                }
+                for name, one in sides.items()
+            },
+            "jacobian": [
+                {"steps": one.steps, "rms": one.rms, "largest": one.singular[0] if one.singular else None}
+                for one in stretches
+            ],
+            "spectral_radius": [float(one_N.abs().max()) for one_N in found_PN],
+            "clipping": None if clips is None else {**clips._asdict(), "total": clips.total},
+        },
+        missing=tuple(missing),
+    )
+
+
+def _chosen(specimens: Specimens, count: int) -> list[int]:
+    """Rows whose graph can be held: what is read along time is held in parts, and may be as long as it likes."""
+    some = chosen(specimens, count, shortest=SHORTEST)
+    if specimens.at(some[0]).machine is not None:
+        return some
+    return chosen(specimens, count, shortest=SHORTEST, longest=_HELD)
+
+
+def _queries(one: Specimen, most: int) -> list[int]:
+    count = len(one.questions)
+    return [int(at) for at in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))]
+
+
+def _sentences(
+    name: str,
+    specimens: Specimens,
+    rows: list[Specimen],
+    flows: list[RowFlow],
+    sides: dict[str, Sides],
+    settings: GradientSettings,
+) -> list[str]:
+    words = specimens.words
+    said: list[Any] = []
+    shown = sides.get("input")
+    if shown is not None:
+        said.append(
+            f"Followed back from {sum(len(flow.queries) for flow in flows)} answers in {len(rows)} rows of "
+            f"{specimens.source}, what {name} has read counts {row_picture.reach(shown, settings.threshold, words)}."
+        )
+    else:
+        said.append(
+            f"{name} was followed back from {len(rows)} answers, one for each of some rows of {specimens.source}."
+        )
+    said.append(row_picture.heaviest(rows, flows, words))
+    return said

@@ -1,0 +1,306 @@
+"""Surprise of answers that are one of several: what each cost, how sure the model was, which classes are hard.
+
+N answers.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from statewise.figures.drawing import Drawing
+from statewise.figures.figure import Axis, Figure, Series
+from statewise.figures.number import plain, share, whole
+from statewise.figures.passage import Passage, visible
+from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.surprise.calibration import Tally, reliability
+from statewise.inspection.surprise.rival import Rival
+from statewise.inspection.surprise.settings import SurpriseSettings
+from statewise.tasks.specimen import UNTOLD, Choices, Floats, Specimens
+
+LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
+_SHOWN = 300  # answers that are shown where they stand, if nothing was said: each row is a line
+_BARS = 16  # classes that a picture has room for
+_ALONG = 8  # points of a curve
+
+
+class ClassCost(NamedTuple):
+    name: str
+    answers: int
+    nats: float
+    recall: float
+    taken_for: str  # the class it is mistaken for most often; "": it never is
+
+
+class Along(NamedTuple):
+    """A mean over some answers that lie near each other."""
+
+    middle: float
+    mean: float
+    half: float
+    answers: int
+
+
+def found_in_choices(
+    name: str, specimens: Specimens, found: Choices, settings: SurpriseSettings, rival: Rival | None
+) -> Finding:
+    told_N = found.truth_N != UNTOLD
+    figures: list[Drawing] = []
+    tables: list[Named] = []
+    unit = specimens.words.question
+    data: dict[str, Any] = {"answers": len(found.guess_N), "told": int(told_N.sum())}
+    missing: list[str] = []
+    if told_N.any():
+        tally = Tally()
+        right_N = (found.guess_N == found.truth_N)[told_N].astype(np.float64)
+        tally.add(torch.from_numpy(found.sure_N[told_N]), torch.from_numpy(right_N))
+        costs = class_costs(found)
+        along = buckets(found.along_N[told_N], found.nats_N[told_N])
+        shown = settings.shown if "shown" in settings.model_fields_set else _SHOWN
+        figures += [*_passage(specimens, found, shown), *_along(along, found.along)]
+        if len(found.guess_N) > shown and not (found.place_N == UNTOLD).any():
+            missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(found.guess_N):,}.")
+        figures += [reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"), _classes(costs)]
+        tables += [_worst(specimens, found, settings.worst), _class_table(costs)]
+        mean, entropy = float(np.nanmean(found.nats_N)), float(found.entropy_N[told_N].mean())
+        data |= {
+            "nats": mean,
+            "expected_nats": entropy,
+            "accuracy": tally.accuracy,
+            "calibration_error": tally.error(),
+            "bins": [one._asdict() for one in tally.bins()],
+            "classes": [one._asdict() for one in costs],
+            "along": [one._asdict() for one in along],
+        }
+        sentences = [
+            f"{name} pays {plain(mean)} nats a {unit} on {specimens.source} ({int(told_N.sum()):,} {unit}s) and "
+            f"expected to pay {plain(entropy)}; it is right {share(tally.accuracy)} of the time, and its confidence "
+            f"is off by {share(tally.error())} in the mean.",
+            _hardest(costs),
+        ]
+        unseen = len(told_N) - int(told_N.sum())
+        if unseen and specimens.told:
+            missing.append(f"{unseen:,} {unit}s have a label that training never showed: they have no cost.")
+    else:
+        tables.append(_said(specimens, found, settings.worst))
+        sentences = [_answers(found, unit)]
+        missing.append(f"What is right is not known here, so there is neither a cost nor a calibration of {unit}s.")
+    if rival is not None and told_N.any():
+        sentences.insert(0, rival.sentence(name, f"nats a {unit}"))
+        data["against"] = rival.as_dict()
+        tables.insert(0, _rivals(specimens, found, rival, name, settings.worst))
+    return Finding("surprise", "Surprise", name, tuple(sentences), tuple(figures), tuple(tables), data, tuple(missing))
+
+
+def class_costs(found: Choices) -> list[ClassCost]:
+    """Of every class that is the truth of an answer, the dearest first."""
+    made = []
+    for number_, name in enumerate(found.names):
+        mine_N = found.truth_N == number_
+        if not mine_N.any():
+            continue
+        wrong = found.guess_N[mine_N & (found.guess_N != number_)]
+        other = found.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
+        recall = float((found.guess_N[mine_N] == number_).mean())
+        made.append(ClassCost(name, int(mine_N.sum()), float(found.nats_N[mine_N].mean()), recall, other))
+    return sorted(made, key=lambda one: -one.nats)
+
+
+def buckets(along_N: Floats, nats_N: Floats, *, most: int = _ALONG) -> list[Along]:
+    """Answers in their order along something, in groups of about one size; equal places stay together."""
+    edges = np.unique(np.quantile(along_N, np.linspace(0, 1, most + 1)))
+    group_N = np.clip(np.searchsorted(edges, along_N, side="right") - 1, 0, max(len(edges) - 2, 0))
+    made = []
+    for group in np.unique(group_N):
+        some = nats_N[group_N == group]
+        half = 1.96 * float(some.std(ddof=1)) / len(some) ** 0.5 if len(some) > 1 else 0.0
+        made.append(Along(float(along_N[group_N == group].mean()), float(some.mean()), half, len(some)))
+    return made
+
+
+def _hardest(costs: Sequence[ClassCost]) -> str:
+    first, last = costs[0], costs[-1]
+    if len(costs) == 1:
+        return f"Only {first.name!r} occurs here."
+    mistaken = f", and is most often taken for {first.taken_for!r}" if first.taken_for else ""
+    return (
+        f"Of {len(costs)} classes, {first.name!r} is the dearest with {plain(first.nats)} nats{mistaken}; "
+        f"{last.name!r} is the cheapest with {plain(last.nats)}."
+    )
+
+
+def _along(along: Sequence[Along], label: str) -> list[Drawing]:
+    if len(along) < 2:
+        return []
+    first, last = along[0], along[-1]
+    gap, sure = last.mean - first.mean, float(np.hypot(first.half, last.half))
+    word = "no surer" if abs(gap) <= sure else "dearer" if gap > 0 else "cheaper"
+    return [
+        Figure(
+            "surprise-along",
+            "Where it is hard",
+            "line",
+            Axis(label),
+            Axis("nats an answer"),
+            (
+                Series(
+                    "mean",
+                    tuple(one.middle for one in along),
+                    tuple(one.mean for one in along),
+                    tuple(one.mean - one.half for one in along),
+                    tuple(one.mean + one.half for one in along),
+                ),
+            ),
+            reading="Answers in groups of about one size; the band is a 95 % interval of the mean.",
+            finding=f"At {plain(last.middle)} an answer costs {plain(last.mean)} nats, at {plain(first.middle)} "
+            f"{plain(first.mean)}"
+            + (": the difference is within chance." if word == "no surer" else f": it is {word} there."),
+        )
+    ]
+
+
+def _classes(costs: Sequence[ClassCost]) -> Figure:
+    shown = costs[:_BARS]
+    left = len(costs) - len(shown)
+    wrong = min(costs, key=lambda one: one.recall)
+    return Figure(
+        "surprise-classes",
+        "Which classes are dear",
+        "bars",
+        Axis("nats an answer"),
+        Axis("", "category", categories=tuple(one.name for one in shown)),
+        (Series("mean", tuple(one.nats for one in shown), tuple(float(at) for at in range(len(shown)))),),
+        reading="What an answer cost in the mean, by what the truth is.",
+        finding=f"{wrong.name!r} is found least often: {share(wrong.recall)} of {wrong.answers:,}.",
+        missing=(f"{left} cheaper classes are in the table alone",) if left else (),
+    )
+
+
+def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
+    """What is asked at places is shown where it stands."""
+    if (found.place_N == UNTOLD).any():
+        return []
+    order = np.lexsort((found.place_N, found.row_N))
+    pieces: list[tuple[str, float | None]] = []
+    notes = []
+    row = None
+    made: tuple[str, ...] = ()
+    for at in order[:most]:
+        if found.row_N[at] != row:
+            if row is not None:
+                pieces.append(("\n", None))
+                notes.append("")
+            row = int(found.row_N[at])
+            made = specimens.at(row).pieces
+        cost, truth = float(found.nats_N[at]), int(found.truth_N[at])
+        pieces.append((f"{made[int(found.place_N[at])]} ", None if np.isnan(cost) else cost))
+        told = f", it is {found.names[truth]}" if truth != UNTOLD else ""
+        notes.append(f"taken for {found.names[int(found.guess_N[at])]}{told}")
+    worst = max(range(len(pieces)), key=lambda at: pieces[at][1] or 0.0)
+    return [
+        Passage(
+            "surprise-text",
+            "What surprised the model",
+            tuple(pieces),
+            "nats",
+            reading="The deeper the colour, the less the right answer was expected there.",
+            finding=f"Of what is shown, {visible(pieces[worst][0].strip())!r} cost most, with "
+            f"{plain(pieces[worst][1] or 0.0)} nats: {notes[worst]}.",
+            bounds=LEVELS,
+            notes=tuple(notes),
+        )
+    ]
+
+
+def _row(specimens: Specimens, found: Choices, at: int) -> tuple[Cell, ...]:
+    before, it = specimens.shown(found, at)
+    truth = int(found.truth_N[at])
+    cost = float(found.nats_N[at])
+    return (
+        words(visible(before)),
+        words(_short(visible(it))),
+        words("–" if truth == UNTOLD else found.names[truth]),
+        words(found.names[int(found.guess_N[at])]),
+        number(float(found.sure_N[at]), share),
+        number(None if np.isnan(cost) else cost, plain),
+    )
+
+
+_COLUMNS = (
+    Column("before", "where, or what stands before", text=True),
+    Column("it", "what was asked", text=True),
+    Column("truth", "truth", text=True),
+    Column("guess", "guess", text=True),
+    Column("sure", "how sure"),
+    Column("nats", "cost", "nats"),
+)
+
+
+def _short(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _worst(specimens: Specimens, found: Choices, most: int) -> Named:
+    order = np.argsort(-np.nan_to_num(found.nats_N, nan=-np.inf))[:most]
+    rows = tuple(_row(specimens, found, int(at)) for at in order)
+    return Named("surprise-worst", "What surprised most", "Answers in the order of their cost.", Table(_COLUMNS, rows))
+
+
+def _said(specimens: Specimens, found: Choices, most: int) -> Named:
+    rows = tuple(_row(specimens, found, at) for at in range(min(most, len(found.guess_N))))
+    return Named("surprise-answers", "The answers", "In the order of the text.", Table(_COLUMNS, rows))
+
+
+def _answers(found: Choices, unit: str) -> str:
+    least = int(found.sure_N.argmin())
+    return (
+        f"The truth is not known; it is surest of {found.names[int(found.guess_N[found.sure_N.argmax()])]!r} "
+        f"({share(float(found.sure_N.max()))}) and least sure of {found.names[int(found.guess_N[least])]!r} "
+        f"({share(float(found.sure_N[least]))}) among {len(found.guess_N):,} {unit}{'s' * (len(found.guess_N) != 1)}."
+    )
+
+
+def _class_table(costs: Sequence[ClassCost]) -> Named:
+    columns = (
+        Column("class", "class", text=True),
+        Column("answers", "answers"),
+        Column("nats", "cost", "nats"),
+        Column("recall", "found"),
+        Column("taken_for", "most often taken for", text=True),
+    )
+    rows = tuple(
+        (
+            words(one.name),
+            number(one.answers, whole),
+            number(one.nats, plain),
+            number(one.recall, share),
+            words(one.taken_for or "–"),
+        )
+        for one in costs
+    )
+    return Named("surprise-by-class", "The classes", "The dearest first.", Table(columns, rows))
+
+
+def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
+    gap_N = np.nan_to_num(rival.mine_N - rival.theirs_N)
+    rows = []
+    for at in np.argsort(-np.abs(gap_N))[:most]:
+        row = _row(specimens, found, int(at))
+        rows.append(
+            (
+                *row[:3],
+                number(float(rival.mine_N[at]), plain),
+                number(float(rival.theirs_N[at]), plain),
+                number(float(gap_N[at]), plain),
+            )
+        )
+    columns = (
+        *_COLUMNS[:3],
+        Column("first", name, "nats"),
+        Column("second", rival.name, "nats"),
+        Column("gap", "gap", "nats"),
+    )
+    reading = f"The largest gaps come first; above 0, {rival.name} paid less."
+    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))

@@ -1,0 +1,131 @@
+"""`statewise inspect` on runs of every task: what it says, what it writes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import call
+from task_runs import RUNS, make_run, write_files
+
+import statewise
+from statewise.inspection.lenses import LENSES
+
+QUICK = [lens.name for lens in LENSES if lens.quick]
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspected")
+    write_files(folder)
+    return folder
+
+
+def run_of(tasks: Path, name: str) -> str:
+    return str(make_run(name, tasks))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_quick_lens_on_one_page(name: str, tasks: Path) -> None:
+    found = statewise.inspect(run_of(tasks, name))
+    assert [one.lens for one in found.findings] == QUICK
+    page = found.to_html(static=True)
+    for one in found.findings:
+        assert one.sentences
+        assert not one.sentences[0].startswith("Not looked"), one.sentences
+        for figure in one.figures:
+            assert figure.finding
+            assert figure.reading
+            assert f'id="{figure.name}"' in page
+
+
+def test_it_writes_and_says_what_it_found(tasks: Path, tmp_path: Path) -> None:
+    said = call(
+        "inspect", run_of(tasks, "direct"), "--data", str(tasks / "series.csv"), "--out", str(tmp_path), "--static"
+    )
+    assert said.code == 0, said.err
+    for title in ("Surprise", "Gradients through what was read", "Gates, cells and units", "Interventions"):
+        assert title in said.out
+    record = json.loads((tmp_path / "inspect.json").read_text())
+    assert {one["lens"] for one in record["findings"]} == set(QUICK)
+    assert (tmp_path / "figures/surprise-ahead.csv").is_file()
+    assert (tmp_path / "figures/gradient-map.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("classifier", "a warm film\na dull year and more"),
+        ("tagger", "the cat sees a hen"),
+        ("tree", "(0 (1 1) (0 (0 0) (1 1)))"),
+    ],
+)
+def test_a_text_of_ones_own(name: str, text: str, tasks: Path) -> None:
+    for lens in ("surprise", "gradient", "gates"):
+        finding = statewise.inspect(run_of(tasks, name), lens, text=text).finding(lens)
+        told = name == "tree"
+        if lens == "surprise":
+            assert (finding.data["told"] > 0) == told
+        assert any("not known" in one for one in finding.missing) == (not told and lens != "gates")
+
+
+@pytest.mark.parametrize(("name", "file"), [(name, file) for name, (_, file, _) in RUNS.items() if "-" not in name])
+def test_a_file_of_ones_own(name: str, file: str, tasks: Path) -> None:
+    data = statewise.inspect(run_of(tasks, name), "surprise", data=tasks / file).finding("surprise").data
+    held = statewise.inspect(run_of(tasks, name), "surprise").finding("surprise").data
+    count = "answers" if "answers" in data else "windows"
+    assert data[count] > held[count]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("classifier", "classifier-one-way"), ("tagger", "tagger-crf"), ("direct", "recursive")]
+)
+def test_two_runs_on_the_same_rows(first: str, second: str, tasks: Path) -> None:
+    finding = statewise.inspect(run_of(tasks, first), "surprise", against=run_of(tasks, second)).finding("surprise")
+    against = finding.data["against"]
+    mine = finding.data.get("nats", finding.data.get("mean"))
+    assert against["difference"] == pytest.approx(mine - against["mean"], abs=1e-9)
+    assert "less than" in finding.sentences[0]
+
+
+def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
+    cases = [
+        ("tagger-one-way", "layers.0.h_BD[D=3]"),
+        ("classifier", "reader.layers.0.back.gru.h"),
+        ("classifier-transformer", "reader.encoder.0.attention.weights[1=1]"),
+    ]
+    for name, address in cases:
+        found = statewise.inspect(run_of(tasks, name), "intervene", address=address, places=3)
+        added = found.finding("intervene").data["added"]
+        assert any(address in key for key in added)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("classifier", ("bptt",), "surprise, gradient, attention, gates, intervene"),
+        ("classifier", ("bptt",), "nothing is truncated"),
+        ("direct", ("surprise", "--text", "some text"), "a text is none"),
+        ("grids", ("surprise", "--text", "some text"), "not texts"),
+        ("classifier", ("surprise", "--text", "a", "--data", "b"), "both a text and data"),
+        ("classifier", ("surprise", "--data", "none.tsv"), "none.tsv"),
+        ("classifier", ("intervene", "--set", "other=abc"), "leave other out"),
+        ("classifier", ("intervene", "--set", "address=reader.layers.0.back.gru.hh"), "did you mean"),
+        ("tagger-one-way", ("intervene", "--set", "address=layers.0.hh"), "nothing in the state is called"),
+        ("direct", ("gates", "--set", 'features=["a=b"]'), "leave features out"),
+        ("tagger", ("gradient", "--text", "one two"), "has 4 words or more"),
+        ("classifier", ("attention", "--set", "layers=[7]"), None),
+        ("classifier-transformer", ("attention", "--set", "layers=[7]"), "this model has layers 0 to"),
+        ("tree", ("surprise", "--text", "(0 (1 1)"), "the text"),
+    ],
+)
+def test_mistakes_are_named(name: str, words: tuple[str, ...], said: str | None, tasks: Path, tmp_path: Path) -> None:
+    found = call("inspect", run_of(tasks, name), *words, "--out", str(tmp_path))
+    assert found.code == (0 if said is None else 2)
+    assert said is None or said in found.err
+    assert "Traceback" not in found.err
+
+
+def test_runs_of_other_tasks_are_not_set_against_each_other(tasks: Path) -> None:
+    found = call("inspect", run_of(tasks, "classifier"), "surprise", "--against", run_of(tasks, "tagger"))
+    assert found.code == 2
+    assert "is a tagging run" in found.err

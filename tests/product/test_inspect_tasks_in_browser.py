@@ -1,0 +1,36 @@
+"""Pages of lenses on every task in a real browser, opened from disk, on a narrow screen and on a wide one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inspected_page import OVERLAPS, STICKING_OUT, Watched
+from task_runs import make_run, write_files
+
+from statewise.inspection import inspect
+
+PAGES = ("classifier-transformer", "grids", "tagger", "tree", "direct")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    write_files(folder)
+    written = {}
+    for name in PAGES:
+        found = inspect(make_run(name, folder))
+        for kind in ("static", "live"):
+            written[f"{name} {kind}"] = folder / f"{name}-{kind}.html"
+            written[f"{name} {kind}"].write_text(found.to_html(static=kind == "static"), encoding="utf-8")
+    return written
+
+
+@pytest.mark.parametrize(("kind", "width"), [("static", 360), ("live", 360), ("live", 1200)])
+@pytest.mark.parametrize("name", PAGES)
+def test_opens_from_disk(name: str, kind: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
+    with Watched(browser, pages[f"{name} {kind}"], width=width) as seen:
+        if kind == "live":
+            seen.page.wait_for_selector(".main-svg")
+        assert seen.page.evaluate(STICKING_OUT) == []
+        assert seen.page.evaluate(OVERLAPS) == []
+        assert seen.wrong == []
