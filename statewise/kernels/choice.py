@@ -15,6 +15,7 @@ from statewise.specs import UserError, nearest
 
 Implementation = Literal["naive", "fused", "batched", "persistent", "stepped", "triton"]
 Wish = Literal["auto", "naive", "fused", "batched", "persistent", "stepped", "triton"]
+_WISHES = get_args(Wish)
 
 _WHY = {
     "naive": "what should be faster here has not been through all checks on a GPU, and runs where it is asked for",
@@ -91,10 +92,20 @@ def choose(
     `absent` says of forms that would be faster still why they cannot take this call.
     """
     chosen = _decide(op, obstacles=obstacles, wish=wish, fast=fast, absent=absent or {})
+    note(op, chosen)
+    return chosen
+
+
+def note(op: str, chosen: Choice) -> None:
+    """For whoever records."""
     recorded = _recorded.get()
     if recorded is not None:
         recorded[op] = chosen
-    return chosen
+
+
+def outside() -> tuple[object, ...]:
+    """What a choice depends on beyond the call and its device: a lens, and wishes that the call does not carry."""
+    return is_observed(), _forced.get(), os.environ.get("STATEWISE_KERNEL"), takes_unproven()
 
 
 def _decide(
@@ -108,15 +119,15 @@ def _decide(
     if is_observed():
         return Choice("naive", "a lens is open, and only the equation can be looked into")
     forced, source = _wished(wish)
-    if forced not in get_args(Wish):
-        raise UserError(f"{source} asks for the kernel {forced!r}", fix=nearest(str(forced), get_args(Wish)))
+    if forced not in _WISHES:
+        raise UserError(f"{source} asks for the kernel {forced!r}", fix=nearest(str(forced), _WISHES))
     if forced == "naive":
         return Choice("naive", f"asked for by {source}")
     missing = " and no ".join(obstacles)
     if forced == "auto":
         if obstacles:
             return Choice("naive", f"the fast {op} has no {missing}")
-        return Choice(fast[0], _WHY[fast[0]] + "".join(f" (not {name}: {why})" for name, why in absent.items()))
+        return Choice(fast[0], _WHY[fast[0]] + "".join([f" (not {name}: {why})" for name, why in absent.items()]))
     if forced in absent:
         raise UserError(
             f"{source} asks for the {forced} {op}, but {absent[forced]}", fix=f"valid: auto, naive, {', '.join(fast)}"

@@ -66,7 +66,7 @@ class Elman(Mixer[ElmanState]):
         self, x_BTI: Tensor, state: ElmanState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, ElmanState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        (h_BD,) = state or self.init_state(len(x_BTI))
+        (h_BD,) = state or (None,)
         y_BTD, h_BD = elman(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
         return y_BTD, ElmanState(h_BD)
 

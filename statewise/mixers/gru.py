@@ -69,7 +69,7 @@ class GRU(Mixer[GRUState], Stacked):
         self, x_BTI: Tensor, state: GRUState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, GRUState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        (h_BD,) = state or self.init_state(len(x_BTI))
+        (h_BD,) = state or (None,)
         y_BTD, h_BD = gru(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
         return y_BTD, GRUState(h_BD)
 

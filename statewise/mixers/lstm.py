@@ -108,7 +108,7 @@ class LSTM(Mixer[LSTMState], Stacked):
         self, x_BTI: Tensor, state: LSTMState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        h_BP, c_BD = state or self.init_state(len(x_BTI))
+        h_BP, c_BD = state or (None, None)
         y_BTP, h_BP, c_BD = lstm(x_BTI, h_BP, c_BD, self.weights(), lengths_B, wish=self.kernel)
         return y_BTP, LSTMState(h_BP, c_BD)
 

@@ -19,6 +19,7 @@ from statewise.core import is_observed
 State = tuple[Tensor, ...]
 Given = Tensor | PackedSequence
 
+_PLAIN = {Tensor, nn.Parameter}
 _LOWERED = (torch.float32, torch.bfloat16, torch.float16)  # what autocast brings to its own precision
 
 
@@ -87,10 +88,10 @@ def irregular(tensors: Sequence[Tensor]) -> str | None:
         return why
     first = tensors[0]
     # A fake, distributed or otherwise special tensor is told from a plain one by its type alone.
-    if any(type(tensor) is not Tensor and type(tensor) is not nn.Parameter for tensor in tensors):
+    if not {type(tensor) for tensor in tensors} <= _PLAIN:
         return "a tensor is of a special kind"
     device = first.device
-    if device.type == "meta" or any(tensor.device != device for tensor in tensors):
+    if device.type == "meta" or len({tensor.device for tensor in tensors}) > 1:
         return "tensors are on other devices"
     if first.is_nested or first.layout is not torch.strided:
         return "the input is not a plain array"
@@ -98,7 +99,7 @@ def irregular(tensors: Sequence[Tensor]) -> str | None:
         if device.type != "cuda" and not is_observed():
             return "autocast is on, and on this device PyTorch has rules of its own for each op"
         return None if all(tensor.dtype in _LOWERED for tensor in tensors) else "autocast leaves these dtypes alone"
-    if any(tensor.dtype != first.dtype for tensor in tensors) or not first.dtype.is_floating_point:
+    if len({tensor.dtype for tensor in tensors}) > 1 or not first.dtype.is_floating_point:
         return "dtypes differ"
     return None
 

@@ -5,11 +5,13 @@ B batch, I input width, D width, G three times D.
 
 from typing import final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.gru import GRUWeights, choice, gru, gru_moments, gru_step
+from statewise.kernels.gru import GRUWeights, choice, chosen_before, gru, gru_moments, gru_step
+from statewise.kernels.moments import Rows
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -21,8 +23,8 @@ def _for_kernel(weights: LayerWeights) -> GRUWeights:
     width = weights.hh_GP.shape[1]
     if weights.b_ih_G is None or weights.b_hh_G is None:
         return GRUWeights(weights.ih_GI, weights.hh_GP, weights.b_G, weights.hh_GP.new_zeros(width))
-    b_G = weights.b_ih_G + F.pad(weights.b_hh_G[: 2 * width], (0, width))
-    return GRUWeights(weights.ih_GI, weights.hh_GP, b_G, weights.b_hh_G[2 * width :])
+    gates, candidate = torch.split_with_sizes(weights.b_hh_G, [2 * width, width])
+    return GRUWeights(weights.ih_GI, weights.hh_GP, weights.b_ih_G + F.pad(gates, (0, width)), candidate)
 
 
 @final
@@ -31,7 +33,7 @@ class GRU(Recurrent, nn.GRU):
 
     def _kernel_choice(self, batch: int) -> Choice:
         ih_GI, hh_GD = flat_weights(self)[:2]
-        return choice(GRUWeights(ih_GI, hh_GD, hh_GD[:, 0], hh_GD[0]), wish=self.kernel, batch=batch)
+        return chosen_before(GRUWeights(ih_GI, hh_GD, hh_GD, hh_GD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
         return why_batched_is_slower(self, input, enough=16)
@@ -39,13 +41,18 @@ class GRU(Recurrent, nn.GRU):
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         kernel_weights = _for_kernel(weights)
 
-        def layer(x_BTI: Tensor, state: State, lengths_B: Tensor | None) -> Result:
-            y_BTD, h_BD = gru(x_BTI, state[0], kernel_weights, lengths_B, wish=wish)
+        def layer(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
+            y_BTD, h_BD = gru(x_BTI, state[0] if state else None, kernel_weights, lengths_B, wish=wish)
             return y_BTD, (h_BD,)
 
         if wish != "batched":
-            return Layer(layer)
-        return Layer(layer, lambda x_NI, state, rows: gru_moments(x_NI, state[0], kernel_weights, rows))
+            return Layer(layer, apart=wish == "persistent")
+
+        def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
+            h_BD = state[0] if state else kernel_weights.rest(rows[0])
+            return gru_moments(x_NI, h_BD, kernel_weights, rows)
+
+        return Layer(layer, moments)
 
 
 @final
@@ -54,7 +61,7 @@ class GRUCell(Cell, nn.GRUCell):
 
     def _kernel_choice(self) -> Choice:
         hh_GD = self.weight_hh
-        return choice(GRUWeights(self.weight_ih, hh_GD, hh_GD[:, 0], hh_GD[0]), wish=self.kernel)
+        return choice(GRUWeights(self.weight_ih, hh_GD, hh_GD, hh_GD), wish=self.kernel)
 
     def _step(self, x_BI: Tensor, state: State, weights: LayerWeights) -> State:
         kernel_weights = _for_kernel(weights)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.lstm import LSTMWeights, choice, input_share, lstm, lstm_step
+from statewise.kernels.lstm import LSTMWeights, choice, chosen_before, input_share, lstm, lstm_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights
@@ -43,8 +43,8 @@ class LSTM(Recurrent, nn.LSTM):
     def _kernel_choice(self, batch: int) -> Choice:
         ih_GI, hh_GP = flat_weights(self)[:2]
         projection_PD = flat_weights(self)[-1] if self.proj_size else None
-        return choice(
-            LSTMWeights(ih_GI, hh_GP, hh_GP[:, 0], projection_PD=projection_PD), wish=self.kernel, batch=batch
+        return chosen_before(
+            LSTMWeights(ih_GI, hh_GP, hh_GP, projection_PD=projection_PD), wish=self.kernel, batch=batch
         )
 
     def _slower(self, input: Given) -> str | None:
@@ -56,12 +56,12 @@ class LSTM(Recurrent, nn.LSTM):
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         kernel_weights = _for_kernel(weights)
 
-        def layer(x_BTI: Tensor, state: State, lengths_B: Tensor | None) -> Result:
-            h_BP, c_BD = state
+        def layer(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
+            h_BP, c_BD = state or (None, None)
             y_BTP, h_BP, c_BD = lstm(x_BTI, h_BP, c_BD, kernel_weights, lengths_B, wish=wish)
             return y_BTP, (h_BP, c_BD)
 
-        return Layer(layer)
+        return Layer(layer, apart=wish == "persistent")
 
 
 @final
@@ -77,7 +77,7 @@ class LSTMCell(Cell, nn.LSTMCell):
         return state
 
     def _kernel_choice(self) -> Choice:
-        return choice(LSTMWeights(self.weight_ih, self.weight_hh, self.weight_hh[:, 0]), wish=self.kernel)
+        return choice(LSTMWeights(self.weight_ih, self.weight_hh, self.weight_hh), wish=self.kernel)
 
     def _step(self, x_BI: Tensor, state: State, weights: LayerWeights) -> State:
         kernel_weights = _for_kernel(weights)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.kernels.choice import Choice, Wish, is_asked
-from statewise.nn.call import Call, Given, State, irregular, read_call
+from statewise.nn.call import Call, Given, State, read_call
 from statewise.nn.stack import Layer, run_stack
 
 _NO_GRADIENT = "without a gradient PyTorch's op is the fastest on a CPU"
@@ -52,9 +52,8 @@ class Recurrent(nn.RNNBase):
         # Compilers and tracers should not read how we decide: they know torch.nn's op and get that.
         if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is None:
             plan = self._plan(input, hx)
-            served = None if isinstance(plan, str) else self._serve(*plan)
-            if served is not None:
-                y, state = _as_given(self, input, *served)
+            if not isinstance(plan, str):
+                y, state = _as_given(self, input, *self._serve(*plan))
                 return y, self._joined(state)
         return super().forward(input, hx)
 
@@ -63,6 +62,8 @@ class Recurrent(nn.RNNBase):
         asked = is_asked(self.kernel)  # a lens and a wish are obeyed, whatever they cost
         if not asked and (slower := self._slower(input)) is not None:
             return slower
+        # As torch.nn does before each call: whoever reparametrises a weight puts another tensor in its place.
+        self._update_flat_weights()
         call = read_call(self, input, self._parts(hx), self._widths())
         if isinstance(call, str):
             return call
@@ -71,27 +72,26 @@ class Recurrent(nn.RNNBase):
             return chosen.reason
         return chosen, call
 
-    def _serve(self, chosen: Choice, call: Call) -> tuple[Tensor, State] | None:
-        """Outputs and state in the order of the call. None when the weights turn out to be no plain tensors."""
-        device, dtype = call.x.device.type, call.x.dtype
-        if torch.is_autocast_enabled(device):
-            dtype = torch.get_autocast_dtype(device)
-        # As torch.nn does before each call: whoever reparametrises a weight puts another tensor in its place.
-        self._update_flat_weights()
-        if irregular([call.x, *flat_weights(self)]):
-            return None
+    def _serve(self, chosen: Choice, call: Call) -> tuple[Tensor, State]:
+        """Outputs and state in the order of the call."""
+        device = call.x.device.type
+        if not torch.is_autocast_enabled(device):
+            return self._run(chosen, call)
+        lowered = torch.get_autocast_dtype(device)
         with torch.autocast(device, enabled=False):
-            layers = [self._layer(weights, chosen.implementation) for weights in self._layer_weights(dtype)]
-            state = call.state
-            if state is None:
-                state = tuple(call.x.new_zeros(len(layers), call.batch, width) for width in self._widths())
-            state = tuple(part.to(dtype) for part in state)
-            y, state = run_stack(self, call._replace(x=call.x.to(dtype)), layers, state)
-        return y.to(dtype), tuple(part.to(dtype) for part in state)
+            state = None if call.state is None else tuple(part.to(lowered) for part in call.state)
+            return self._run(chosen, call._replace(x=call.x.to(lowered), state=state))
+
+    def _run(self, chosen: Choice, call: Call) -> tuple[Tensor, State]:
+        """All in the dtype of the input."""
+        dtype = call.x.dtype
+        layers = [self._layer(weights, chosen.implementation) for weights in self._layer_weights(dtype)]
+        y, state = run_stack(self, call, layers, call.state)
+        return as_dtype(y, dtype), tuple(as_dtype(part, dtype) for part in state)
 
     def _layer_weights(self, dtype: torch.dtype) -> Iterator[LayerWeights]:
         """From the lowest layer, in each the forward direction first."""
-        flat: Iterator[Tensor] = (weight.to(dtype) for weight in flat_weights(self))
+        flat: Iterator[Tensor] = (as_dtype(weight, dtype) for weight in flat_weights(self))
         for _ in range(self.num_layers * (2 if self.bidirectional else 1)):
             ih_GI, hh_GP = next(flat), next(flat)
             b_ih_G, b_hh_G = (next(flat), next(flat)) if self.bias else (None, None)
@@ -118,6 +118,10 @@ class Recurrent(nn.RNNBase):
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         raise NotImplementedError
+
+
+def as_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return value if value.dtype == dtype else value.to(dtype)
 
 
 def flat_weights(module: nn.RNNBase) -> list[Tensor]:

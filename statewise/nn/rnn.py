@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_moments, elman_step
+from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen_before, elman, elman_moments, elman_step
+from statewise.kernels.moments import Rows
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -26,7 +27,7 @@ class RNN(Recurrent, nn.RNN):
 
     def _kernel_choice(self, batch: int) -> Choice:
         ih_DI, hh_DD = flat_weights(self)[:2]
-        return choice(ElmanWeights(ih_DI, hh_DD, hh_DD[0]), wish=self.kernel, batch=batch)
+        return chosen_before(ElmanWeights(ih_DI, hh_DD, hh_DD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
         return why_batched_is_slower(self, input, enough=16)
@@ -34,13 +35,18 @@ class RNN(Recurrent, nn.RNN):
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         kernel_weights = _for_kernel(weights, self.nonlinearity)
 
-        def layer(x_BTI: Tensor, state: State, lengths_B: Tensor | None) -> Result:
-            y_BTD, h_BD = elman(x_BTI, state[0], kernel_weights, lengths_B, wish=wish)
+        def layer(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
+            y_BTD, h_BD = elman(x_BTI, state[0] if state else None, kernel_weights, lengths_B, wish=wish)
             return y_BTD, (h_BD,)
 
         if wish != "batched":
-            return Layer(layer)
-        return Layer(layer, lambda x_NI, state, rows: elman_moments(x_NI, state[0], kernel_weights, rows))
+            return Layer(layer, apart=wish == "persistent")
+
+        def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
+            h_BD = state[0] if state else kernel_weights.rest(rows[0])
+            return elman_moments(x_NI, h_BD, kernel_weights, rows)
+
+        return Layer(layer, moments)
 
 
 @final
@@ -48,7 +54,7 @@ class RNNCell(Cell, nn.RNNCell):
     """`torch.nn.RNNCell`, open to a lens."""
 
     def _kernel_choice(self) -> Choice:
-        return choice(ElmanWeights(self.weight_ih, self.weight_hh, self.weight_hh[0]), wish=self.kernel)
+        return choice(ElmanWeights(self.weight_ih, self.weight_hh, self.weight_hh), wish=self.kernel)
 
     def _step(self, x_BI: Tensor, state: State, weights: LayerWeights) -> State:
         kernel_weights = _for_kernel(weights, self.nonlinearity)

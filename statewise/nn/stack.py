@@ -20,21 +20,22 @@ Result = tuple[Tensor, State]
 
 
 class Layer(NamedTuple):
-    """One layer in one direction. `over_rows` reads [B, T, I] with lengths or None.
+    """One layer in one direction, from a state or, without one, from zeros. `over_rows` reads [B, T, I] and lengths.
 
     `over_moments` reads [N, I], rows lying as `kernels/moments.py` says, and gives all states; where it is None, packed
-    rows are padded.
+    rows are padded. `apart`: the last state of `over_rows` lies in memory of its own.
     """
 
-    over_rows: Callable[[Tensor, State, Tensor | None], Result]
-    over_moments: Callable[[Tensor, State, Rows], Tensor] | None = None
+    over_rows: Callable[[Tensor, State | None, Tensor | None], Result]
+    over_moments: Callable[[Tensor, State | None, Rows], Tensor] | None = None
+    apart: bool = False
 
 
 # One layer over the input as it is stored; the last argument asks for it to be read backwards.
-Reader = Callable[[Layer, Tensor, State, bool], Result]
+Reader = Callable[[Layer, Tensor, State | None, bool], Result]
 
 
-def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: State) -> Result:
+def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: State | None) -> Result:
     """Outputs as they are stored, and every part of the state `[L, B, ...]`."""
     directions = 2 if module.bidirectional else 1
     read = _read_full if call.sizes_T is None else _read_packed(call.sizes_T)
@@ -44,20 +45,23 @@ def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: St
         for way in range(directions):
             at = depth * directions + way
             with scope(f"l{depth}_reverse" if way else f"l{depth}"):
-                y, final = read(layers[at], x, tuple(part[at] for part in state), bool(way))
+                begin = None if state is None else tuple(part[at] for part in state)
+                y, final = read(layers[at], x, begin, bool(way))
             ways.append(y)
             after.append(final)
         x = torch.cat(ways, dim=-1) if len(ways) > 1 else ways[0]
         if module.training and module.dropout > 0 and depth < module.num_layers - 1:
             # Chance is drawn in the order of memory: as torch.nn lies there, the same seed gives the same mask.
             x = F.dropout(x.contiguous(), module.dropout)
+    if len(after) == 1 and layers[0].apart:
+        return x, tuple(part[None] for part in after[0])
     return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
 
 
-def _read_full(layer: Layer, x_TBI: Tensor, state: State, backwards: bool) -> Result:
-    y_BTD, state = layer.over_rows((x_TBI.flip(0) if backwards else x_TBI).transpose(0, 1), state, None)
+def _read_full(layer: Layer, x_TBI: Tensor, state: State | None, backwards: bool) -> Result:
+    y_BTD, after = layer.over_rows((x_TBI.flip(0) if backwards else x_TBI).transpose(0, 1), state, None)
     y_TBD = y_BTD.transpose(0, 1)
-    return (y_TBD.flip(0) if backwards else y_TBD), state
+    return (y_TBD.flip(0) if backwards else y_TBD), after
 
 
 def _read_packed(sizes_T: Tensor) -> Reader:
@@ -69,14 +73,14 @@ def _read_packed(sizes_T: Tensor) -> Reader:
     start_T = sizes_T.cumsum(0) - sizes_T
     last_B = start_T[lengths_B - 1] + at_B
 
-    def read(layer: Layer, x_NI: Tensor, state: State, backwards: bool) -> Result:
+    def read(layer: Layer, x_NI: Tensor, state: State | None, backwards: bool) -> Result:
         device = x_NI.device
         if layer.over_moments is None:
             there_B = lengths_B.to(device)
             x_BTI, _ = pad_packed_sequence(PackedSequence(x_NI, sizes_T), batch_first=True)
-            y_BTD, state = layer.over_rows(reverse_rows(x_BTI, there_B) if backwards else x_BTI, state, there_B)
+            y_BTD, after = layer.over_rows(reverse_rows(x_BTI, there_B) if backwards else x_BTI, state, there_B)
             y_BTD = reverse_rows(y_BTD, there_B) if backwards else y_BTD
-            return pack_padded_sequence(y_BTD, lengths_B, batch_first=True).data, state
+            return pack_padded_sequence(y_BTD, lengths_B, batch_first=True).data, after
         if not backwards:
             y_ND = layer.over_moments(x_NI, state, rows)
             return y_ND, (y_ND[last_B],)

@@ -1,11 +1,19 @@
 """Which implementation runs: chosen in one place, able to say why, and open to being told."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
 from statewise.core import lens
 from statewise.kernels import gru as gru_kernel
-from statewise.kernels.choice import Choice, choose, force
+from statewise.kernels import stepped
+from statewise.kernels import taken as remembering
+from statewise.kernels.choice import Choice, choose, force, record
+from statewise.kernels.persistent import alarm
+from statewise.kernels.persistent.chip import H200, KNOWN
+from statewise.kernels.taken import taken
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
@@ -112,3 +120,47 @@ def test_what_was_chosen_is_what_runs(kernel: str, runs: str, monkeypatch: pytes
     with lens("*"):
         mixer(torch.zeros(1, 2, 4))
     assert called == [runs, "naive"], "an open lens sees the equation"
+
+
+def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a choice depends on makes another kind."""
+    asked: list[str] = []
+
+    def choose_one() -> Choice:
+        asked.append("asked")
+        return choose("GRU", obstacles=[], fast=["persistent", "fused"])
+
+    monkeypatch.setattr(remembering, "_taken", {})
+    monkeypatch.setattr(remembering, "chip_of", lambda device: H200)
+    weight: Any = SimpleNamespace(device=torch.device("cuda", 0), shape=(24, 8), dtype=torch.bfloat16)
+
+    def ask(batch: int = 1, like: Any = weight) -> int:
+        asked.clear()
+        with record() as chosen:
+            found = taken("GRU", choose_one, like, batch)
+        assert chosen == {"GRU": found}, "recorded each time"
+        return len(asked)
+
+    assert [ask(), ask(), ask(2), ask(2), ask()] == [1, 0, 1, 0, 0]
+    assert ask(like=SimpleNamespace(**{**vars(weight), "dtype": torch.float16})) == 1
+    assert ask(like=SimpleNamespace(**{**vars(weight), "shape": (24, 9)})) == 1
+    with force("fused"):
+        assert [ask(), ask()] == [1, 0]
+    with lens("*"):
+        assert [ask(), ask()] == [1, 0]
+    for name, value in {"KERNEL": "naive", "UNPROVEN": "1"}.items():
+        monkeypatch.setenv(f"STATEWISE_{name}", value)
+        assert [ask(), ask()] == [1, 0]
+        monkeypatch.delenv(f"STATEWISE_{name}")
+    monkeypatch.setattr(remembering, "chip_of", lambda device: KNOWN["8.0"])
+    assert ask() == 1
+    monkeypatch.setattr(alarm, "_retired", ["it stalled"])
+    assert ask() == 1
+    monkeypatch.setattr(stepped, "_retired", ["it was refused"])
+    assert ask() == 1
+    assert [ask(like=torch.zeros(24, 8)), ask(like=torch.zeros(24, 8))] == [1, 1], "a CPU has time"
+    with force("triton"):
+        for _ in range(2):
+            with pytest.raises(UserError, match="triton GRU"):
+                ask()
+            assert asked == ["asked"], "an error is found again"

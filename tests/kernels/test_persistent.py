@@ -1,6 +1,8 @@
 """The persistent kernels: which plan takes which shape, when they step aside and why, how they are compiled."""
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ import torch
 
 from statewise.kernels import persistent
 from statewise.kernels.choice import Choice, choose, force
-from statewise.kernels.persistent import alarm, compiler, table
+from statewise.kernels.persistent import alarm, compiler, driver, table
 from statewise.kernels.persistent.chip import H200, KNOWN, Chip
 from statewise.kernels.persistent.plan import Cell, Plan
 from statewise.mixers import GRU, LSTM, Elman
@@ -126,6 +128,45 @@ def test_a_stalled_kernel_is_an_error_once_and_then_retired(monkeypatch: pytest.
 
 
 PLAN = Plan("cluster", "tanh", "forward", 128, 1, 128, 1, 8, 8)
+
+
+def test_a_launch_goes_to_the_stream_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver reads is made once for a grid and a stream, and nobody writes into it."""
+    launched: list[tuple[int, list[int]]] = []
+
+    def accept(launch: Any, *_: Any) -> int:
+        launched.append((launch._obj.stream, launch._obj.grid[:]))
+        return 0
+
+    streams = iter((5, 6, 5))
+    monkeypatch.setattr(driver, "library", lambda: SimpleNamespace(cuLaunchKernelEx=accept))
+    monkeypatch.setattr(driver, "current_stream", lambda: next(streams))
+    kernel = driver.Kernel(PLAN, ctypes.c_void_p(1), 8)
+    for batch in (1, 1, 17):
+        driver.launch(kernel, driver.Run(B=batch), batch=batch)
+    assert launched == [(5, [1, 1, 1]), (6, [1, 1, 1]), (5, [3, 1, 1])]
+
+
+@pytest.mark.parametrize(("current", "autocast", "moved"), [(1, False, False), (0, False, True), (1, True, True)])
+def test_device_and_autocast_are_changed_where_they_differ(
+    current: int, autocast: bool, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[object] = []
+
+    @contextmanager
+    def enter(*what: object, **_: object) -> Iterator[None]:
+        entered.append(what[0])
+        yield
+        entered.append("left")
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(torch.cuda, "device", enter)
+    monkeypatch.setattr(torch, "autocast", enter)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: autocast)
+    here = torch.device("cuda", 1)
+    with driver.alone_on(here):
+        assert entered == ([here, "cuda"] if moved else [])
+    assert entered.count("left") == (2 if moved else 0)
 
 
 @pytest.fixture

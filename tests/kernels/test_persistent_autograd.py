@@ -1,6 +1,7 @@
 """From kernel to layer: padding, dtypes, lengths, second gradients, memory; on a CPU that plays the GPU."""
 
 import contextlib
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from emulated_gpu import Launch, emulator
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from statewise.kernels import elman, gru, lstm, moment_sums, persistent
 from statewise.kernels.elman import ElmanWeights
@@ -15,7 +17,7 @@ from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMWeights
 from statewise.kernels.persistent import alarm, recurrence
 from statewise.kernels.persistent.chip import H200
-from statewise.kernels.persistent.driver import Run
+from statewise.kernels.persistent.driver import Kernel, Run
 from statewise.kernels.persistent.plan import GATES, Cell, Plan
 
 PLANS: dict[str, tuple[Plan, Plan]] = {
@@ -33,6 +35,7 @@ PLANS: dict[str, tuple[Plan, Plan]] = {
     ),
 }
 PLANS["relu"] = tuple(plan._replace(cell="relu") for plan in PLANS["tanh"])  # type: ignore[assignment]  # still two
+PRODUCT, EMPTY = moment_sums.product, torch.empty
 BATCH, TIME, INPUT = 3, 4, 5
 LENGTHS = [4, 0, 2]
 
@@ -51,9 +54,12 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
         made = fresh(*shape, **options)
         return made.fill_(float("nan")) if made.is_floating_point() else made
 
-    def run(plan: Plan, argument: Run, *, batch: int) -> None:
+    def run(kernel: Kernel, argument: Run, *, batch: int) -> None:
         assert batch == argument.B
-        launch(plan, argument, 1)
+        launch(kernel.plan, argument, 1)
+
+    def loaded(cell: Cell, *_: Any) -> tuple[Kernel, ...]:
+        return tuple(Kernel(plan, ctypes.c_void_p(), 1) for plan in PLANS[cell])
 
     alarm = torch.zeros(1, dtype=torch.int32)
     monkeypatch.setattr(torch, "empty", poisoned)
@@ -61,9 +67,8 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(recurrence, "address", alarm.data_ptr)
     monkeypatch.setattr(recurrence, "raise_if_stalled", lambda: None)
-    monkeypatch.setattr(recurrence, "kernel", lambda plan, *, half, device: plan)
     monkeypatch.setattr(recurrence, "launch", run)
-    monkeypatch.setattr(persistent, "plans", lambda cell, *, width, batch, chip: PLANS[cell])
+    monkeypatch.setattr(persistent, "loaded", loaded)
     monkeypatch.setattr(persistent, "chip_of", lambda device: H200)
     monkeypatch.setattr(persistent, "compute_dtype", lambda weight: torch.bfloat16)
     monkeypatch.setattr(moment_sums, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
@@ -153,7 +158,7 @@ def test_without_gradients_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     runs: list[Run] = []
     inner = recurrence.launch
     monkeypatch.setattr(
-        recurrence, "launch", lambda plan, run, *, batch: (runs.append(run), inner(plan, run, batch=batch))
+        recurrence, "launch", lambda kernel, run, *, batch: (runs.append(run), inner(kernel, run, batch=batch))
     )
     with torch.no_grad():
         given = leaves("lstm", 128, torch.bfloat16)
@@ -166,7 +171,7 @@ def test_without_gradients_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("cell", PLANS)
 def test_a_refused_launch_goes_to_the_fused_form(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(plan: Plan, run: Run, *, batch: int) -> None:
+    def refuse(kernel: Kernel, run: Run, *, batch: int) -> None:
         raise persistent.Unavailable("too many blocks")
 
     monkeypatch.setattr(recurrence, "launch", refuse)
@@ -175,3 +180,87 @@ def test_a_refused_launch_goes_to_the_fused_form(cell: Cell, monkeypatch: pytest
     right = results(cell, "naive", 100, torch.float64, LENGTHS)
     torch.testing.assert_close(found["y"].double(), right["y"], rtol=1e-4, atol=1e-5)
     assert alarm.retired() == "too many blocks"
+
+
+@pytest.mark.parametrize("cell", PLANS)
+def test_without_a_state_it_begins_at_zeros(cell: Cell) -> None:
+    """First and second gradients too; the last state comes in the dtype of the weights."""
+
+    def found(*, absent: bool) -> list[Tensor]:
+        given = leaves(cell, 100, torch.float32)
+        names = [name for name in given if name.startswith("state")]
+        state = [None if absent else torch.zeros_like(given[name]) for name in names]
+        weights = [given[name] for name in ("w", "u", "b", "b_u") if name in given]
+        outputs = op(cell, "persistent")(given["x"], state, weights, torch.tensor(LENGTHS))
+        assert all(part.dtype == torch.float32 for part in outputs[1:])
+        (gradient,) = torch.autograd.grad(outputs[0].float().square().sum(), given["u"], create_graph=True)
+        again = torch.autograd.grad(gradient.square().sum(), given["x"], retain_graph=True)
+        first = torch.autograd.grad(outputs[1].square().sum(), [given["x"], *weights])
+        return [*outputs, gradient, *again, *first]
+
+    for absent, zeros in zip(found(absent=True), found(absent=False), strict=True):
+        assert torch.equal(absent, zeros)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_outputs_that_nobody_uses_have_gradients_of_zero(cell: Cell, used: int) -> None:
+    def found(form: str, dtype: torch.dtype) -> list[Tensor]:
+        given = leaves(cell, 100, dtype)
+        state = [value for name, value in given.items() if name.startswith("state")]
+        weights = [given[name] for name in ("w", "u", "b", "b_u") if name in given]
+        outputs = op(cell, form)(given["x"], state, weights, torch.tensor(LENGTHS))
+        total = outputs[min(used, len(outputs) - 1)].to(dtype).square().sum()
+        return list(torch.autograd.grad(total, [*given.values()], materialize_grads=True))
+
+    for ours, right in zip(found("persistent", torch.float32), found("naive", torch.float64), strict=True):
+        assert (ours.double() - right).norm() <= 3e-2 * right.norm()
+
+
+def test_the_parts_of_a_state_have_dtypes_and_lives_of_their_own() -> None:
+    given = leaves("lstm", 128, torch.bfloat16)
+    weights = [given[name] for name in ("w", "u", "b")]
+    state = [given["state 0"], given["state 1"]]
+    for dtype in (torch.bfloat16, torch.float32):
+        y, h, c = op("lstm", "persistent")(given["x"], [state[0], state[1].to(dtype)], weights, None)
+        assert (h.dtype, c.dtype) == (torch.bfloat16, dtype)
+        before = c.detach().clone()
+        h.zero_()
+        assert torch.equal(c, before)
+        assert y[:, -1].count_nonzero() > 0
+
+
+class Launches(TorchDispatchMode):
+    """Counts what a GPU would be asked for: neither views nor memory that is only set aside."""
+
+    names: list[str]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view and "empty" not in str(func) and "unsafe_split" not in str(func):
+            self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("cell", "forward", "backward"), [("tanh", 3, 6), ("gru", 5, 11), ("lstm", 3, 7)])
+def test_the_host_asks_for_little_beside_the_kernel(
+    cell: Cell, forward: int, backward: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short sequence takes the kernels less time than a dozen launches: none may come back unnoticed."""
+    monkeypatch.setattr(recurrence, "launch", lambda kernel, run, *, batch: None)
+    monkeypatch.setattr(moment_sums, "product", PRODUCT)
+    monkeypatch.setattr(torch, "empty", EMPTY)
+    given = leaves(cell, 128, torch.bfloat16)
+    weights = [given[name] for name in ("w", "u", "b", "b_u") if name in given]
+    state = [None] * (2 if cell == "lstm" else 1)
+    x_TBI = given["x"].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    with Launches() as ahead:
+        ahead.names = []
+        y, *_ = op(cell, "persistent")(x_TBI, state, weights, None)
+    dy = torch.ones(TIME, BATCH, 128, dtype=torch.bfloat16).transpose(0, 1)
+    with Launches() as back:
+        back.names = []
+        torch.autograd.grad(y, [x_TBI, *weights], dy)
+    marks = [plan.marked for plan in PLANS[cell]]
+    assert len(ahead.names) <= forward, ahead.names
+    assert len(back.names) <= backward, back.names
+    assert [sum("fill_" in name for name in names) for names in (ahead.names, back.names)] == marks

@@ -75,6 +75,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: Emulated) -> None:
     monkeypatch.setattr(torch, "empty", poisoned)
     monkeypatch.setattr(Tensor, "new_empty", lambda self, *shape: fresh_like(self, *shape).fill_(float("nan")))
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=0))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)

@@ -10,6 +10,7 @@ from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
+from statewise.kernels.taken import taken
 
 
 def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -19,10 +20,22 @@ def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Cho
     return choose("Elman", obstacles=["zoneout"] if weights.zoneout else [], wish=wish, fast=fast, absent=absent)
 
 
+def chosen_before(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, remembered."""
+    call = (weights.activation, weights.zoneout > 0, wish, batch)
+    return taken("Elman", lambda: choice(weights, wish=wish, batch=batch), weights.u_DD, *call)
+
+
+_FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
+
+
 def elman(
-    x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
+    x_BTI: Tensor, h_BD: Tensor | None, weights: ElmanWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
-    forms = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
-    chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    found: tuple[Tensor, Tensor] = forms[chosen].elman(x_BTI, h_BD, weights, lengths_B)
+    """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
+    batch = len(x_BTI)
+    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    if chosen != "persistent" and h_BD is None:
+        h_BD = weights.rest(batch)
+    found: tuple[Tensor, Tensor] = _FORMS[chosen].elman(x_BTI, h_BD, weights, lengths_B)
     return found

@@ -23,6 +23,10 @@ class ElmanWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
+    def rest(self, batch: int) -> Tensor:
+        """The state before anything was read."""
+        return self.u_DD.new_zeros(batch, self.u_DD.shape[1])
+
 
 def elman_step(a_BD: Tensor, h_BD: Tensor, weights: ElmanWeights) -> Tensor:
     """One moment, from the input's share `a = W x + b`."""

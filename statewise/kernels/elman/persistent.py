@@ -1,4 +1,4 @@
-"""Elman's recurrence as one kernel over the whole sequence, on a Hopper GPU."""
+"""Elman's recurrence as one kernel over the whole sequence, on an NVIDIA GPU."""
 
 from torch import Tensor
 
@@ -7,16 +7,18 @@ from statewise.kernels.elman import fused, naive
 from statewise.kernels.elman.naive import ElmanWeights
 
 
-def elman(x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    def equation(tensors: persistent.Tensors) -> tuple[Tensor, ...]:
-        x_TBI, h_BD, _, w_DI, u_DD, b_D, _ = tensors
-        again = ElmanWeights(w_DI.float(), u_DD.float(), b_D.float(), weights.activation)
-        y_BTD, after = naive.elman(x_TBI.transpose(0, 1).float(), h_BD.float(), again, lengths_B)
-        return y_BTD.transpose(0, 1), after
+def elman(x_BTI: Tensor, h_BD: Tensor | None, weights: ElmanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """A state of zeros may be absent."""
 
-    flat = (weights.w_DI, weights.u_DD, weights.b_D)
+    def equation(tensors: persistent.Tensors) -> tuple[Tensor, ...]:
+        x_BTI, h_BD, _, w_DI, u_DD, b_D, _ = tensors
+        again = ElmanWeights(w_DI.float(), u_DD.float(), b_D.float(), weights.activation)
+        begin_BD = again.rest(len(x_BTI)) if h_BD is None else h_BD.float()
+        return naive.elman(x_BTI.float(), begin_BD, again, lengths_B)
+
+    tensors = persistent.Tensors(x_BTI, h_BD, None, weights.w_DI, weights.u_DD, weights.b_D, None)
     try:
-        y_BTD, after = persistent.run(weights.activation, x_BTI, (h_BD,), flat, lengths_B, equation)
+        y_BTD, after = persistent.run(weights.activation, tensors, lengths_B, equation)
     except persistent.Unavailable:
-        return fused.elman(x_BTI, h_BD, weights, lengths_B)
-    return y_BTD, after[0]
+        return fused.elman(x_BTI, weights.rest(len(x_BTI)) if h_BD is None else h_BD, weights, lengths_B)
+    return y_BTD, after

@@ -9,6 +9,7 @@ from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
+from statewise.kernels.taken import taken
 
 
 def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -20,10 +21,22 @@ def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choic
     return choose("GRU", obstacles=here, wish=wish, fast=fast, absent=absent)
 
 
+def chosen_before(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, remembered."""
+    call = (weights.b_u_D is None, weights.zoneout > 0, wish, batch)
+    return taken("GRU", lambda: choice(weights, wish=wish, batch=batch), weights.u_GD, *call)
+
+
+_FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
+
+
 def gru(
-    x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
+    x_BTI: Tensor, h_BD: Tensor | None, weights: GRUWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
-    forms = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
-    chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    found: tuple[Tensor, Tensor] = forms[chosen].gru(x_BTI, h_BD, weights, lengths_B)
+    """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
+    batch = len(x_BTI)
+    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    if chosen != "persistent" and h_BD is None:
+        h_BD = weights.rest(batch)
+    found: tuple[Tensor, Tensor] = _FORMS[chosen].gru(x_BTI, h_BD, weights, lengths_B)
     return found

@@ -27,6 +27,10 @@ class GRUWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
+    def rest(self, batch: int) -> Tensor:
+        """The state before anything was read."""
+        return self.u_GD.new_zeros(batch, self.u_GD.shape[1])
+
 
 def gru_step(a_BG: Tensor, h_BD: Tensor, weights: GRUWeights) -> Tensor:
     """One moment, from the input's share `a = W x + b`."""

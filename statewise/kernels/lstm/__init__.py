@@ -10,6 +10,7 @@ from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import obstacle, with_stepped
+from statewise.kernels.taken import taken
 
 
 def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -40,16 +41,29 @@ def _with_norm(weights: LSTMWeights, *, wish: Wish, batch: int) -> Choice:
     return choose("LSTM", obstacles=[], wish=wish, fast=fast, absent=absent)
 
 
+def chosen_before(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, remembered."""
+    variants = (weights.peephole is None, weights.projection_PD is None, weights.norm is None, weights.coupled)
+    call = (variants, weights.zoneout > 0, wish, batch)
+    return taken("LSTM", lambda: choice(weights, wish=wish, batch=batch), weights.u_GP, *call)
+
+
+_FORMS = {"naive": naive, "fused": fused, "persistent": persistent, "stepped": stepped}
+
+
 def lstm(
     x_BTI: Tensor,
-    h_BP: Tensor,
-    c_BD: Tensor,
+    h_BP: Tensor | None,
+    c_BD: Tensor | None,
     weights: LSTMWeights,
     lengths_B: Tensor | None = None,
     *,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    forms = {"naive": naive, "fused": fused, "persistent": persistent, "stepped": stepped}
-    chosen = choice(weights, wish=wish, batch=len(x_BTI)).implementation
-    found: tuple[Tensor, Tensor, Tensor] = forms[chosen].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
+    """Outputs, last state and last cell. Without a state it begins at zeros, which the kernels need not be given."""
+    batch = len(x_BTI)
+    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    if chosen != "persistent" and (h_BP is None or c_BD is None):
+        h_BP, c_BD = weights.rest(batch)
+    found: tuple[Tensor, Tensor, Tensor] = _FORMS[chosen].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
     return found

@@ -41,6 +41,11 @@ class LSTMWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
+    def rest(self, batch: int) -> tuple[Tensor, Tensor]:
+        """The state before anything was read: h [B, P] and c [B, D]."""
+        width = len(self.w_GI) // (3 if self.coupled else 4)
+        return self.u_GP.new_zeros(batch, self.u_GP.shape[1]), self.u_GP.new_zeros(batch, width)
+
 
 def normalise(a_BG: Tensor, gain_G: Tensor) -> Tensor:
     return F.layer_norm(a_BG, gain_G.shape, gain_G)

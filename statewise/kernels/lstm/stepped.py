@@ -11,18 +11,17 @@ def lstm(
     x_BTI: Tensor, h_BP: Tensor, c_BD: Tensor, weights: LSTMWeights, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     def equation(tensors: stepped.Tensors) -> tuple[Tensor, ...]:
-        x_TBI, h_BD, c_BD, w_GI, u_GD, b_G, _, *gains = tensors
+        x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, _, *gains = tensors
         assert c_BD is not None
         norm = LSTMNorm(*(gain.float() for gain in gains if gain is not None)) if weights.norm is not None else None
         again = LSTMWeights(w_GI.float(), u_GD.float(), b_G.float(), norm=norm)
-        y_BTD, *after = naive.lstm(x_TBI.transpose(0, 1).float(), h_BD.float(), c_BD.float(), again, lengths_B)
-        return y_BTD.transpose(0, 1), *after
+        return naive.lstm(x_BTI.float(), h_BD.float(), c_BD.float(), again, lengths_B)
 
     gains: tuple[Tensor | None, ...] = weights.norm or ()
-    tensors = stepped.Tensors(x_BTI.transpose(0, 1), h_BP, c_BD, weights.w_GI, weights.u_GP, weights.b_G, None, *gains)
+    tensors = stepped.Tensors(x_BTI, h_BP, c_BD, weights.w_GI, weights.u_GP, weights.b_G, None, *gains)
     try:
-        y_BTP, after = stepped.run("lstm", tensors, lengths_B, equation)
+        y_BTP, h_after, c_after = stepped.run("lstm", tensors, lengths_B, equation)
     except stepped.Unavailable:
         other = fused.lstm if weights.norm is None else naive.lstm
         return other(x_BTI, h_BP, c_BD, weights, lengths_B)
-    return y_BTP, after[0], after[1]
+    return y_BTP, h_after, c_after

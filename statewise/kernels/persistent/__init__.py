@@ -13,13 +13,14 @@ from torch import Tensor
 from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
 from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
-from statewise.kernels.persistent.alarm import retire, retired
+from statewise.kernels.persistent.alarm import retire
+from statewise.kernels.persistent.alarm import retired as retired
 from statewise.kernels.persistent.chip import SINCE, Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
-from statewise.kernels.persistent.driver import kernel
+from statewise.kernels.persistent.driver import Kernel, kernel
 from statewise.kernels.persistent.plan import Cell
 from statewise.kernels.persistent.recurrence import Tensors as Tensors
-from statewise.kernels.persistent.recurrence import Work, recur
+from statewise.kernels.persistent.recurrence import recur
 from statewise.kernels.persistent.recurrence import remember as remember
 from statewise.kernels.persistent.table import plans
 from statewise.kernels.uncompiled import uncompiled
@@ -73,36 +74,35 @@ def with_persistent(
     reason = variant or obstacle(cell, width=weight.shape[1], batch=batch, weight=weight)
     if reason is not None:
         return others, {"persistent": reason}
-    ahead = chip_of(weight.device.index or 0).measured or compute_dtype(weight) == torch.bfloat16 or takes_unproven()
+    ahead = compute_dtype(weight) == torch.bfloat16 or chip_of(weight.device.index or 0).measured or takes_unproven()
     return ["persistent", *others] if ahead else [*others, "persistent"], {}
+
+
+@cache
+def loaded(cell: Cell, width: int, batch: int, half: bool, device: int, chip: Chip) -> tuple[Kernel, Kernel]:
+    """Forward and backward, where `obstacle` has none."""
+    pair = plans(cell, width=width, batch=batch, chip=chip)
+    assert pair is not None
+    forward, backward = (kernel(plan, half=half, device=device) for plan in pair)
+    return forward, backward
 
 
 @uncompiled
 def run(
-    cell: Cell,
-    x_BTI: Tensor,
-    state: tuple[Tensor, ...],
-    weights: tuple[Tensor, Tensor, Tensor],
-    lengths_B: Tensor | None,
-    equation: Callable[[Tensors], tuple[Tensor, ...]],
-    *,
-    b_u_D: Tensor | None = None,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+    cell: Cell, tensors: Tensors, lengths_B: Tensor | None, equation: Callable[[Tensors], tuple[Tensor, ...]]
+) -> tuple[Tensor, ...]:
     """`obstacle` has been asked before. Outputs [B, T, D] and the last state; the equation serves second gradients.
 
     A launch that is refused after all, as when another process holds part of the GPU, is `Unavailable`: whoever calls
     takes another form, and so will the choice from then on.
     """
-    h_BD = state[0]
-    pair = plans(cell, width=h_BD.shape[1], batch=len(h_BD), chip=chip_of(x_BTI.device.index or 0))
-    assert pair is not None
+    (batch, time, _), weight, device = tensors.x_BTI.shape, tensors.u_GD, tensors.x_BTI.device
+    dtype, place = compute_dtype(weight), device.index or 0
     if lengths_B is not None:
-        lengths_B = lengths_B.clamp(min=0, max=x_BTI.shape[1]).to(x_BTI.device, torch.int32)
-    work = Work(cell, *pair, compute_dtype(weights[1]), lengths_B, equation)
-    c_BD = state[1] if len(state) > 1 else None
+        lengths_B = lengths_B.clamp(min=0, max=time).to(device, torch.int32)
     try:
-        y_TBD, *after = recur(work, Tensors(x_BTI.transpose(0, 1), h_BD, c_BD, *weights, b_u_D))
+        kernels = loaded(cell, weight.shape[1], batch, dtype == torch.float16, place, chip_of(place))
+        return recur(cell, kernels, dtype, tensors, lengths_B, equation)
     except Unavailable as reason:
         retire(str(reason))
         raise
-    return y_TBD.transpose(0, 1), tuple(after)

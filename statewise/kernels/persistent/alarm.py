@@ -26,6 +26,7 @@ def _value() -> ctypes.c_int:
     return ctypes.c_int.from_address(_flag().data_ptr())
 
 
+@cache
 def address() -> int:
     return _flag().data_ptr()
 

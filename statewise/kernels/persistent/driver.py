@@ -1,7 +1,9 @@
 """Loading and launching compiled kernels through the CUDA driver, on PyTorch's current device and stream."""
 
 import ctypes
-from functools import cache
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -113,9 +115,11 @@ def _room(plan: Plan, function: ctypes.c_void_p, chip: Chip) -> int:
     return count.value
 
 
+@lru_cache(maxsize=256)
 def _prepare(
     plan: Plan, grid: tuple[int, int], *, stream: int | None, cooperative: bool
 ) -> tuple[Launch, ctypes.Array[Attribute]]:
+    """What the driver reads and nobody writes again, so that later launches, and other threads, have it ready."""
     attributes = (Attribute * 2)()
     count = 0
     if plan.blocks > 1:
@@ -138,11 +142,33 @@ def launch(kernel: Kernel, run: Run, *, batch: int) -> None:
     """On the current stream. `Unavailable` where the chip has no room for all blocks at once."""
     plan = kernel.plan
     assert kernel.fits(batch), "the choice asks before"
-    stream = torch.cuda.current_stream().cuda_stream
-    launch, _attributes = _prepare(plan, plan.grid(batch), stream=stream, cooperative=plan.cooperative)
+    launch, _ = _prepare(plan, plan.grid(batch), stream=current_stream(), cooperative=plan.cooperative)
     seen = _map(plan, run) if plan.kind == "wide" else None
     arguments = (ctypes.c_void_p * 2)(ctypes.addressof(run), None if seen is None else seen.address)
-    check(library().cuLaunchKernelEx(ctypes.byref(launch), kernel.function, arguments, None), f"to launch {plan.name}")
+    code = library().cuLaunchKernelEx(ctypes.byref(launch), kernel.function, arguments, None)
+    if code:
+        check(code, f"to launch {plan.name}")
+
+
+def current_stream() -> int:
+    """PyTorch's, as the driver knows it; an object of PyTorch's own takes longer to make than a launch."""
+    return torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+
+
+_HERE = nullcontext()
+
+
+def alone_on(device: torch.device) -> AbstractContextManager[None]:
+    """This device is the current one, and autocast leaves dtypes alone. Most often both are so."""
+    if device.index == torch.cuda.current_device() and not torch.is_autocast_enabled("cuda"):
+        return _HERE
+    return _moved_to(device)
+
+
+@contextmanager
+def _moved_to(device: torch.device) -> Iterator[None]:
+    with torch.cuda.device(device), torch.autocast("cuda", enabled=False):
+        yield
 
 
 def _map(plan: Plan, run: Run) -> _Map:

@@ -3,10 +3,13 @@
 Before the kernel: the input's share of the gates of all moments. After it: the gradients of the input, of both
 matrices and of the biases, each a single product over all moments, summed in float32.
 
-B batch, T time, I input width, D width, P padded width, G gates times D (or times P).
+A short sequence takes the kernels less time than the host needs to ask for them. So every op here is one that the
+kernels need: forward keeps what it has cast or padded for backward, and buffers that are filled alike are one.
+
+B batch, T time, I input width, D width, P padded width, G gates times D (or times P), N moments of all rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
@@ -17,9 +20,11 @@ from torch.nn import functional as F
 
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
 from statewise.kernels.persistent.alarm import PATIENCE_SECONDS, address, raise_if_stalled
-from statewise.kernels.persistent.driver import Run, kernel, launch, pointer
-from statewise.kernels.persistent.plan import GATES, Cell, Plan
-from statewise.kernels.second_order import through
+from statewise.kernels.persistent.driver import Kernel, Run, alone_on, launch, pointer
+from statewise.kernels.persistent.padding import across, cast, first, narrow, wide
+from statewise.kernels.persistent.plan import GATES, Cell
+from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.transformed import transformed
 
 Memory = Literal["gates", "cell"]
 _memory: ContextVar[Memory] = ContextVar("recurrent_memory", default="gates")
@@ -36,10 +41,10 @@ def remember(what: Memory) -> Iterator[None]:
 
 
 class Tensors(NamedTuple):
-    """Everything a gradient can flow to. `c_BD` is the LSTM's, `b_u_D` the GRU's."""
+    """Everything a gradient can flow to. `c_BD` is the LSTM's, `b_u_D` the GRU's; a state of zeros may be absent."""
 
-    x_TBI: Tensor
-    h_BD: Tensor
+    x_BTI: Tensor
+    h_BD: Tensor | None
     c_BD: Tensor | None
     w_GI: Tensor
     u_GD: Tensor
@@ -47,24 +52,45 @@ class Tensors(NamedTuple):
     b_u_D: Tensor | None
 
 
+class Kept(NamedTuple):
+    """What backward reads beyond the tensors themselves."""
+
+    y_TBP: Tensor | None = None  # with the first state in front
+    cells_TBP: Tensor | None = None
+    saved_TBP4: Tensor | None = None  # the gates
+    c0_BP: Tensor | None = None  # in float32, or the bits of it
+    x_NI: Tensor | None = None  # in the dtype of the computation, moments first, as are the matrices
+    w_GI: Tensor | None = None
+    u_GP: Tensor | None = None
+
+
 class Work(NamedTuple):
     """What is to be done, apart from the tensors."""
 
     cell: Cell
-    forward: Plan
-    backward: Plan
+    forward: Kernel
+    backward: Kernel
     dtype: torch.dtype
     lengths_B: Tensor | None
     equation: Callable[[Tensors], tuple[Tensor, ...]]
-    keep: bool = False  # for a backward
-    memory: Memory = "gates"
+    keep: bool  # for a backward
+    memory: Memory
 
 
-def recur(work: Work, tensors: Tensors) -> tuple[Tensor, ...]:
-    """y [T, B, D], the last state, and the last cell where there is one."""
+def recur(
+    cell: Cell,
+    kernels: tuple[Kernel, Kernel],
+    dtype: torch.dtype,
+    tensors: Tensors,
+    lengths_B: Tensor | None,
+    equation: Callable[[Tensors], tuple[Tensor, ...]],
+) -> tuple[Tensor, ...]:
+    """y [B, T, D], the last state, and the last cell where there is one."""
     raise_if_stalled()
-    wanted = any(value is not None and value.requires_grad for value in tensors)
-    work = work._replace(keep=torch.is_grad_enabled() and wanted, memory=_memory.get())
+    work = Work(cell, *kernels, dtype, lengths_B, equation, is_wanted(tensors), _memory.get())
+    if not work.keep and not transformed():
+        with alone_on(tensors.x_BTI.device):
+            return _forward(work, tensors)[0]
     found: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return found
 
@@ -73,189 +99,207 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: Work, *values: Tensor | None) -> tuple[Tensor, ...]:
         tensors = Tensors(*values)  # type: ignore[arg-type]  # apply passes them on one by one
-        with torch.autocast("cuda", enabled=False), torch.cuda.device(tensors.x_TBI.device):
+        with alone_on(tensors.x_BTI.device):
             outputs, kept = _forward(work, tensors)
-        ctx.work = work
-        ctx.save_for_backward(*values, *kept)
+        if work.keep:
+            ctx.work = work
+            ctx.save_for_backward(*values, *kept)
+            ctx.set_materialize_grads(False)  # zeros for outputs that nobody used would be made one by one, and cast
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         raise_if_stalled()
-        values = ctx.saved_tensors[: len(Tensors._fields)]
+        saved = ctx.saved_tensors
+        values = saved[: len(Tensors._fields)]
         tensors = Tensors(*values)
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
             return None, *through(ctx.work.equation(tensors), values, gradients)
-        kept = ctx.saved_tensors[len(values) :]
-        with torch.autocast("cuda", enabled=False), torch.cuda.device(tensors.x_TBI.device):
-            return None, *_backward(ctx.work, tensors, kept, gradients, ctx.needs_input_grad[1:])
+        with alone_on(tensors.x_BTI.device):
+            wanted = Tensors(*ctx.needs_input_grad[1:])
+            return None, *_backward(ctx.work, tensors, Kept(*saved[len(values) :]), gradients, wanted)
 
 
-def _wide(value: Tensor, padded: int, *, gates: int = 1, columns: bool = False) -> Tensor:
-    """Rows of each gate up to the padded width, in zeros: such units stay at zero and pass nothing on."""
-    width = value.shape[0] // gates
-    if padded == width:
-        return value.contiguous()
-    rest = value.shape[1:]
-    value = value.view(gates, width, -1)
-    value = F.pad(value, (0, padded - width if columns else 0, 0, padded - width))
-    return value.reshape(gates * padded, *((padded,) if columns else rest))
+def _exchange(kernel: Kernel, *extent: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory through which blocks speak to each other; values that are their own flags begin as "not there yet"."""
+    made = torch.empty(*extent, dtype=dtype, device=device)
+    if kernel.plan.marked:
+        made.view(torch.int16).fill_(-1)
+    return made
 
 
-def _across(value: Tensor, padded: int) -> Tensor:
-    """[..., D] to a contiguous [..., P]."""
-    missing = padded - value.shape[-1]
-    return F.pad(value, (0, missing)) if missing else value.contiguous()
+def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
+    x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D = tensors
+    gates, padded, dtype, device = GATES[work.cell], work.forward.plan.width, work.dtype, x_BTI.device
+    (batch, time, inputs), width, lstm = x_BTI.shape, u_GD.shape[1], work.cell == "lstm"
+    x_NI = cast(x_BTI.transpose(0, 1), dtype).reshape(time * batch, inputs)
+    w_GI = wide(cast(w_GI, dtype), padded, gates=gates)
+    u_GP = wide(cast(u_GD, dtype), padded, gates=gates, columns=True)
+    a_NG = F.linear(x_NI, w_GI, wide(cast(b_G, dtype), padded, gates=gates))
 
-
-def _narrow(value: Tensor, width: int, *, gates: int) -> Tensor:
-    """Gate rows back to the true width."""
-    padded = value.shape[0] // gates
-    return value if padded == width else value.view(gates, padded, -1)[:, :width].reshape(gates * width, -1)
-
-
-def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
-    x_TBI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D = tensors
-    gates, padded, dtype = GATES[work.cell], work.forward.width, work.dtype
-    (time, batch, inputs), width = x_TBI.shape, h_BD.shape[1]
-    x_NI = x_TBI.to(dtype).reshape(time * batch, inputs)
-    w_GI = _wide(w_GI.to(dtype), padded, gates=gates)
-    u_GP = _wide(u_GD.to(dtype), padded, gates=gates, columns=True)
-    a_NG = torch.addmm(_wide(b_G.to(dtype), padded, gates=gates), x_NI, w_GI.mT)
-
-    y_TBP = torch.empty(time + 1, batch, padded, dtype=dtype, device=x_TBI.device)
-    y_TBP[0] = _across(h_BD, padded)
-    if work.forward.marked:
-        y_TBP[1:].view(torch.int16).fill_(-1)  # "not there yet"
+    # A cell at zeros needs no memory of its own: one more row of zeros in front, and two of 16 bits are one of 32.
+    ahead = 2 if lstm and c_BD is None else 1
+    assert not lstm or (h_BD is None) == (c_BD is None), "a state is there or not: half of one would lie in the other"
+    whole_TBP = _exchange(work.forward, ahead + time, batch, padded, dtype=dtype, device=device)
+    y_TBP = whole_TBP[1:] if ahead > 1 else whole_TBP
+    c0_BP = None if c_BD is None else across(cast(c_BD, torch.float32), padded)
+    if ahead > 1:
+        c0_BP = whole_TBP[:2].zero_()
+    elif h_BD is None or padded > width:
+        y_TBP[0].zero_()
+    if h_BD is not None:
+        first(y_TBP[0], width).copy_(h_BD)
+    last = torch.empty((2 if lstm else 1) * batch, padded, device=device)
+    cells_TBP = torch.empty(time, batch, padded, device=device) if lstm and work.keep else None
     keep_gates = work.keep and gates > 1 and work.memory == "gates"
-    saved = torch.empty(time, batch, padded, 4, dtype=dtype, device=x_TBI.device) if keep_gates else None
-    h_BP = torch.empty(batch, padded, device=x_TBI.device)
-    c0_BP = c_BP = cells_TBP = None
-    if c_BD is not None:
-        c0_BP, c_BP = _across(c_BD.float(), padded), torch.empty_like(h_BP)
-        cells_TBP = torch.empty(time, batch, padded, device=x_TBI.device) if work.keep else None
-    b_u_P = None if b_u_D is None else _across(b_u_D.float(), padded)
+    saved_TBP4 = torch.empty(time, batch, padded, 4, dtype=dtype, device=device) if keep_gates else None
+    b_u_P = None if b_u_D is None else across(cast(b_u_D, torch.float32), padded)
     _run(
         work.forward,
-        work,
-        (time, batch),
         Run(
-            x=pointer(a_NG),
-            w=pointer(u_GP),
+            x=a_NG.data_ptr(),
+            w=u_GP.data_ptr(),
             b_u=pointer(b_u_P),
             c0=pointer(c0_BP),
-            y=pointer(y_TBP),
-            saved=pointer(saved),
+            lengths=pointer(work.lengths_B),
+            y=y_TBP.data_ptr(),
+            saved=pointer(saved_TBP4),
             cells=pointer(cells_TBP),
-            h_out=pointer(h_BP),
-            c_out=pointer(c_BP),
+            h_out=last.data_ptr(),
+            c_out=last.data_ptr() + last.nbytes // 2 if lstm else None,
+            T=time,
+            B=batch,
         ),
+        device,
     )
-    outputs = [y_TBP[1:, :, :width], h_BP[:, :width].to(h_BD.dtype)]
-    if c_BD is not None:
-        assert c_BP is not None
-        outputs.append(c_BP[:, :width].to(c_BD.dtype))
-    return tuple(outputs), ((y_TBP, saved, cells_TBP) if work.keep else (None, None, None))
+    dtypes = [u_GD.dtype if part is None else part.dtype for part in ((h_BD, c_BD) if lstm else (h_BD,))]
+    outputs = (first(y_TBP[1:], width).transpose(0, 1), *_split(first(last, width), dtypes))
+    if not work.keep:
+        return outputs, Kept()
+    again = work.memory == "cell" and x_NI.data_ptr() != x_BTI.data_ptr()  # whoever saves memory keeps no copy of x
+    return outputs, Kept(y_TBP, cells_TBP, saved_TBP4, c0_BP, None if again else x_NI, w_GI, u_GP)
 
 
-def _run(plan: Plan, work: Work, extent: tuple[int, int], run: Run) -> None:
-    time, batch = extent
-    run.T, run.B, run.lengths = time, batch, pointer(work.lengths_B)
+def _split(last: Tensor, dtypes: list[torch.dtype]) -> Sequence[Tensor]:
+    """The parts of the last state, which lie below each other, in dtypes of their own."""
+    if len(set(dtypes)) == 1:
+        last = cast(last, dtypes[0])
+    # No part knows of the other: a view of what both lie in could not be written to.
+    parts = (last,) if len(dtypes) == 1 else last.unsafe_chunk(2)
+    return [cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+
+
+def _run(kernel: Kernel, run: Run, device: torch.device) -> None:
     run.alarm, run.patience = address(), int(PATIENCE_SECONDS * 1e9)
     counters = None
-    if plan.kind == "wide":
-        counters = torch.zeros(time, plan.grid(batch)[1], dtype=torch.int32, device=torch.cuda.current_device())
-        run.counters = pointer(counters)
-    loaded = kernel(plan, half=work.dtype == torch.float16, device=torch.cuda.current_device())
-    launch(loaded, run, batch=batch)  # memory given back now is reused on this stream alone, after the kernel
+    if kernel.plan.kind == "wide":
+        counters = torch.zeros(run.T, kernel.plan.grid(run.B)[1], dtype=torch.int32, device=device)
+        run.counters = counters.data_ptr()
+    launch(kernel, run, batch=run.B)  # memory given back now is reused on this stream alone, after the kernel
 
 
 def _backward(
-    work: Work,
-    tensors: Tensors,
-    kept: tuple[Tensor | None, ...],
-    gradients: tuple[Tensor, ...],
-    wanted: tuple[bool, ...],
+    work: Work, tensors: Tensors, kept: Kept, gradients: tuple[Tensor | None, ...], wanted: Any
 ) -> tuple[Tensor | None, ...]:
-    x_TBI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D = tensors
-    y_TBP, saved, cells_TBP = kept
+    x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D = tensors
+    y_TBP, cells_TBP, saved_TBP4, c0_BP, x_NI, w16_GI, u_GP = kept
     assert y_TBP is not None
-    gates, padded, dtype = GATES[work.cell], work.backward.width, work.dtype
-    (time, batch, inputs), width = x_TBI.shape, h_BD.shape[1]
+    assert w16_GI is not None
+    assert u_GP is not None
+    gates, padded, dtype, device = GATES[work.cell], work.backward.plan.width, work.dtype, x_BTI.device
+    (batch, time, inputs), width = x_BTI.shape, u_GD.shape[1]
     rows = time * batch
-    x_NI = x_TBI.to(dtype).reshape(rows, inputs)
-    w16_GI = _wide(w_GI.to(dtype), padded, gates=gates)
-    u_GP = _wide(u_GD.to(dtype), padded, gates=gates, columns=True)
+    if x_NI is None:
+        x_NI = cast(x_BTI.transpose(0, 1), dtype).reshape(rows, inputs)
     before_NP = y_TBP[:-1].view(rows, padded)
-    if saved is None and gates > 1:
-        saved = _gates_again(work, tensors, x_NI, w16_GI, u_GP, before_NP).view(time, batch, padded, 4)
+    if saved_TBP4 is None and gates > 1:
+        saved_TBP4 = _gates_again(work, tensors, x_NI, w16_GI, u_GP, before_NP).view(time, batch, padded, 4)
 
-    dy_TBP = _across(gradients[0].to(dtype), padded)
-    dh_BP = _across(gradients[1].float(), padded)
-    d_NG = torch.empty(rows, gates * padded, dtype=dtype, device=x_TBI.device)
-    if work.backward.marked:
-        d_NG.view(torch.int16).fill_(-1)
-    candidate_NP = torch.empty(rows, padded, dtype=dtype, device=x_TBI.device) if work.cell == "gru" else None
-    passed_BP = torch.empty(batch, padded, device=x_TBI.device)
-    c0_BP = dc_BP = dc0_BP = None
-    if c_BD is not None:
-        c0_BP, dc_BP, dc0_BP = _across(c_BD.float(), padded), _across(gradients[2].float(), padded), passed_BP.clone()
+    if gradients[0] is None:
+        dy_TBP = torch.zeros(time, batch, padded, dtype=dtype, device=device)
+    else:
+        dy_TBP = across(cast(gradients[0].transpose(0, 1), dtype), padded)
+    into_last = [None if part is None else across(cast(part, torch.float32), padded) for part in gradients[1:]]
+    # What the kernel says of the first state, and behind it zeros for those parts of the last that nobody used.
+    parts = len(into_last)
+    ends = (torch.zeros if None in map(pointer, into_last) else torch.empty)(2 * parts, batch, padded, device=device)
+    out, size = ends.data_ptr(), 4 * batch * padded
+    d_NG = _exchange(work.backward, rows, gates * padded, dtype=dtype, device=device)
+    candidate_NP = torch.empty(rows, padded, dtype=dtype, device=device) if work.cell == "gru" else None
     u_T = u_GP.mT.contiguous()
     _run(
         work.backward,
-        work,
-        (time, batch),
         Run(
-            x=pointer(dy_TBP),
-            w=pointer(u_T),
+            x=dy_TBP.data_ptr(),
+            w=u_T.data_ptr(),
             c0=pointer(c0_BP),
-            y=pointer(y_TBP),
-            saved=pointer(saved),
+            lengths=pointer(work.lengths_B),
+            y=y_TBP.data_ptr(),
+            saved=pointer(saved_TBP4),
             cells=pointer(cells_TBP),
-            exchange=pointer(d_NG),
+            exchange=d_NG.data_ptr(),
             candidate=pointer(candidate_NP),
-            dh=pointer(dh_BP),
-            dc=pointer(dc_BP),
-            h_out=pointer(passed_BP),
-            c_out=pointer(dc0_BP),
+            dh=pointer(into_last[0]) or out + parts * size,
+            dc=(pointer(into_last[1]) or out + 3 * size) if parts == 2 else None,
+            h_out=out,
+            c_out=out + size if parts == 2 else None,
+            T=time,
+            B=batch,
         ),
+        device,
     )
 
+    dh = dc = dw = du = None
+    if wanted.h_BD:
+        assert h_BD is not None
+        dh = cast(first(torch.mm(d_NG[:batch], u_GP) + ends[0], width), h_BD.dtype)
+    if wanted.c_BD:
+        assert c_BD is not None
+        dc = cast(first(ends[1], width), c_BD.dtype)
     # Into W x, the GRU's candidate goes without the reset gate, which the part inside U h has passed.
-    parts = [(d_NG, slice(None))]
-    if candidate_NP is not None:
-        parts = [(d_NG[:, : 2 * padded], slice(0, 2 * padded)), (candidate_NP, slice(2 * padded, None))]
-    dx = dh = dc = dw = du = db = db_u = None
-    if wanted[0]:
-        dx = parts[0][0] @ w16_GI[parts[0][1]]
-        for d, gate in parts[1:]:
-            dx = dx.addmm_(d, w16_GI[gate])
-        dx = dx.view(time, batch, inputs).to(x_TBI.dtype)
-    if wanted[1]:
-        dh = (d_NG[:batch] @ u_GP + passed_BP)[:, :width].to(h_BD.dtype)
-    if c_BD is not None and wanted[2]:
-        assert dc0_BP is not None
-        dc = dc0_BP[:, :width].to(c_BD.dtype)
-    if wanted[3]:
-        dw = _narrow(matrix_gradient([d for d, _ in parts], x_NI, w_GI.dtype), width, gates=gates)
-    if wanted[4]:
-        du = _narrow(matrix_gradient([d_NG], before_NP, u_GD.dtype), width, gates=gates)[:, :width]
-    if wanted[5]:
-        db = bias_gradient([d for d, _ in parts], b_G.dtype)
-        db = _narrow(db[:, None], width, gates=gates)[:, 0]
-    if b_u_D is not None and wanted[6]:
-        db_u = d_NG[:, 2 * padded :].sum(0, dtype=torch.float32)[:width].to(b_u_D.dtype)
-    return dx, dh, dc, dw, du, db, db_u
+    into = [d_NG] if candidate_NP is None else [d_NG[:, : 2 * padded], candidate_NP]
+    if wanted.w_GI:
+        dw = narrow(matrix_gradient(into, x_NI, w_GI.dtype), width, gates=gates)
+    if wanted.u_GD:
+        du = first(narrow(matrix_gradient([d_NG], before_NP, u_GD.dtype), width, gates=gates), width)
+    dx = _input_gradient(into, w16_GI).view(time, batch, inputs).transpose(0, 1) if wanted.x_BTI else None
+    db, db_u = _bias_gradients(d_NG, candidate_NP, b_G.dtype) if wanted.b_G or wanted.b_u_D else (None, None)
+    return (
+        dx if dx is None else cast(dx, x_BTI.dtype),
+        dh,
+        dc,
+        dw,
+        du,
+        None if db is None else narrow(db, width, gates=gates),
+        None if db_u is None or b_u_D is None else cast(db_u[:width], b_u_D.dtype),
+    )
+
+
+def _input_gradient(into: list[Tensor], w_GI: Tensor) -> Tensor:
+    if len(into) == 1:
+        return torch.mm(into[0], w_GI)
+    gates_NG, candidate_NP = into
+    w_gates, w_candidate = torch.split_with_sizes(w_GI, [gates_NG.shape[1], candidate_NP.shape[1]])
+    return torch.mm(gates_NG, w_gates).addmm_(candidate_NP, w_candidate)
+
+
+def _bias_gradients(d_NG: Tensor, candidate_NP: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Of b, and of the GRU's inner bias: its last third of the sums, in whose place b has the candidate's."""
+    sums_G = bias_gradient(d_NG, dtype)
+    if candidate_NP is None:
+        return sums_G, None
+    padded = candidate_NP.shape[1]
+    return torch.cat([sums_G[: 2 * padded], bias_gradient(candidate_NP, dtype)]), sums_G[2 * padded :]
 
 
 def _gates_again(work: Work, tensors: Tensors, x_NI: Tensor, w_GI: Tensor, u_GP: Tensor, before_NP: Tensor) -> Tensor:
     """What the forward kernel would have kept, for all moments at once."""
-    gates, padded = GATES[work.cell], work.backward.width
-    a_NG = torch.addmm(_wide(tensors.b_G.to(work.dtype), padded, gates=gates), x_NI, w_GI.mT).float()
+    gates, padded = GATES[work.cell], work.backward.plan.width
+    a_NG = F.linear(x_NI, w_GI, wide(cast(tensors.b_G, work.dtype), padded, gates=gates)).float()
     inner_NG = (before_NP @ u_GP.mT).float()
     if tensors.b_u_D is None:
         i, f, g, o = a_NG.add_(inner_NG).chunk(4, dim=1)
         return torch.stack([i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()], dim=-1).to(work.dtype)
     r, z = (a_NG + inner_NG)[:, : 2 * padded].sigmoid().chunk(2, dim=1)
-    q = inner_NG[:, 2 * padded :] + _across(tensors.b_u_D.float(), padded)
+    q = inner_NG[:, 2 * padded :] + across(tensors.b_u_D.float(), padded)
     return torch.stack([r, z, (a_NG[:, 2 * padded :] + r * q).tanh(), q], dim=-1).to(work.dtype)

@@ -27,14 +27,18 @@ _WAYS: tuple[Way, Way] = ("forward", "backward")
 _retired: list[str] = []
 
 
+def retired() -> str | None:
+    return _retired[0] if _retired else None
+
+
 def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor, normed: bool = False) -> str | None:
     """Why this form cannot take the call."""
     if weight.device.type != "cuda":
         return "it needs a GPU"
     if torch.compiler.is_compiling():
         return "torch.compile cannot look into it"
-    if _retired:
-        return _retired[0]
+    if retired() is not None:
+        return retired()
     return _obstacle(
         Shape.holding(batch, cell, "forward", width, compute_dtype(weight), normed=normed), weight.device.index or 0
     )
@@ -96,16 +100,15 @@ def with_stepped(
 @uncompiled
 def run(
     cell: Cell, tensors: Tensors, lengths_B: Tensor | None, equation: Callable[[Tensors], tuple[Tensor, ...]]
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor, ...]:
     """`obstacle` has been asked before. Outputs [B, T, D] and the last state; the equation serves second gradients.
 
     A launch that is refused after all is `Unavailable`: whoever calls takes another form, and so will the choice.
     """
     if lengths_B is not None:
-        lengths_B = lengths_B.clamp(min=0, max=len(tensors.x_TBI)).to(tensors.x_TBI.device, torch.int32)
+        lengths_B = lengths_B.clamp(min=0, max=tensors.x_BTI.shape[1]).to(tensors.x_BTI.device, torch.int32)
     try:
-        y_TBD, *after = recur(Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation), tensors)
+        return recur(Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation), tensors)
     except Unavailable as reason:
         _retired.append(str(reason))
         raise
-    return y_TBD.transpose(0, 1), tuple(after)

@@ -9,7 +9,7 @@ import torch
 
 from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
-from statewise.kernels.persistent.driver import check, library
+from statewise.kernels.persistent.driver import check, current_stream, library
 from statewise.kernels.persistent.plan import Cell, Way
 
 _BESIDE = Path(__file__).parent / "source"
@@ -152,7 +152,7 @@ def launch(
 ) -> None:
     """On the current stream; `arguments` are ctypes values in the order of the kernel's parameters."""
     addresses = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(value) for value in arguments))
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    stream = ctypes.c_void_p(current_stream())
     check(
         library().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, addresses, None),
         "to launch a step",

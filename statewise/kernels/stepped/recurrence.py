@@ -12,13 +12,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
-from statewise.kernels.persistent.driver import pointer
+from statewise.kernels.persistent.driver import alone_on, pointer
+from statewise.kernels.persistent.padding import cast
 from statewise.kernels.persistent.plan import GATES, Cell
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.stepped.program import Run, Shape
 from statewise.kernels.stepped.walk import walking
+from statewise.kernels.transformed import transformed
 
 _EPSILON = 1e-5  # torch.nn's, as in the kernel
 _ALIGNED_BYTES = 16
@@ -27,7 +30,7 @@ _ALIGNED_BYTES = 16
 class Tensors(NamedTuple):
     """Everything a gradient can flow to. `c_BD` is the LSTM's, `b_u_D` the GRU's, the last four are layer norm's."""
 
-    x_TBI: Tensor
+    x_BTI: Tensor
     h_BD: Tensor
     c_BD: Tensor | None
     w_GI: Tensor
@@ -64,9 +67,11 @@ class Work(NamedTuple):
 
 
 def recur(work: Work, tensors: Tensors) -> tuple[Tensor, ...]:
-    """y [T, B, D], the last state, and the last cell where there is one."""
-    wanted = any(value is not None and value.requires_grad for value in tensors)
-    work = work._replace(keep=torch.is_grad_enabled() and wanted)
+    """y [B, T, D], the last state, and the last cell where there is one."""
+    work = work._replace(keep=is_wanted(tensors))
+    if not work.keep and not transformed():
+        with alone_on(tensors.x_BTI.device):
+            return _forward(work, tensors)[0]
     found: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return found
 
@@ -75,21 +80,24 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: Work, *values: Tensor | None) -> tuple[Tensor, ...]:
         tensors = Tensors(*values)  # type: ignore[arg-type]  # apply passes them on one by one
-        with torch.autocast("cuda", enabled=False), torch.cuda.device(tensors.x_TBI.device):
+        with alone_on(tensors.x_BTI.device):
             outputs, kept = _forward(work, tensors)
-        ctx.work = work
-        ctx.save_for_backward(*values, *(kept if work.keep else Kept()))
+        if work.keep:
+            ctx.work = work
+            ctx.save_for_backward(*values, *kept)
+            ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        values = ctx.saved_tensors[: len(Tensors._fields)]
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        values = saved[: len(Tensors._fields)]
         tensors = Tensors(*values)
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
             return None, *through(ctx.work.equation(tensors), values, gradients)
-        kept = Kept(*ctx.saved_tensors[len(values) :])
-        with torch.autocast("cuda", enabled=False), torch.cuda.device(tensors.x_TBI.device):
-            return None, *_backward(ctx.work, tensors, kept, gradients, Tensors(*ctx.needs_input_grad[1:]))
+        kept, wanted = Kept(*saved[len(values) :]), Tensors(*ctx.needs_input_grad[1:])
+        with alone_on(tensors.x_BTI.device):
+            return None, *_backward(ctx.work, tensors, kept, gradients, wanted)
 
 
 def _plain(value: Tensor, dtype: torch.dtype) -> Tensor:
@@ -107,6 +115,15 @@ def _own(value: Tensor) -> Tensor:
     return value.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
 
 
+def _given(value: Tensor | None, shape: Shape, batch: int, device: torch.device) -> Tensor:
+    """The gradient of a part of the last state, for the walk to write into; zeros where nobody used that part."""
+    return torch.zeros(batch, shape.width, device=device) if value is None else _own(value)
+
+
+def _moments(x_BTI: Tensor, dtype: torch.dtype) -> Tensor:
+    return cast(x_BTI.transpose(0, 1), dtype).reshape(-1, x_BTI.shape[2])
+
+
 def _shape(work: Work, tensors: Tensors, way: Any) -> Shape:
     batch, width = tensors.h_BD.shape
     return Shape.holding(batch, work.cell, way, width, work.dtype, normed=tensors.recurrent_G is not None)
@@ -114,20 +131,20 @@ def _shape(work: Work, tensors: Tensors, way: Any) -> Shape:
 
 def _share(work: Work, tensors: Tensors, x_NI: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """The input's share of the gates, and what its normalisation's backward reads."""
-    w_GI, b_G = tensors.w_GI.to(work.dtype), tensors.b_G.to(work.dtype)
+    w_GI, b_G = cast(tensors.w_GI, work.dtype), cast(tensors.b_G, work.dtype)
     if tensors.input_G is None:
-        return torch.addmm(b_G, x_NI, w_GI.mT), None, None, None
+        return F.linear(x_NI, w_GI, b_G), None, None, None
     plain_NG = x_NI @ w_GI.mT
-    gain_G = tensors.input_G.to(work.dtype)
+    gain_G = cast(tensors.input_G, work.dtype)
     a_NG, mean_N1, inverse_N1 = torch.native_layer_norm(plain_NG, [plain_NG.shape[1]], gain_G, b_G, _EPSILON)
     return a_NG, plain_NG, mean_N1, inverse_N1
 
 
 def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
-    x_TBI, h_BD, c_BD = tensors.x_TBI, tensors.h_BD, tensors.c_BD
+    x_BTI, h_BD, c_BD = tensors.x_BTI, tensors.h_BD, tensors.c_BD
     shape = _shape(work, tensors, "forward")
-    (time, batch, inputs), width, dtype, device = x_TBI.shape, shape.width, work.dtype, x_TBI.device
-    a_NG, *normalised = _share(work, tensors, x_TBI.to(dtype).reshape(time * batch, inputs))
+    (batch, time, _), width, dtype, device = x_BTI.shape, shape.width, work.dtype, x_BTI.device
+    a_NG, *normalised = _share(work, tensors, _moments(x_BTI, dtype))
 
     def empty(*extent: int, like: torch.dtype = dtype) -> Tensor:
         return torch.empty(*extent, dtype=like, device=device)
@@ -160,29 +177,33 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
     with walking(shape, device) as (walk, graphs):
         walk.read(tensors.u_GD, h_BD)
         walk.go(run, graphs=graphs)
-    outputs = [y_TBD[1:], h.to(h_BD.dtype)]
+    outputs = [y_TBD[1:].transpose(0, 1), cast(h, h_BD.dtype)]
     if c_BD is not None:
         assert c is not None
-        outputs.append(c.to(c_BD.dtype))
+        outputs.append(cast(c, c_BD.dtype))
     return tuple(outputs), Kept(y_TBD, a_NG, inner, cells_TBD, spread_N4, *normalised)
 
 
 def _backward(
-    work: Work, tensors: Tensors, kept: Kept, gradients: tuple[Tensor, ...], wanted: Any
+    work: Work, tensors: Tensors, kept: Kept, gradients: tuple[Tensor | None, ...], wanted: Any
 ) -> tuple[Tensor | None, ...]:
-    x_TBI, h_BD, c_BD = tensors.x_TBI, tensors.h_BD, tensors.c_BD
+    x_BTI, h_BD, c_BD = tensors.x_BTI, tensors.h_BD, tensors.c_BD
     y_TBD = kept.y_TBD
     assert y_TBD is not None
     shape = _shape(work, tensors, "backward")
-    (time, batch, inputs), width, dtype = x_TBI.shape, shape.width, work.dtype
+    (batch, time, inputs), width, dtype, device = x_BTI.shape, shape.width, work.dtype, x_BTI.device
     rows, gates = time * batch, GATES[work.cell] * width
 
     da_NG = y_TBD.new_empty(rows, gates)
     du_NX = y_TBD.new_empty(rows, gates if shape.normed else width) if shape.normed or work.cell == "gru" else None
-    gain_sum_BG = torch.zeros(batch, gates, device=x_TBI.device) if shape.normed else None
-    cell_sum_B2D = torch.zeros(batch, 2, width, device=x_TBI.device) if shape.normed else None
-    passed_BD, dc_BD = _own(gradients[1]), None if c_BD is None else _own(gradients[2])
-    dy_TBD = _plain(gradients[0], dtype)
+    gain_sum_BG = torch.zeros(batch, gates, device=device) if shape.normed else None
+    cell_sum_B2D = torch.zeros(batch, 2, width, device=device) if shape.normed else None
+    passed_BD = _given(gradients[1], shape, batch, device)
+    dc_BD = None if c_BD is None else _given(gradients[2], shape, batch, device)
+    if gradients[0] is None:
+        dy_TBD = torch.zeros(time, batch, width, dtype=dtype, device=device)
+    else:
+        dy_TBD = _plain(gradients[0].transpose(0, 1), dtype)
     floats = [_single(value) for value in (c_BD, tensors.recurrent_G, tensors.cell_D, tensors.cell_bias_D)]
     run = Run(
         gates=pointer(kept.gates_NG),
@@ -202,7 +223,7 @@ def _backward(
         B=batch,
         **dict(zip(("c0", "gain", "cell_gain", "cell_bias"), map(pointer, floats), strict=True)),
     )
-    with walking(shape, x_TBI.device) as (walk, graphs):
+    with walking(shape, device) as (walk, graphs):
         walk.read(tensors.u_GD, None)
         walk.go(run, graphs=graphs)
         dh = (walk.carried(batch) + passed_BD).to(h_BD.dtype) if wanted.h_BD else None
@@ -217,7 +238,7 @@ def _backward(
         found["u_GD"] = matrix_gradient(inside, y_TBD[:-1].view(rows, width), tensors.u_GD.dtype)
     if tensors.b_u_D is not None and wanted.b_u_D:
         assert du_NX is not None
-        found["b_u_D"] = bias_gradient([du_NX], tensors.b_u_D.dtype)
+        found["b_u_D"] = bias_gradient(du_NX, tensors.b_u_D.dtype)
     if shape.normed:
         assert gain_sum_BG is not None
         assert cell_sum_B2D is not None
@@ -225,12 +246,12 @@ def _backward(
         found |= {name: value.sum(0).to(getattr(tensors, name).dtype) for name, value in sums.items()}
         da_NG = _through_input_norm(work, tensors, kept, da_NG, found)
     elif wanted.b_G:
-        found["b_G"] = bias_gradient([da_NG], tensors.b_G.dtype)
+        found["b_G"] = bias_gradient(da_NG, tensors.b_G.dtype)
     if wanted.w_GI:
-        x_NI = x_TBI.to(dtype).reshape(rows, inputs)
-        found["w_GI"] = matrix_gradient([da_NG], x_NI, tensors.w_GI.dtype)
-    if wanted.x_TBI:
-        found["x_TBI"] = (da_NG @ tensors.w_GI.to(dtype)).view(time, batch, inputs).to(x_TBI.dtype)
+        found["w_GI"] = matrix_gradient([da_NG], _moments(x_BTI, dtype), tensors.w_GI.dtype)
+    if wanted.x_BTI:
+        dx_NI = cast(torch.mm(da_NG, cast(tensors.w_GI, dtype)), x_BTI.dtype)
+        found["x_BTI"] = dx_NI.view(time, batch, inputs).transpose(0, 1)
     return tuple(found.values())
 
 

@@ -1,0 +1,31 @@
+"""Which form a recurrent layer takes, not asked again for a call of a kind that was asked about before.
+
+On a GPU all the reasons together take longer to find than a kernel takes to launch. So the key is everything that a
+choice depends on. An error is no choice, and is found again.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from statewise.kernels import persistent, stepped
+from statewise.kernels.choice import Choice, note, outside
+from statewise.kernels.persistent.chip import chip_of
+
+_taken: dict[tuple[object, ...], Choice] = {}
+
+
+def taken(op: str, choose: Callable[[], Choice], weight: Tensor, *call: object) -> Choice:
+    """`call` is what the choice knows of the call beyond the recurrent matrix."""
+    device = weight.device
+    if device.type != "cuda" or torch.compiler.is_compiling():
+        return choose()
+    dtype, chip = persistent.compute_dtype(weight), chip_of(device.index or 0)
+    key = (op, call, weight.shape, dtype, device, chip, outside(), persistent.retired(), stepped.retired())
+    found = _taken.get(key)
+    if found is None:
+        found = _taken[key] = choose()
+    else:
+        note(op, found)
+    return found
