@@ -6,6 +6,7 @@ share their keys need no copy. Only imported by kernels, since it imports Triton
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -47,3 +48,21 @@ def row_lengths(like_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
 def unwritten(ragged: bool) -> Callable[..., Tensor]:
     """What makes a tensor for results: past a row's end nothing is written, so there it must be 0 beforehand."""
     return torch.zeros if ragged else torch.empty
+
+
+def walk_sizes(q: Tensor, v: Tensor, *, chunk: int, tile: int | None = None) -> dict[str, Any]:
+    """What a walk is compiled for. `tile`: the most numbers of a state in one program, where columns are shared out."""
+    exact = q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    key, value = (max(16, triton.next_power_of_2(part.shape[-1])) for part in (q, v))
+    if tile is not None:
+        value = min(value, max(16, tile // key))
+    return {
+        "C": chunk,
+        "K": q.shape[-1],
+        "V": v.shape[-1],
+        "KP": key,
+        "VP": value,
+        "PRECISION": "tf32x3" if exact else "tf32",
+        "num_warps": 8 if key * value > 2048 else 4,  # each keeps its share of the state in registers
+        "num_stages": 1,
+    }

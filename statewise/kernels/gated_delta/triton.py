@@ -29,7 +29,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten
+from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten, walk_sizes
 
 _CHUNK = 32
 _TILE = 4096  # numbers of a state that a program keeps in registers
@@ -168,22 +168,6 @@ def _backward(
     tl.store(ds_ptr + program * K * V + square, ds, mask=whole)
 
 
-def _sizes(q: Tensor, v: Tensor) -> dict[str, Any]:
-    exact = q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-    key, value = (max(16, triton.next_power_of_2(part.shape[-1])) for part in (q, v))
-    value = min(value, max(16, _TILE // key))
-    return {
-        "C": _CHUNK,
-        "K": q.shape[-1],
-        "V": v.shape[-1],
-        "KP": key,
-        "VP": value,
-        "PRECISION": "tf32x3" if exact else "tf32",
-        "num_warps": 8 if key * value > 2048 else 4,  # each keeps its share of the state in registers
-        "num_stages": 1,
-    }
-
-
 def _summed(parts: Tensor, like: Tensor) -> Tensor:
     """Over the programs that had columns of the same head."""
     return (parts[0] if len(parts) == 1 else parts.sum(0)).to(like.dtype)
@@ -203,7 +187,8 @@ class _Walk(torch.autograd.Function):
         ragged: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
-        sizes, chunks, save = _sizes(q, v), triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
+        sizes = walk_sizes(q, v, chunk=_CHUNK, tile=_TILE)
+        chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
         y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
         inverse = s.new_empty(batch, heads, chunks, _CHUNK, _CHUNK)
         begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
@@ -231,7 +216,7 @@ class _Walk(torch.autograd.Function):
             return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
-        sizes = _sizes(q, v)
+        sizes = walk_sizes(q, v, chunk=_CHUNK, tile=_TILE)
         empty, shares = unwritten(ctx.ragged), triton.cdiv(v.shape[-1], sizes["VP"])
         dq, dk, dbeta, dg = (
             empty(shares, *part.shape, dtype=part.dtype if shares == 1 else torch.float32, device=q.device)

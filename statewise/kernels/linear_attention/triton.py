@@ -20,7 +20,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten
+from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten, walk_sizes
 
 _CHUNK = 32
 
@@ -111,21 +111,6 @@ def _backward(
     tl.store(ds_ptr + program * K * V + square, ds, mask=whole)
 
 
-def _sizes(q: Tensor, v: Tensor) -> dict[str, Any]:
-    exact = q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-    key, value = (max(16, triton.next_power_of_2(part.shape[-1])) for part in (q, v))
-    return {
-        "C": _CHUNK,
-        "K": q.shape[-1],
-        "V": v.shape[-1],
-        "KP": key,
-        "VP": value,
-        "PRECISION": "tf32x3" if exact else "tf32",
-        "num_warps": 8 if key * value > 2048 else 4,  # each keeps its share of the state in registers
-        "num_stages": 1,
-    }
-
-
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -138,7 +123,7 @@ class _Walk(torch.autograd.Function):
         after = torch.empty_like(s)
         _forward[(batch * heads,)](
             q, k, v, g, s, length_B, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **_sizes(q, v),
+            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK),
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
         ctx.ragged = ragged
@@ -160,7 +145,7 @@ class _Walk(torch.autograd.Function):
         ds = torch.empty_like(s)
         _backward[(batch * heads,)](
             q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
-            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), **_sizes(q, v),
+            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), **walk_sizes(q, v, chunk=_CHUNK),
         )  # fmt: skip
         return dq, dk, dv, dg, ds, None, None
 
