@@ -134,7 +134,7 @@ def run_recipe(recipe: str, chosen: argparse.Namespace) -> None:
         path = Path(temporary) / "run"
         job = LanguageModelJob.open(spec, Opening(path, par))
         model = job.build().to(par.device)
-        job.evaluate = judged(job, par.device, chosen)  # type: ignore[method-assign]
+        job.evaluate = judged(job, par.device, chosen)  # type: ignore[method-assign]  # judged as the race is, not as the task is
         folder = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
         say(event="start", parameters=sum(p.numel() for p in model.parameters()))
         with suppress(Reached):

@@ -44,7 +44,7 @@ def emulator(programs: Sequence[Program], folder: Path) -> Emulated:
             library[program] = step
 
     def load(program: Program, device: int) -> Any:
-        return Kernels(*((entry, program) for entry in Kernels._fields))  # type: ignore[arg-type]  # names for handles
+        return Kernels(*((entry, program) for entry in Kernels._fields))
 
     def launch(
         function: tuple[str, Program], arguments: tuple[Any, ...], *, blocks: int = 1, threads: int = 1, **_: int

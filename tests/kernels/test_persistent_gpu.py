@@ -27,7 +27,7 @@ CELLS = {"lstm": LSTM, "gru": GRU, "elman": Elman}
 def trained(mixer: LSTM | GRU | Elman, x_BTI: Tensor, lengths_B: Tensor | None, wish: str) -> list[Tensor]:
     """Outputs, last state and the gradients of the input and all parameters."""
     leaf = x_BTI.clone().requires_grad_()
-    with force(wish):  # type: ignore[arg-type]  # a wish in words
+    with force(wish):
         y_BTD, state = mixer(leaf, None, lengths_B)
     outputs = [y_BTD, *state]
     total = sum(
@@ -108,7 +108,7 @@ def test_a_wait_in_vain_ends_and_the_next_calls_go_to_cudnn(kind: str, monkeypat
     prepare = driver._prepare
 
     def forged(plan: Plan, grid: tuple[int, int], **rest: object) -> object:
-        return prepare(plan, (max(plan.blocks, grid[0] - plan.blocks), grid[1]), **rest)  # type: ignore[arg-type]
+        return prepare(plan, (max(plan.blocks, grid[0] - plan.blocks), grid[1]), **rest)
 
     monkeypatch.setattr(recurrence, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(alarm, "_retired", [])

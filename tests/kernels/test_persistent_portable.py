@@ -101,5 +101,5 @@ def test_nvrtc_takes_the_kernels_for(name: str, tmp_path: Path, monkeypatch: pyt
     assert {plan.kind for pair in pairs for plan in pair or ()} == {"cluster", "polled"}
     for plan in (plan for pair in pairs for plan in pair or ()):
         assert compiler.machine_code(plan, half=plan.cell == "gru", chip=chip).startswith(b"\x7fELF")
-    ptx = compiler.machine_code(pairs[0][0], half=False, chip=OTHERS[name])  # type: ignore[index]  # there is one
+    ptx = compiler.machine_code(pairs[0][0], half=False, chip=OTHERS[name])
     assert f".target sm_{name.replace('.', '')}".encode() in ptx

@@ -43,7 +43,7 @@ CASES = [
 
 def shapes() -> list[Shape]:
     return [
-        Shape.holding(BATCH, cell.split()[-1], way, width, dtype, normed=cell.startswith("normed"))  # type: ignore[arg-type]  # words
+        Shape.holding(BATCH, cell.split()[-1], way, width, dtype, normed=cell.startswith("normed"))
         for cell, dtype, width in CASES
         for way in ("forward", "backward")
     ]
@@ -109,7 +109,7 @@ def op(cell: str, form: str) -> Callable[..., tuple[Tensor, ...]]:
 def leaves(cell: str, width: int, given: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:
     """Values that the dtype of the computation holds exactly, so that only the computation differs."""
     generator = torch.Generator().manual_seed(width)
-    rows, parts = GATES[cell.split()[-1]] * width, 2 if cell.endswith("lstm") else 1  # type: ignore[index]  # a word
+    rows, parts = GATES[cell.split()[-1]] * width, 2 if cell.endswith("lstm") else 1
     extents = {"x": (BATCH, TIME, INPUT), **{f"state {n}": (BATCH, width) for n in range(parts)}}
     extents |= {"w": (rows, INPUT), "u": (rows, width), "b": (rows,)} | ({"b_u": (width,)} if cell == "gru" else {})
     if cell.startswith("normed"):
@@ -324,7 +324,7 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=16) == (["stepped", "fused"], {})
     assert stepped.with_stepped(["fused"], {}, "lstm", single, batch=64) == (["fused", "stepped"], {})
     both = ["persistent", "fused"]
-    assert stepped.with_stepped(both, {}, "lstm", half, batch=64)[0] == [*both, "stepped"]  # type: ignore[arg-type]
+    assert stepped.with_stepped(both, {}, "lstm", half, batch=64)[0] == [*both, "stepped"]
     monkeypatch.setattr(stepped, "obstacle", lambda cell, **_: "no compiler")
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=64) == (["fused"], {"stepped": "no compiler"})
 
@@ -378,5 +378,5 @@ def test_nvrtc_takes_every_program(target: str, tmp_path: Any, monkeypatch: pyte
         pytest.skip(str(reason))
     monkeypatch.setenv("STATEWISE_CACHE", str(tmp_path))
     for name, dtype, way in zip(CELLS, [*WIDTHS] * 2, ("forward", "backward") * 3, strict=False):
-        shape = Shape(name.split()[-1], way, 64, 2048, dtype, name.startswith("normed"))  # type: ignore[arg-type]
+        shape = Shape(name.split()[-1], way, 64, 2048, dtype, name.startswith("normed"))
         assert program.machine_code(Program.of(shape), target=target).startswith(b"\x7fELF")

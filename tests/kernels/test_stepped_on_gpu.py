@@ -36,7 +36,7 @@ LIMITS = {torch.bfloat16: 5e-2, torch.float16: 1e-2, torch.float32: 1e-5}  # ove
 def trained(mixer: LSTM | GRU | Elman, x_BTI: Tensor, lengths_B: Tensor | None, wish: str) -> list[Tensor]:
     """Outputs, last state and the gradients of the input and all parameters."""
     leaf = x_BTI.clone().requires_grad_()
-    with force(wish):  # type: ignore[arg-type]  # a wish in words
+    with force(wish):
         y_BTD, state = mixer(leaf, None, lengths_B)
     outputs = [y_BTD, *(state if isinstance(state, tuple) else (state,))]
     total = sum(

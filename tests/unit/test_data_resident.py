@@ -24,7 +24,7 @@ def test_it_reads_what_the_host_reads(order: str, dtype: type[np.unsignedinteger
         np.random.default_rng(0).integers(top - 50, top, 207, endpoint=True).astype(dtype)
     )
     tokens[[0, 70, 71, 206]] = END
-    batches = Batches(tokens, end_id=END, batch=4, window=7, order=order, seed=5)  # type: ignore[arg-type]
+    batches = Batches(tokens, end_id=END, batch=4, window=7, order=order, seed=5)
     resident = Resident(tokens, end_id=END, device=CPU)
     met = set()
     for step in range(40):

@@ -70,7 +70,7 @@ def test_answers_are_those_of_an_evaluation(name: str, world: Path) -> None:
     right = float((found.guess_N == found.truth_N).mean())
     if name == "tree":  # it is evaluated on its roots; all nodes are looked at
         roots = found.place_N == 0
-        assert evaluation.node_accuracy == pytest.approx(right)  # type: ignore[attr-defined]
+        assert evaluation.node_accuracy == pytest.approx(right)
         assert wanted == pytest.approx(float(found.nats_N[roots].mean()), rel=1e-6)
         return
     accuracy = getattr(evaluation, "accuracy", None) or getattr(evaluation, "root_accuracy", None)
@@ -84,10 +84,10 @@ def test_errors_are_those_of_an_evaluation(name: str, world: Path) -> None:
     found = specimens.answers(lambda: None)
     assert isinstance(found, Courses)
     evaluation = run.evaluate()
-    own = evaluation.one_step_mse if name == "whole-series" else evaluation.mse  # type: ignore[attr-defined]
+    own = evaluation.one_step_mse if name == "whole-series" else evaluation.mse
     assert float(np.nanmean(found.loss_WH)) == pytest.approx(own, rel=1e-5)
     assert found.naive_WH is not None
-    naive = evaluation.baselines["repeat last"]["mse"]  # type: ignore[attr-defined]
+    naive = evaluation.baselines["repeat last"]["mse"]
     if name != "whole-series":
         assert float(np.nanmean(found.naive_WH)) == pytest.approx(naive, rel=1e-5)
 
@@ -96,7 +96,7 @@ def test_a_direct_forecast_costs_what_training_says(world: Path) -> None:
     run, specimens = opened(world, "direct")
     with torch.no_grad():
         costs = [float(one.costs(one.x_TE[None]).mean()) for one in map(specimens.at, range(len(specimens)))]
-    assert float(np.mean(costs)) == pytest.approx(run.evaluate().nats, rel=1e-5)  # type: ignore[attr-defined]
+    assert float(np.mean(costs)) == pytest.approx(run.evaluate().nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -128,7 +128,7 @@ def test_calibration_of_what_is_known() -> None:
             return p_V.expand(*tokens_BT.shape, 3), state
 
     tokens_T = torch.tensor([1, 2] * 500 + [1])
-    found = measure(Sure(), Reading(tokens_T, None, None, "made"), QUIET)  # type: ignore[arg-type]  # it has all that is asked of it
+    found = measure(Sure(), Reading(tokens_T, None, None, "made"), QUIET)
     assert found.error == pytest.approx(0.3, abs=1e-3)
     assert len(found.bins) == 1
     assert found.bins[0].confidence == pytest.approx(0.8)
@@ -189,8 +189,8 @@ def test_attention_shows_the_weights_of_the_equation() -> None:
     maps = [one for one in found.figures if one.name.startswith("attention-layer")]
     assert len(maps) == 4
     for one in maps:
-        assert one.grid is not None  # type: ignore[union-attr]  # these are maps
-        for query, row in enumerate(one.grid.values):  # type: ignore[union-attr]  # these are maps
+        assert one.grid is not None
+        for query, row in enumerate(one.grid.values):
             seen = [value for value in row if value is not None]
             assert len(seen) == query + 1
             assert sum(seen) == pytest.approx(1, abs=1e-5)
@@ -198,7 +198,7 @@ def test_attention_shows_the_weights_of_the_equation() -> None:
     one = look(live_subject(model, stream(60), end_id=END), "attention", window=12, **chosen)
     (shown,) = [figure for figure in one.figures if figure.name.startswith("attention-layer")]
     assert shown.name == "attention-layer-1-head-0"
-    assert len(shown.grid.values) == 2  # type: ignore[union-attr]  # these are maps
+    assert len(shown.grid.values) == 2
     for wrong in ({"layers": (5,)}, {"heads": (2,)}, {"queries": (12,)}):
         with pytest.raises(UserError, match=r"5|2|12"):
             look(live_subject(model, stream(60), end_id=END), "attention", window=12, **wrong)

@@ -206,4 +206,4 @@ def test_the_report_renders() -> None:
 
 def test_what_is_no_model() -> None:
     with pytest.raises(UserError, match=r"a dict is not a torch\.nn\.Module"):
-        swap({})  # type: ignore[arg-type]  # that is the mistake
+        swap({})

@@ -212,7 +212,7 @@ def test_the_host_names_the_step_and_the_tensor(
 def test_a_weight_that_is_none_is_named_before_what_follows_from_it(late: None) -> None:
     model = tiny()
     with torch.no_grad():
-        model.stack.blocks[0].mixer.u_GP[0, 0] = torch.nan  # type: ignore[index, union-attr]
+        model.stack.blocks[0].mixer.u_GP[0, 0] = torch.nan
     with pytest.raises(NonFinite, match=r"weight stack\.blocks\.0\.mixer\.u_GP is not finite at step 1"):
         fit(model, TokenTask(nats=[1.0]), spec())
 
