@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, is_observed, leaves, map_state
+from statewise.core.capture import capturing
 from statewise.core.transfer import no_waiting
 from statewise.decoding.sampling import Sampling, best, drawn, uniforms
 
@@ -108,7 +109,10 @@ class Loop:
                 self._rewind(start)
         here.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with (
+            capturing(graph, self.token_B.device),
+            torch.cuda.graph(graph, capture_error_mode="thread_local"),
+        ):
             self._step(model)
         return graph
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, is_observed, leaves, map_state
+from statewise.core.capture import capturing
 from statewise.core.transfer import no_waiting
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.specs import FixedTruncation, FullTruncation, TrainSpec, UserError
@@ -89,7 +90,7 @@ class Captured:
                     self._once(step, number)
         here.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with capturing(graph, device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._once(step, number)
         return graph
 

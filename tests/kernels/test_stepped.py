@@ -49,6 +49,10 @@ def shapes() -> list[Shape]:
     ]
 
 
+def some_stream(number: int) -> SimpleNamespace:
+    return SimpleNamespace(cuda_stream=number, synchronize=lambda: None)
+
+
 def for_small_tensors(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(program, "_WIDE_FROM", {4: 1, 2: 1})
     patch.setattr(program, "_ROW_THREADS", 64)
@@ -77,8 +81,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: Emulated) -> None:
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: some_stream(0))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     for_small_tensors(monkeypatch)
     monkeypatch.setattr(walk, "load", emulated.load)
     monkeypatch.setattr(walk, "launch", emulated.launch)
@@ -190,8 +194,9 @@ class Refused:
 def test_without_graphs_it_goes_step_by_step_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
     monkeypatch.setattr(walk.Walk, "_captured", CAPTURED)
-    beside = SimpleNamespace(stream=SimpleNamespace(wait_stream=lambda other: None), pool=None)
+    beside = SimpleNamespace(stream=SimpleNamespace(wait_stream=lambda other: None, device=None), pool=None)
     monkeypatch.setattr(walk, "_beside", lambda device, stream: beside)
+    monkeypatch.setattr(walk, "capturing", lambda graph, device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Refused)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     first = results("lstm", "stepped", 17, torch.float32, torch.float32, LENGTHS)
@@ -253,7 +258,11 @@ def test_several_numbers_are_never_read_from_an_odd_address(monkeypatch: pytest.
 @pytest.mark.usefixtures("gpu")
 def test_walks_are_kept_by_shape_stream_and_precision_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "_KEPT", 2)
-    monkeypatch.setattr(walk, "Walk", lambda shape, device: SimpleNamespace(lock=threading.Lock(), device=device))
+
+    def made(shape: Shape, device: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(lock=threading.Lock(), stream=torch.cuda.current_stream(device))
+
+    monkeypatch.setattr(walk, "Walk", made)
     shape, cpu = Shape("tanh", "forward", 1, 8, torch.float32), torch.device("cpu")
 
     def seen(some: Shape) -> bool:
@@ -262,7 +271,7 @@ def test_walks_are_kept_by_shape_stream_and_precision_and_the_oldest_goes(monkey
 
     assert [seen(shape), seen(shape), seen(shape._replace(rows=2)), seen(shape)] == [False, True, False, True]
     assert [seen(shape._replace(rows=3)), seen(shape._replace(rows=2))] == [False, False]
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=1))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: some_stream(1))
     assert not seen(shape), "another stream may run at the same time"
     before, torch.backends.cuda.matmul.fp32_precision = torch.backends.cuda.matmul.fp32_precision, "tf32"
     try:

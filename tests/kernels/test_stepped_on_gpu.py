@@ -144,3 +144,17 @@ def test_products_follow_the_precision_that_is_set() -> None:
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert not same(found[False][0], found[True][0])
+
+
+def test_a_capture_that_fails_leaves_no_mark() -> None:
+    """Waiting for the GPU cannot be captured. Random numbers, memory and the next capture are as before."""
+    beside = walk._beside(torch.device("cuda", 0), torch.cuda.current_stream().cuda_stream)
+    with pytest.raises(RuntimeError):
+        walk._capture(torch.cuda.synchronize, beside.stream, beside.pool)
+    drawn = torch.randn(1000, device="cuda")
+    assert float(drawn.std()) > 0.5
+    held = torch.zeros(4, device="cuda")
+    graph = walk._capture(lambda: held.add_(1), beside.stream, beside.pool)
+    graph.replay()
+    graph.replay()
+    assert held.tolist() == [2.0] * 4

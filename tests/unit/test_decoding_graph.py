@@ -175,5 +175,6 @@ def test_a_captured_graph_writes_what_steps_write(
     tokens_BT, after = extend(model, start, sampling, tokens=100, never=[4])
     assert tokens_BT.tolist() == expected_BT.tolist()
     assert_same(after, expected)
+    # A captured list has more free slots, and cuBLAS may cut a longer product elsewhere.
     for (name, a), (_, b) in zip(leaves(after.state), leaves(expected.state), strict=True):
-        assert torch.equal(a, b), name
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")

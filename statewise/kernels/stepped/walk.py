@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from statewise.core.capture import capturing
 from statewise.kernels.persistent.driver import check, library
 from statewise.kernels.persistent.plan import GATES
 from statewise.kernels.stepped.program import Place, Program, Run, Shape, launch, load
@@ -39,6 +40,7 @@ class Walk:
         self.program = Program.of(shape)
         self._kernels = load(self.program, device.index or 0)
         self.device = device
+        self.stream = torch.cuda.current_stream(device)  # that its steps are launched on
         self._graphs: dict[int, Callable[[], None]] = {}
         padded = -(-shape.width // _ALIGNED) * _ALIGNED
         gates = GATES[shape.cell] * padded
@@ -129,7 +131,7 @@ class Walk:
 
 def _capture(work: Callable[[], object], stream: torch.cuda.Stream, pool: Any) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
+    with capturing(graph, stream.device), torch.cuda.stream(stream):
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads may allocate meanwhile
         try:
             work()
@@ -197,9 +199,22 @@ def _kept(shape: Shape, device: torch.device) -> tuple[Walk, bool]:
         walk = _walks[key] if seen else _walks.setdefault(key, Walk(shape, device))
         _walks.move_to_end(key)
         if len(_walks) > _KEPT:
-            oldest = _walks.popitem(last=False)[1]
-            torch.cuda.synchronize(oldest.device)  # a graph must not be taken apart while it runs
+            _give_up(next(iter(_walks)))
         return walk, seen
+
+
+def _give_up(key: tuple[Any, ...]) -> None:
+    """A graph must not be taken apart while it runs.
+
+    We wait for its stream alone: whoever waits for the whole GPU spoils what other threads capture. Where somebody
+    captures this very stream, it stays for now.
+    """
+    oldest = _walks[key]
+    with torch.cuda.stream(oldest.stream):
+        if torch.cuda.is_current_stream_capturing():
+            return
+    oldest.stream.synchronize()
+    del _walks[key]
 
 
 def _precision() -> tuple[Any, ...]:
