@@ -218,6 +218,7 @@ def main() -> None:
             try:
                 step(rows)
             finally:
+                options.out.mkdir(parents=True, exist_ok=True)
                 (options.out / f"recurrent_{name}.json").write_text(json.dumps(rows))
             if name == "time":
                 report(rows)

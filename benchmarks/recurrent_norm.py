@@ -118,6 +118,7 @@ def main() -> None:
             rows.append(row)
             print(json.dumps(row), flush=True)
             torch.cuda.empty_cache()
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "recurrent_norm.json").write_text(json.dumps(rows))
 
 

@@ -53,6 +53,7 @@ def main() -> None:
     options.add_argument("--mini-batch", type=int, default=16)
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--seconds", type=float, default=25, help="at most, for the timing of each of the two layers")
+    options.add_argument("--naive", action="store_true", help="time the equation token by token too, which takes long")
     options.add_argument("--json", type=Path, default=Path("ttt.json"))
     chosen = options.parse_args()
     from ttt_peer import load_peer  # needs transformers
@@ -63,9 +64,11 @@ def main() -> None:
         f"torch {torch.__version__} on {torch.cuda.get_device_name() if cuda else 'cpu'}; put in place: {shims}"
     )
     kinds: tuple[Inner, ...] = ("linear", "mlp")
-    rows = [row for inner in kinds for row in compare(peer, inner, chosen, device)]
-    show(rows, chosen)
-    chosen.json.write_text(json.dumps({"shims": shims, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+    for inner in kinds:  # what was found is shown and written at once: whoever stops it here has the first half
+        rows += compare(peer, inner, chosen, device)
+        show(rows, chosen)
+        chosen.json.write_text(json.dumps({"shims": shims, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def compare(peer: Any, inner: Inner, chosen: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
@@ -105,7 +108,8 @@ def compare(peer: Any, inner: Inner, chosen: argparse.Namespace, device: torch.d
             CONSOLE.print(f"  ours, {kernel}: {error}", highlight=False)
             continue
         CONSOLE.print(f"  ours, {kernel}, the same in float32: {narrowed[f'ours, {kernel}']}")
-        runs[f"ours, {kernel}"] = step(ours, x_BTD, half, lambda x, layer=ours: layer(x)[0])
+        if kernel != "naive" or chosen.naive:
+            runs[f"ours, {kernel}"] = step(ours, x_BTD, half, lambda x, layer=ours: layer(x)[0])
     if device.type == "cpu":
         del runs["theirs, weights in bfloat16"]  # slower than float32 there, and not what anybody would run
     found = medians(runs, device, chosen)

@@ -1,26 +1,34 @@
-"""A process that is whole again after a capture that failed."""
+"""Around the capture of a CUDA graph: nothing comes in between, and where it fails the process is whole again."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 
 
 @contextmanager
-def capturing(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
-    """Around the capture of this graph. Where it fails, the error goes on, and PyTorch can be used as before.
+def capturing(device: torch.device, pool: Any) -> Iterator[None]:
+    """A capture into this pool takes place inside. Where it fails, the error goes on, and PyTorch works as before.
 
-    A capture that fails leaves its marks: memory still goes to its pool, and random numbers are taken for captured
-    ones, so that the next draw outside raises an error. A capture that succeeds takes the second mark away.
+    Memory is not cleared up meanwhile: a graph that goes spoils one that is being made. A capture that fails leaves its
+    marks: memory still goes to its pool, and random numbers are taken for captured ones, so that the next draw outside
+    raises an error. A capture that succeeds takes the second mark away.
     """
+    clears = gc.isenabled()
+    gc.disable()
     try:
         yield
     except RuntimeError:
         with suppress(RuntimeError):  # where the end of the capture came as far as this
-            torch._C._cuda_endAllocateToPool(device.index or 0, graph.pool())
+            torch._C._cuda_endAllocateToPool(device.index or 0, pool)
         with suppress(RuntimeError):  # where nothing can be captured at all
             _capture_something(device)
         raise
+    finally:
+        if clears:
+            gc.enable()
 
 
 def _capture_something(device: torch.device) -> None:

@@ -16,11 +16,15 @@ Edit = Callable[[str, Tensor], Tensor]
 
 
 class Lens:
-    """Collects what was observed while it was open, by name, in the order it happened."""
+    """Collects what was observed while it was open, by name, in the order it happened.
 
-    def __init__(self, patterns: tuple[str, ...], *, edit: Edit | None = None) -> None:
+    With `keep=False` it collects nothing: `edit` sees everything pass, and keeps what it wants.
+    """
+
+    def __init__(self, patterns: tuple[str, ...], *, edit: Edit | None = None, keep: bool = True) -> None:
         self.patterns = patterns
         self.edit = edit
+        self.keep = keep
         self.seen: dict[str, list[Tensor]] = {}
 
     def see(self, name: str, value: Tensor) -> Tensor:
@@ -28,7 +32,8 @@ class Lens:
             return value
         if self.edit is not None:
             value = self.edit(name, value)
-        self.seen.setdefault(name, []).append(value)
+        if self.keep:
+            self.seen.setdefault(name, []).append(value)
         return value
 
     @property
@@ -57,9 +62,9 @@ def is_observed() -> bool:
 
 
 @contextmanager
-def lens(*patterns: str, edit: Edit | None = None) -> Iterator[Lens]:
+def lens(*patterns: str, edit: Edit | None = None, keep: bool = True) -> Iterator[Lens]:
     """Open a lens on every observed name that matches one of the patterns (`*` by default)."""
-    opened = Lens(patterns or ("*",), edit=edit)
+    opened = Lens(patterns or ("*",), edit=edit, keep=keep)
     token = _open.set(opened)
     try:
         yield opened

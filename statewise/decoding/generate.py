@@ -12,7 +12,7 @@ from torch import Tensor
 from statewise.core import Machine, State, map_state
 from statewise.decoding import graph
 from statewise.decoding.sampling import Sampling, choose
-from statewise.layers.packed import Product, packed_products
+from statewise.layers.packed import Finished, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
@@ -88,7 +88,7 @@ class _Writing:
         self.state = at.state
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
-        self.products: dict[int, Product | None] = {}
+        self.products: dict[int, Finished | None] = {}
 
     def step(self) -> Tensor:
         """One more token."""

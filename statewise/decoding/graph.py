@@ -20,6 +20,8 @@ from statewise.core import Machine, State, is_observed, leaves, map_state
 from statewise.core.capture import capturing
 from statewise.core.transfer import no_waiting
 from statewise.decoding.sampling import Sampling, best, drawn, uniforms
+from statewise.kernels import few_rows
+from statewise.layers.packed import packed_products, prepared
 
 ROOM = 256  # slots that a list grows by at once: so many tokens share a graph
 _WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
@@ -70,7 +72,8 @@ class Loop:
 
     @torch.no_grad()
     def _step(self, model: Machine[Any]) -> None:
-        logits_BV, after = model.step_(self.token_B, self.state)
+        with packed_products(len(self.token_B), {}, few_rows.prepared if self.token_B.is_cuda else prepared):
+            logits_BV, after = model.step_(self.token_B, self.state)
         if len(self.never_N):
             logits_BV = logits_BV.index_fill(1, self.never_N, -torch.inf)
         if self.sampling.temperature == 0:
@@ -94,8 +97,8 @@ class Loop:
                 continue
             # What looks into an old leaf is copied before any of them is written.
             moves.append((old, new.clone() if new.untyped_storage().data_ptr() in held else new))
-        for old, new in moves:
-            old.copy_(new)
+        if moves:  # one launch for many
+            torch._foreach_copy_([old for old, _ in moves], [new for _, new in moves])
 
     def _captured(self, model: Machine[Any], start: Start) -> torch.cuda.CUDAGraph:
         here = torch.cuda.current_stream(self.token_B.device)
@@ -108,10 +111,10 @@ class Loop:
                     self._step(model)
                 self._rewind(start)
         here.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         with (
-            capturing(graph, self.token_B.device),
-            torch.cuda.graph(graph, capture_error_mode="thread_local"),
+            capturing(self.token_B.device, pool),
+            torch.cuda.graph(graph, pool, capture_error_mode="thread_local"),
         ):
             self._step(model)
         return graph

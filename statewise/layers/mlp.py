@@ -31,16 +31,15 @@ class MLP(nn.Module, Stacked):
     def stacked(self) -> dict[str, list[int]]:
         return {"up.weight": [self.down.in_features] * (2 if self.kind == "swiglu" else 1)}
 
-    def forward(self, x: Tensor) -> Tensor:
-        a = linear(x, self.up.weight, self.up.bias)
+    def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
+        """`onto`: what the result is added to, for whoever has nothing to do in between."""
+        up, down = self.up, self.down
         match self.kind:
-            case "relu":
-                a = F.relu(a)
-            case "gelu":
-                a = F.gelu(a, approximate="tanh")
+            case "relu" | "gelu":
+                a = linear(x, up.weight, up.bias, bend=self.kind)
             case "swiglu":
-                gate, value = a.chunk(2, dim=-1)
+                gate, value = linear(x, up.weight, up.bias).chunk(2, dim=-1)
                 a = F.silu(gate) * value
             case _:
                 assert_never(self.kind)
-        return linear(a, self.down.weight, self.down.bias)
+        return linear(a, down.weight, down.bias, onto=onto)

@@ -10,7 +10,7 @@ there are threads, a batch of products, which it shares out. `benchmarks/decode.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -24,7 +24,9 @@ _SAMPLE = 1024
 _MOST_PARTS = 8  # more would be too small to be worth a thread
 _BLOCK_ROWS = 16  # what oneDNN lays its blocks out for; measured to serve all numbers of rows from 3 to 64
 
+Bend = Literal["none", "relu", "gelu"]
 Product = Callable[[Tensor, Tensor | None], Tensor]
+Finished = Callable[[Tensor, Tensor | None, Bend, Tensor | None], Tensor]  # input, bias, bend, what to add to
 Layout = Literal["columns", "rows", "blocks"]
 
 
@@ -110,7 +112,13 @@ def parts_of(weight_OI: Tensor, rows: int) -> int:
     return min(_MOST_PARTS, torch.get_num_threads()) if rows == 1 and weight_OI.numel() >= LARGE else 1
 
 
-def prepared(weight_OI: Tensor, rows: int) -> Product | None:
+def prepared(weight_OI: Tensor, rows: int) -> Finished | None:
+    """Its product and what comes right after, on a CPU, in the layout for so many rows; None: as PyTorch has it."""
+    product = laid_out(weight_OI, rows)
+    return None if product is None else lambda x, bias_O, bend, onto: _finish(product(x, bias_O), bend, onto)
+
+
+def laid_out(weight_OI: Tensor, rows: int) -> Product | None:
     """Its product in that layout, made now or kept from an earlier time."""
     name = layout(weight_OI, rows)
     if name is None:
@@ -136,34 +144,58 @@ def _made(weight_OI: Tensor, name: Layout, parts: int) -> Product:
             assert_never(name)
 
 
-_rows: ContextVar[int | None] = ContextVar("packed_rows", default=None)
-_ready: ContextVar[dict[int, Product | None]] = ContextVar("packed_products")
+class _Open(NamedTuple):
+    rows: int
+    ready: dict[int, Finished | None]
+    prepare: Callable[[Tensor, int], Finished | None]
+
+
+_open: ContextVar[_Open | None] = ContextVar("packed_products", default=None)
 
 
 @contextmanager
-def packed_products(rows: int, ready: dict[int, Product | None]) -> Iterator[None]:
-    """Inside, `linear` of `rows` vectors by a parameter takes the layout that suits them.
+def packed_products(
+    rows: int,
+    ready: dict[int, Finished | None],
+    prepare: Callable[[Tensor, int], Finished | None] = prepared,
+) -> Iterator[None]:
+    """Inside, `linear` of `rows` vectors by a parameter takes the form that suits them, which `prepare` finds.
 
     Without gradients. `ready` is the caller's: what was found once is not asked for again while it is the same one,
     so nobody may write to the parameters meanwhile.
     """
-    tokens = _rows.set(rows), _ready.set(ready)
+    token = _open.set(_Open(rows, ready, prepare))
     try:
         yield
     finally:
-        _rows.reset(tokens[0])
-        _ready.reset(tokens[1])
+        _open.reset(token)
 
 
-def linear(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """`F.linear`, for matrices that a step of writing multiplies with."""
-    rows = _rows.get()
-    if rows is None or x.numel() != rows * weight_OI.shape[1] or x.dtype != weight_OI.dtype:
-        return F.linear(x, weight_OI, bias_O)
-    ready = _ready.get()
+def linear(
+    x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, *, bend: Bend = "none", onto: Tensor | None = None
+) -> Tensor:
+    """`onto + bend(W x + b)`, for matrices that a step of writing multiplies with. `gelu` is GPT-2's."""
+    opened = _open.get()
+    if opened is None or x.numel() != opened.rows * weight_OI.shape[1] or x.dtype != weight_OI.dtype:
+        return _finish(F.linear(x, weight_OI, bias_O), bend, onto)
+    rows, ready, prepare = opened
     if id(weight_OI) not in ready:
-        ready[id(weight_OI)] = prepared(weight_OI, rows)
+        ready[id(weight_OI)] = prepare(weight_OI, rows)
     product = ready[id(weight_OI)]
     if product is None:
-        return F.linear(x, weight_OI, bias_O)
-    return product(x.reshape(rows, -1), bias_O).view(*x.shape[:-1], len(weight_OI))
+        return _finish(F.linear(x, weight_OI, bias_O), bend, onto)
+    under = None if onto is None else onto.reshape(rows, -1)
+    return product(x.reshape(rows, -1), bias_O, bend, under).view(*x.shape[:-1], len(weight_OI))
+
+
+def _finish(y: Tensor, bend: Bend, onto: Tensor | None) -> Tensor:
+    match bend:
+        case "none":
+            pass
+        case "relu":
+            y = F.relu(y)
+        case "gelu":
+            y = F.gelu(y, approximate="tanh")
+        case _:
+            assert_never(bend)
+    return y if onto is None else onto + y

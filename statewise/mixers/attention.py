@@ -12,7 +12,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attention, choice, used_slots, with_room, write_
+from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
@@ -115,17 +115,11 @@ class Attention(Mixer[AttentionState]):
     def step_(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         """`step`, written into free slots: nothing is copied. Make room first with `reserve`."""
         at_B1 = state.length_B[:, None]
-        q_B1HK, k_B1GK, v_B1GK = self._queries_keys_values(x_BI[:, None], at_B1)
-        use = used_slots(state.keys_BSGK, state.length_B)
-        keys_BSGK = write_(state.keys_BSGK, k_B1GK, at_B1, use)
-        values_BSGK = write_(state.values_BSGK, v_B1GK, at_B1, use)
-        if use.level and self.position != "alibi":  # every query sees all of them
-            sight = Sight(at_B1, _slots(use.slots, at_B1), causal=False, whole=True)
-            y_B1HK = self._look(q_B1HK, keys_BSGK, values_BSGK, sight)
-        else:
-            y_B1HK = self._attend(q_B1HK, keys_BSGK, values_BSGK, at_B1, whole=False)
-        after = AttentionState(state.keys_BSGK, state.values_BSGK, state.length_B + 1)
-        return self.heads.join(y_B1HK)[:, 0], after
+        q_BHK, k_BGK, v_BGK = (part[:, 0] for part in self._queries_keys_values(x_BI[:, None], at_B1))
+        y_BHK, length_B = attend_(
+            q_BHK, k_BGK, v_BGK, *state, slopes_H=self._slopes(q_BHK), scale=self.scale, wish=self.kernel
+        )
+        return self.heads.join(y_BHK), AttentionState(state.keys_BSGK, state.values_BSGK, length_B)
 
     def _queries_keys_values(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
@@ -134,15 +128,10 @@ class Attention(Mixer[AttentionState]):
         return q_BTHK, k_BTGK, v_BTGK
 
     def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:
-        slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
-        sight = Sight(at_BT, _slots(keys_BSGK.shape[1], at_BT), slopes_H=slopes_H, whole=whole)
-        return self._look(q_BTHK, keys_BSGK, values_BSGK, sight)
-
-    def _look(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, sight: Sight) -> Tensor:
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(len(at_BT), -1)  # slot i is position i
+        sight = Sight(at_BT, slots_BS, slopes_H=self._slopes(q_BTHK), whole=whole)
         dropout = self.dropout if self.training else 0.0
         return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
 
-
-def _slots(count: int, at_BT: Tensor) -> Tensor:
-    """Slot i holds position i, in every row."""
-    return torch.arange(count, device=at_BT.device).expand(len(at_BT), -1)
+    def _slopes(self, like: Tensor) -> Tensor | None:
+        return alibi_slopes(self.heads.num_heads, like=like) if self.position == "alibi" else None

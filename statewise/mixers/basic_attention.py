@@ -10,7 +10,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, one_step
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attention, choice, used_slots, with_room, write_
+from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
 from statewise.kernels.choice import Choice, Wish
 
 
@@ -72,10 +72,8 @@ class BasicAttention(Mixer[BasicAttentionState]):
     @torch.no_grad()
     def step_(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:
         """`step`, written into a free slot: nothing is copied. Make room first with `reserve`."""
-        at_B1, x_B1D = state.length_B[:, None], x_BD[:, None]
-        use = used_slots(state.list_BSD, state.length_B)
-        one_head = write_(state.list_BSD, x_B1D, at_B1, use)[:, :, None]
-        slots_BS = torch.arange(one_head.shape[1], device=x_BD.device).expand(len(x_BD), -1)
-        sight = Sight(at_B1, slots_BS)
-        y_B1D = attention(x_B1D[:, :, None], one_head, one_head, sight, scale=1.0, wish=self.kernel)[:, :, 0]
-        return y_B1D[:, 0], BasicAttentionState(state.list_BSD, state.length_B + 1)
+        one_head, x_B1D = state.list_BSD[:, :, None], x_BD[:, None]
+        y_B1D, length_B = attend_(
+            x_B1D, x_B1D, x_B1D, one_head, one_head, state.length_B, slopes_H=None, scale=1.0, wish=self.kernel
+        )
+        return y_B1D[:, 0], BasicAttentionState(state.list_BSD, length_B)

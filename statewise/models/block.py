@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, Mixer, State, is_observed, observe
 from statewise.layers import MLP, Dropout
-from statewise.models.normalise import normalise
+from statewise.models.normalise import add_normalise, normalise
 
 S = TypeVar("S", bound=State)
 
@@ -72,16 +72,24 @@ class Block(Machine[S]):
         pre = self.norm_place == "pre"
         y, after = mix(normalise(self.norm, x, for_products=True) if pre else x)
         y = dropout(y)
-        y = x + y if self.residual else y
-        y = y if pre else normalise(self.norm, y)
         if self.mlp is None or self.mlp_norm is None:
-            return _shown(y), after
-        z = dropout(self.mlp(normalise(self.mlp_norm, y, for_products=True) if pre else y))
-        z = y + z if self.residual else z
-        return _shown(z if pre else normalise(self.mlp_norm, z)), after
+            y = x + y if self.residual else y
+            return shown(y if pre else normalise(self.norm, y)), after
+        if pre and self.residual:
+            y, read = add_normalise(self.mlp_norm, x, y)
+        else:
+            y = x + y if self.residual else y
+            y = y if pre else normalise(self.norm, y)
+            read = normalise(self.mlp_norm, y, for_products=True) if pre else y
+        if self.residual and not self.training:  # nothing is dropped in between
+            z = self.mlp(read, onto=y)
+        else:
+            z = dropout(self.mlp(read))
+            z = y + z if self.residual else z
+        return shown(z if pre else normalise(self.mlp_norm, z)), after
 
 
-def _shown(y: Tensor) -> Tensor:
+def shown(y: Tensor) -> Tensor:
     """What a layer hands on, to a lens moment by moment: units that every architecture has."""
     if not is_observed():
         return y

@@ -89,8 +89,8 @@ class Captured:
                 with no_waiting() if turn else nullcontext():
                     self._once(step, number)
         here.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with capturing(graph, device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+        with capturing(device, pool), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
             self._once(step, number)
         return graph
 

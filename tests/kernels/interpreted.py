@@ -21,8 +21,10 @@ from forms import BATCH, difference, noise, ragged
 from test_linear_attention_forms import case as linear_case
 from test_linear_attention_forms import form as linear_form
 from test_ttt_forms import SHAPES, case, form
+from torch.nn import functional as F
 from triton.runtime import interpreter
 
+from statewise.kernels import attention as attention_op
 from statewise.kernels.cross_entropy import chunked
 from statewise.kernels.gated_delta import naive as naive_delta
 from statewise.kernels.layer_norm import naive as naive_norm
@@ -161,6 +163,12 @@ def linear_attention() -> Iterator[Case]:
             yield f"time={time} decay={decay} ragged={rows is not None}", error
     inputs, states = linear_case(20, delta=False, decay=0.3)
     yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
+    module._WIDEST, module._NARROWEST = 4, 2
+    for value, pieces in ((6, 2), (5, 1), (12, 3)):
+        test_linear_attention_forms.VALUE = value
+        inputs, states = linear_case(20, delta=False, decay=0.3)
+        error = difference(run, expected, in_float32(inputs), in_float32(states), ragged(20))
+        yield f"values in {pieces} pieces", error if module._pieces(value) == pieces else float("inf")
 
 
 def gated_delta() -> Iterator[Case]:
@@ -227,6 +235,42 @@ def rotary() -> Iterator[Case]:
     yield "time before batch in memory", float((turned - again).norm() / again.norm())
 
 
+def attention_step() -> Iterator[Case]:
+    """Rows of different age, the first empty; shared heads, slopes, a list in parts; keys out of a wider product."""
+    module = importlib.import_module("statewise.kernels.attention.triton")
+    module._HELD = 64
+    for width, heads, shared, sloped, part in ((4, 2, 1, False, 99), (5, 6, 3, True, 99), (4, 4, 2, False, 16)):
+        module._PART = part
+        groups, slots, length_B = heads // shared, 40, torch.tensor([0, 17, 39, 32])
+        wide = noise(4, (heads + 2 * groups) * width, seed=width).float()
+        sizes = [heads * width, groups * width, groups * width]
+        q, k, v = (part.unflatten(1, (-1, width)) for part in wide.split(sizes, dim=1))
+        lists = [noise(4, groups, slots, width, seed=seed).float().transpose(1, 2) for seed in (1, 2)]
+        slopes_H = torch.rand(heads, generator=torch.Generator().manual_seed(0)) if sloped else None
+        found, expected = ([each.clone(memory_format=torch.preserve_format) for each in lists] for _ in range(2))
+        y, after = module.attend_(q, k, v, *found, length_B, slopes_H, 0.7)
+        exact, counted = attention_op.attend_(q, k, v, *expected, length_B, slopes_H=slopes_H, scale=0.7, wish="naive")
+        written = all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        same = written and torch.equal(after, counted)
+        name = f"width={width} shared={shared} sloped={sloped} parts={module.parts_of(slots, programs=4 * heads)}"
+        yield name, float((y - exact).norm() / exact.norm()) if same else float("inf")
+
+
+def few_rows() -> Iterator[Case]:
+    """One vector and several, tiles that are not full, with and without a bias, bent, added to something."""
+    module = importlib.import_module("statewise.kernels.few_rows.triton")
+    bends = {"none": lambda y: y, "relu": F.relu, "gelu": lambda y: F.gelu(y, approximate="tanh")}
+    for rows, inputs, outputs in ((1, 700, 19), (1, 5, 1), (3, 130, 33), (70, 65, 17)):
+        for bend, biased, added in (("none", True, False), ("relu", False, True), ("gelu", True, True)):
+            x_BI, weight_OI = noise(rows, inputs, seed=0).float(), noise(outputs, inputs, seed=1, scale=0.1).float()
+            bias_O = noise(outputs, seed=2).float() if biased else None
+            onto_BO = noise(rows, outputs, seed=3).float() if added else None
+            y = module.product(x_BI, weight_OI, bias_O, bend, onto_BO)
+            bent = bends[bend](F.linear(x_BI, weight_OI, bias_O))
+            exact = bent if onto_BO is None else onto_BO + bent
+            yield f"rows={rows} outputs={outputs} bend={bend}", float((y - exact).norm() / exact.norm())
+
+
 def layer_norm() -> Iterator[Case]:
     """More vectors than programs take in one go, the last tile not full; with and without a bias; second gradients."""
     module = importlib.import_module("statewise.kernels.layer_norm.triton")
@@ -251,6 +295,10 @@ def layer_norm() -> Iterator[Case]:
             again = torch.autograd.grad(loss, wanted, create_graph=True)
             second = torch.autograd.grad(sum(part.square().sum() for part in again), x)
             kept += [part.detach() for part in (y_ND, *once, *again, *second)]
+        more_ND = noise(17, width, seed=4).float()
+        found += module.sum_and_norm(x_ND, more_ND, gain_D, bias_D, 1e-3, centred=centred, dtype=torch.float32)
+        total_ND = x_ND + more_ND
+        expected += [total_ND, naive_norm.norm(total_ND, gain_D, bias_D, 1e-3, centred=centred)]
         errors = [float((a - b).norm() / b.norm().clamp(min=1e-3)) for a, b in zip(found, expected, strict=True)]
         yield f"width={width} centred={centred} biased={biased}", max(errors)
 

@@ -196,7 +196,7 @@ def test_without_graphs_it_goes_step_by_step_and_says_so(monkeypatch: pytest.Mon
     monkeypatch.setattr(walk.Walk, "_captured", CAPTURED)
     beside = SimpleNamespace(stream=SimpleNamespace(wait_stream=lambda other: None, device=None), pool=None)
     monkeypatch.setattr(walk, "_beside", lambda device, stream: beside)
-    monkeypatch.setattr(walk, "capturing", lambda graph, device: contextlib.nullcontext())
+    monkeypatch.setattr(walk, "capturing", lambda device, pool: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Refused)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     first = results("lstm", "stepped", 17, torch.float32, torch.float32, LENGTHS)

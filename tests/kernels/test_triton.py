@@ -18,12 +18,14 @@ from test_linear_attention_forms import form as linear_form
 from test_ttt_forms import case, form
 from torch import Tensor
 
+from statewise.kernels import few_rows as few_rows_op
 from statewise.kernels import gated_delta as delta_op
 from statewise.kernels import layer_norm as norm_op
 from statewise.kernels import linear_attention as linear_op
 from statewise.kernels import scan as scan_op
 from statewise.kernels import short_convolution as convolution_op
 from statewise.kernels import ttt as ttt_op
+from statewise.kernels.attention import attend_, with_room
 from statewise.kernels.choice import force
 from statewise.kernels.layer_norm import naive as naive_norm
 from statewise.kernels.rotary import naive as naive_rotary
@@ -40,6 +42,8 @@ OPS = {
     "short_convolution": 1e-5,
     "cross_entropy": 1e-5,
     "rotary": 1e-5,
+    "attention_step": 1e-5,
+    "few_rows": 1e-5,
     "layer_norm": 1e-5,
     "second_order": 2e-3,
 }
@@ -252,7 +256,8 @@ def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
     bias_D, weight_ND = noise(shape[1], seed=2) if centred else None, noise(*shape, seed=3)
     kept = []
     for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
-        leaves = [part.to(device, kind).requires_grad_() for part in (x_ND, gain_D, bias_D) if part is not None]
+        given = [part for part in (x_ND, gain_D, bias_D) if part is not None]
+        leaves = [part.to(device, kind, copy=True).requires_grad_() for part in given]
         x, gain, *rest = leaves
         bias = rest[0] if rest else None
         if device == "cuda":
@@ -260,6 +265,12 @@ def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
         else:
             y_ND = naive_norm.norm(x, gain, bias, 1e-5, centred=centred)
         kept.append([y_ND.detach(), *torch.autograd.grad((y_ND * weight_ND.to(device, kind)).sum(), leaves)])
+    more_ND = noise(*shape, seed=4).float()
+    options = {"centred": centred, "dtype": torch.float32}
+    x, more, gain, bias = (None if part is None else part.float().cuda() for part in (x_ND, more_ND, gain_D, bias_D))
+    kept[0] += load("layer_norm").sum_and_norm(x, more, gain, bias, 1e-5, **options)
+    total_ND = (x_ND.float() + more_ND).double()
+    kept[1] += [total_ND, naive_norm.norm(total_ND, gain_D, bias_D, 1e-5, centred=centred)]
     # Of a vector with one number the norm is its sign, and what cancels in the gradient is all of it: the error is
     # that of the terms, whose size this is.
     apart_ND = x_ND - x_ND.mean(-1, keepdim=True) if centred else x_ND
@@ -267,6 +278,42 @@ def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
     found_ND, exact_ND = (each.pop(1) for each in kept)
     assert float((found_ND.double().cpu() - exact_ND).norm() / terms) <= 2e-5
     assert largest(*kept) <= 2e-5
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("slots", [80, 3000])
+@pytest.mark.parametrize(("heads", "shared", "width"), [(12, 1, 64), (4, 2, 33), (1, 1, 256)])
+def test_compiled_step_of_attention(heads: int, shared: int, width: int, slots: int, dtype: torch.dtype) -> None:
+    groups, length_B = heads // shared, torch.tensor([0, slots // 2, slots - 1])
+    q, k, v = (noise(3, n, width, seed=n + 1) for n in (heads, groups, groups))
+    lists = [with_room(noise(3, slots, groups, width, seed=seed), slots) for seed in (7, 8)]
+    slopes_H = torch.linspace(0.01, 0.1, heads, dtype=torch.float64) if shared > 1 else None
+    kept = []
+    for device, kind in (("cuda", dtype), ("cpu", torch.float64)):
+        own = [part.to(dtype).to(device, kind, copy=True) for part in (q, k, v, *lists)]
+        slopes = None if slopes_H is None else slopes_H.to(device)
+        y, after = attend_(*own, length_B.to(device), slopes_H=slopes, scale=width**-0.5)
+        assert after.tolist() == (length_B + 1).tolist()
+        kept.append([y, *own[3:]])
+    assert largest(*kept) <= (1e-5 if dtype == torch.float32 else 1e-2)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", [(1, 768, 2304), (1, 3072, 768), (1, 33, 50257), (7, 768, 100), (16, 650, 65)])
+def test_compiled_product_of_few_rows(shape: tuple[int, int, int], biased: bool) -> None:
+    rows, inputs, outputs = shape
+    x_BI, weight_OI, bias_O = noise(rows, inputs, seed=0), noise(outputs, inputs, seed=1), noise(outputs, seed=2)
+    half = [part.bfloat16() for part in (x_BI, weight_OI, bias_O)]
+    x, weight, bias = (part.cuda() for part in half)
+    assert few_rows_op.choice(weight, rows=rows).implementation == "triton"
+    y_BO = few_rows_op.product(x, weight, bias if biased else None, "gelu", x.new_ones(rows, outputs))
+    exact = [part.double() for part in half]
+    expected = torch.nn.functional.linear(exact[0], exact[1], exact[2] if biased else None)
+    assert largest([y_BO], [1 + torch.nn.functional.gelu(expected, approximate="tanh")]) <= 4e-3
 
 
 @pytest.mark.gpu

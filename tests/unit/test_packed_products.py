@@ -59,7 +59,7 @@ def test_one_vector_by_a_matrix_in_parts(
     layer = made(width, input_width, bias=bias)
     for shape in ((1, input_width), (1, 1, input_width)):
         x = noise(*shape, seed=9)
-        ready: dict[int, packed.Product | None] = {}
+        ready: dict[int, packed.Finished | None] = {}
         expected = F.linear(x.double(), layer.weight.double(), layer.bias.double() if bias else None)
         with packed_products(1, ready):
             found = linear(x, layer.weight, layer.bias)

@@ -1,5 +1,9 @@
-"""Attention over a list: the equation, PyTorch's own op, and the choice between them."""
+"""Attention over a list: the equation, PyTorch's own op, and the choice between them; and a step of it, in place.
 
+B batch, T queries, S slots, H heads of queries, G heads of keys and values, K width of a head.
+"""
+
+import torch
 from torch import Tensor
 
 from statewise.kernels.attention import fused, naive
@@ -8,7 +12,10 @@ from statewise.kernels.attention.room import used_slots as used_slots
 from statewise.kernels.attention.room import with_room as with_room
 from statewise.kernels.attention.room import write_ as write_
 from statewise.kernels.attention.sight import Sight as Sight
-from statewise.kernels.choice import Choice, Wish, choose
+from statewise.kernels.choice import Choice, Wish, choose, is_asked
+from statewise.kernels.with_triton import load, obstacle
+
+WIDEST = 256  # numbers of a head that a program of `attend_` holds
 
 
 def choice(*, wish: Wish = "auto") -> Choice:
@@ -29,3 +36,50 @@ def attention(
     run = fused.attention if choice(wish=wish).implementation == "fused" else naive.attention
     # A list may be kept in another precision than queries are computed in (autocast).
     return run(q_BTHK, k_BSGK.to(q_BTHK.dtype), v_BSGK.to(q_BTHK.dtype), sight, scale, dropout)
+
+
+def step_choice(q_BHK: Tensor, *, wish: Wish = "auto") -> Choice:
+    """Which form `attend_` has for such queries."""
+    if is_asked(wish):
+        return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
+    reason = obstacle(q_BHK)
+    if reason is None and q_BHK.shape[-1] > WIDEST:
+        reason = f"it takes heads up to {WIDEST} wide"
+    if reason is not None:
+        return Choice("fused", f"not triton: {reason}")
+    return Choice(
+        "triton", "one kernel writes the new entries and reads the slots in use, where PyTorch's ops take many"
+    )
+
+
+@torch.no_grad()
+def attend_(
+    q_BHK: Tensor,
+    k_BGK: Tensor,
+    v_BGK: Tensor,
+    keys_BSGK: Tensor,
+    values_BSGK: Tensor,
+    length_B: Tensor,
+    *,
+    slopes_H: Tensor | None,
+    scale: float,
+    wish: Wish = "auto",
+) -> tuple[Tensor, Tensor]:
+    """One more token of each row: its key and value into the next free slot of the lists, its queries over all in use.
+
+    Returns the answers `[B, H, K]`, and how many slots each row uses now.
+    """
+    if q_BHK.is_cuda and step_choice(q_BHK, wish=wish).implementation == "triton":
+        found: tuple[Tensor, Tensor] = load("attention").attend_(
+            q_BHK, k_BGK, v_BGK, keys_BSGK, values_BSGK, length_B, slopes_H, scale
+        )
+        return found
+    at_B1 = length_B[:, None]
+    use = used_slots(keys_BSGK, length_B)
+    keys_BSGK = write_(keys_BSGK, k_BGK[:, None], at_B1, use)
+    values_BSGK = write_(values_BSGK, v_BGK[:, None], at_B1, use)
+    slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
+    all_seen = use.level and slopes_H is None  # no mask, then
+    sight = Sight(at_B1, slots_BS, causal=not all_seen, slopes_H=slopes_H, whole=all_seen)
+    y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, sight, scale=scale, wish=wish)
+    return y_B1HK[:, 0], length_B + 1

@@ -34,9 +34,26 @@ def norm(
         if centred:
             return F.layer_norm(x, gain_D.shape, gain_D, bias_D, eps)
         return F.rms_norm(x, gain_D.shape, gain_D, eps)
-    kind = x.device.type
-    narrow = torch.get_autocast_dtype(kind) if for_products and torch.is_autocast_enabled(kind) else None
+    dtype = _narrow(x) if for_products else None
     y_ND: Tensor = load("layer_norm").norm(
-        x.reshape(-1, x.shape[-1]), gain_D, bias_D, eps, centred=centred, dtype=narrow or gain_D.dtype
+        x.reshape(-1, x.shape[-1]), gain_D, bias_D, eps, centred=centred, dtype=dtype or gain_D.dtype
     )
     return y_ND.view(x.shape)
+
+
+def _narrow(x: Tensor) -> torch.dtype | None:
+    """The precision of products, where it is not that of their inputs."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def sum_and_norm(
+    x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, *, centred: bool
+) -> tuple[Tensor, Tensor] | None:
+    """`x + y`, and its norm for products, by one kernel and without gradients. None where there is no such kernel."""
+    if choice(gain_D).implementation == "fused" or x.dtype == torch.float64:
+        return None
+    rows = (part.reshape(-1, part.shape[-1]) for part in (x, y))
+    dtype = _narrow(x) or gain_D.dtype
+    total_ND, y_ND = load("layer_norm").sum_and_norm(*rows, gain_D, bias_D, eps, centred=centred, dtype=dtype)
+    return total_ND.view(x.shape), y_ND.view(x.shape)

@@ -24,20 +24,26 @@ _PROGRAMS = 528  # backward: a few for each multiprocessor
 
 @triton.jit(do_not_specialize=["N", "eps"])
 def _forward(
-    x_ptr, gain_ptr, bias_ptr, y_ptr, mean_ptr, scale_ptr, N, D, eps,
-    CENTRED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, more_ptr, gain_ptr, bias_ptr, y_ptr, total_ptr, mean_ptr, scale_ptr, N, D, eps,
+    CENTRED: tl.constexpr, BIASED: tl.constexpr, SUM: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.arange(0, BLOCK)
     inside = (n < N)[:, None] & (d < D)[None, :]
     at = n.to(tl.int64)[:, None] * D + d[None, :]
     x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    if SUM:  # what is normalised is the sum as whoever reads it next sees it
+        total = (x + tl.load(more_ptr + at, mask=inside, other=0.0).to(tl.float32)).to(total_ptr.dtype.element_ty)
+        tl.store(total_ptr + at, total, mask=inside)
+        x = total.to(tl.float32)
     if CENTRED:
         mean = tl.sum(x, 1) / D
         x = tl.where(inside, x - mean[:, None], 0.0)
-        tl.store(mean_ptr + n, mean, mask=n < N)
+        if not SUM:
+            tl.store(mean_ptr + n, mean, mask=n < N)
     scale = 1 / tl.sqrt(tl.sum(x * x, 1) / D + eps)
-    tl.store(scale_ptr + n, scale, mask=n < N)
+    if not SUM:
+        tl.store(scale_ptr + n, scale, mask=n < N)
     y = x * scale[:, None] * tl.load(gain_ptr + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
     if BIASED:
         y += tl.load(bias_ptr + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
@@ -91,8 +97,8 @@ class _Norm(torch.autograd.Function):
         y_ND = torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
         mean_N, scale_N = (torch.empty(count, dtype=torch.float32, device=x_ND.device) for _ in range(2))
         _forward[(triton.cdiv(count, tile["ROWS"]),)](
-            x_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, mean_N, scale_N, count, width, eps,
-            CENTRED=centred, BIASED=bias_D is not None, **tile,
+            x_ND, x_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, y_ND, mean_N, scale_N, count, width, eps,
+            CENTRED=centred, BIASED=bias_D is not None, SUM=False, **tile,
         )  # fmt: skip
         ctx.save_for_backward(x_ND, gain_D, bias_D, mean_N, scale_N)
         ctx.eps, ctx.centred = eps, centred
@@ -124,3 +130,24 @@ def norm(
 ) -> Tensor:
     y_ND: Tensor = _Norm.apply(x_ND, gain_D, bias_D, eps, centred, dtype)
     return y_ND
+
+
+def sum_and_norm(
+    x_ND: Tensor,
+    more_ND: Tensor,
+    gain_D: Tensor,
+    bias_D: Tensor | None,
+    eps: float,
+    *,
+    centred: bool,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """`x + more`, and its norm; no gradients."""
+    x_ND, more_ND = x_ND.contiguous(), more_ND.contiguous()
+    (count, width), tile = x_ND.shape, _tile(x_ND.shape[1])
+    total_ND, y_ND = torch.empty_like(x_ND), torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
+    _forward[(triton.cdiv(count, tile["ROWS"]),)](
+        x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, gain_D, gain_D, count, width, eps,
+        CENTRED=centred, BIASED=bias_D is not None, SUM=True, **tile,
+    )  # fmt: skip
+    return total_ND, y_ND

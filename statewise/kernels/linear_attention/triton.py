@@ -23,6 +23,7 @@ from statewise.kernels.linear_attention import chunked
 from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten, walk_sizes
 
 _CHUNK = 32
+_WIDEST, _NARROWEST = 64, 16  # values of a head in one program, where they can be shared out
 
 
 @triton.jit(do_not_specialize=["T", "H", "N"])
@@ -154,7 +155,28 @@ def linear_attention(
     q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`naive.linear_attention`; inputs in any precision, the state and all sums in float32."""
+    heads, pieces = q_BTHK.shape[2], _pieces(v_BTHV.shape[-1])
+    if (
+        pieces > 1
+    ):  # columns of a state know nothing of each other, so they may be heads of their own, with the same keys
+        q_BTHK, k_BTHK, g_BTH = (
+            part.unsqueeze(3).expand(-1, -1, -1, pieces, *part.shape[3:]).flatten(2, 3)
+            for part in (q_BTHK, k_BTHK, g_BTH)
+        )
+        v_BTHV = v_BTHV.unflatten(-1, (pieces, -1)).flatten(2, 3)
+        s_BHKV = s_BHKV.unflatten(-1, (pieces, -1)).movedim(-2, 2).flatten(1, 2)
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (g_BTH, s_BHKV))
     y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None)
+    if pieces > 1:
+        y_BTHV = y_BTHV.unflatten(2, (heads, pieces)).flatten(3)
+        after_BHKV = after_BHKV.unflatten(1, (heads, pieces)).movedim(2, -2).flatten(-2)
     return y_BTHV, after_BHKV
+
+
+def _pieces(width: int) -> int:
+    """Equal parts that fit a program, as few as can be; 1 where there are none of a useful size."""
+    if width <= _WIDEST:
+        return 1
+    fitting = (n for n in range(2, width // _NARROWEST + 1) if width % n == 0 and width // n <= _WIDEST)
+    return next(fitting, 1)

@@ -132,9 +132,9 @@ _TABLE: dict[tuple[Cell, Way, int], dict[int, Row]] = {
     },
     ("gru", "forward", 2048): {1: ("polled", 1, 16, 1, 8, 12, 2, 1), 16: ("polled", 2, 32, 2, 8, 5, 2, 2)},
     ("gru", "backward", 128): {
-        1: ("polled", 1, 16, 1, 12, 2, 2, 1),
-        16: ("cluster", 4, 128, 1, 8, 6, 2, 1),
-        64: ("cluster", 4, 128, 1, 8, 6, 2, 1),
+        1: ("cluster", 8, 128, 1, 4, 4, 2, 1),
+        16: ("cluster", 8, 128, 1, 4, 4, 2, 1),
+        64: ("cluster", 8, 128, 1, 4, 4, 2, 1),
         256: ("cluster", 2, 128, 1, 8, 12, 2, 1),
     },
     ("gru", "backward", 256): {
@@ -207,7 +207,7 @@ _TABLE: dict[tuple[Cell, Way, int], dict[int, Row]] = {
         1: ("cluster", 8, 128, 1, 4, 4, 2, 1),
         16: ("cluster", 8, 128, 1, 4, 4, 2, 1),
         64: ("cluster", 8, 128, 1, 4, 4, 2, 1),
-        256: ("polled", 1, 32, 1, 16, 2, 2, 1),
+        256: ("cluster", 2, 128, 1, 8, 16, 2, 1),
     },
     ("lstm", "backward", 256): {
         1: ("cluster", 16, 256, 1, 4, 4, 2, 1),

@@ -131,7 +131,7 @@ class Walk:
 
 def _capture(work: Callable[[], object], stream: torch.cuda.Stream, pool: Any) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with capturing(graph, stream.device), torch.cuda.stream(stream):
+    with capturing(stream.device, pool), torch.cuda.stream(stream):
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads may allocate meanwhile
         try:
             work()

@@ -1,0 +1,107 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""A matrix times a few vectors on a GPU. Its time is that of reading the matrix, so each program reads some rows of it
+once, for all vectors: as sums of products for one vector, by the units for products for more. Sums are float32.
+
+B rows, I input width, O output width.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _bent(y, BEND: tl.constexpr):
+    if BEND == "relu":
+        y = tl.maximum(y, 0.0)
+    if BEND == "gelu":  # tanh(a) = 2 σ(2a) - 1
+        y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
+    return y
+
+
+@triton.jit(do_not_specialize=["outputs"])
+def _vector(
+    x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, outputs, inputs,
+    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+):  # fmt: skip
+    o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
+    total = tl.zeros([OUTPUTS, INPUTS], tl.float32)
+    for first in range(0, inputs, INPUTS):
+        i = first + tl.arange(0, INPUTS)
+        x = tl.load(x_ptr + i, mask=i < inputs, other=0.0).to(tl.float32)
+        part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
+        total += part.to(tl.float32) * x[None, :]
+    y = tl.sum(total, 1)
+    if BIASED:
+        y += tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
+    y = _bent(y, BEND)
+    if ONTO:
+        y += tl.load(onto_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
+    tl.store(y_ptr + o, y.to(y_ptr.dtype.element_ty), mask=o < outputs)
+
+
+@triton.jit(do_not_specialize=["B", "outputs"])
+def _rows(
+    x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, B, outputs, inputs,
+    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr,
+    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
+    total = tl.zeros([ROWS, OUTPUTS], tl.float32)
+    for first in range(0, inputs, INPUTS):
+        i = first + tl.arange(0, INPUTS)
+        x = tl.load(x_ptr + b[:, None] * inputs + i[None, :], mask=(b < B)[:, None] & (i < inputs)[None, :], other=0.0)
+        part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
+        total = tl.dot(x, tl.trans(part), total)
+    if BIASED:
+        total += tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)[None, :]
+    total = _bent(total, BEND)
+    inside = (b < B)[:, None] & (o < outputs)[None, :]
+    at = b.to(tl.int64)[:, None] * outputs + o[None, :]
+    if ONTO:
+        total += tl.load(onto_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, total.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+_MANY = 2**14  # outputs, such as the tokens of a vocabulary, of which a program takes more
+
+
+def tile_of(rows: int, outputs: int) -> dict[str, int]:
+    """How a program cuts the matrix, and how many warps share it: the fastest of those tried on an H200."""
+    if rows == 1:
+        cut = {"OUTPUTS": 16, "INPUTS": 256} if outputs >= _MANY else {"OUTPUTS": 2, "INPUTS": 1024}
+        return {**cut, "num_warps": 4, "num_stages": 2}
+    padded = max(16, min(64, triton.next_power_of_2(rows)))
+    if padded == 64 and outputs >= _MANY:
+        return {"ROWS": padded, "OUTPUTS": 32, "INPUTS": 64, "num_warps": 4, "num_stages": 5}
+    return {"ROWS": padded, "OUTPUTS": 32 if outputs > 1024 else 16, "INPUTS": 128, "num_warps": 4, "num_stages": 4}
+
+
+def product(
+    x_BI: Tensor,
+    weight_OI: Tensor,
+    bias_O: Tensor | None,
+    bend: str = "none",
+    onto_BO: Tensor | None = None,
+    *,
+    tile: dict[str, int] | None = None,
+) -> Tensor:
+    x_BI = x_BI.contiguous()
+    (rows, inputs), outputs = x_BI.shape, len(weight_OI)
+    tile = tile or tile_of(rows, outputs)
+    y_BO = torch.empty(rows, outputs, dtype=x_BI.dtype, device=x_BI.device)
+    # What is not there is not read; any address will do.
+    bias = weight_OI if bias_O is None else bias_O
+    onto = weight_OI if onto_BO is None else onto_BO.contiguous()
+    finish = {"BIASED": bias_O is not None, "BEND": bend, "ONTO": onto_BO is not None}
+    across = triton.cdiv(outputs, tile["OUTPUTS"])
+    if rows == 1:
+        _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile)
+    else:
+        down = triton.cdiv(rows, tile["ROWS"])
+        _rows[(across, down)](x_BI, weight_OI, bias, onto, y_BO, rows, outputs, inputs, **finish, **tile)
+    return y_BO
