@@ -127,7 +127,8 @@ def measure(
     row = {name: batch * tokens / statistics.median(kept) for name, kept in times.items()}
     row["same"] = float((found["ours"] == found["theirs"]).double().mean())
     with torch.no_grad():  # one token that rounding decides, and two texts have nothing more in common
-        logits_BTV = theirs(torch.cat([prompt_BT, found["ours"]], dim=1)[:, :-1]).logits[:, PROMPT - 1 :]
+        text_BT = torch.cat([prompt_BT, found["ours"]], dim=1)[:, :-1]
+        logits_BTV = theirs(text_BT, attention_mask=torch.ones_like(text_BT)).logits[:, PROMPT - 1 :]
     row["same_given"] = float((logits_BTV.argmax(-1) == found["ours"]).double().mean())
     if "steps" in found:
         row["same_as_steps"] = float((found["ours"] == found["steps"]).double().mean())

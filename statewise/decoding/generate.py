@@ -4,6 +4,7 @@ B batch, T time, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 from statewise.core import Machine, State, map_state
 from statewise.decoding import graph
 from statewise.decoding.sampling import Sampling, choose
-from statewise.layers.packed import Finished, packed_products
+from statewise.kernels.cores import threads_for
+from statewise.layers.packed import LARGE, Finished, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
@@ -89,6 +91,11 @@ class _Writing:
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
         self.products: dict[int, Finished | None] = {}
+        self.largest = len(at.token_B) * max((p.numel() for p in model.parameters() if p.dim() == 2), default=0)
+
+    def threads(self) -> AbstractContextManager[None]:
+        """One, where no product of a step is large enough for more."""
+        return threads_for(self.largest, enough=LARGE)
 
     def step(self) -> Tensor:
         """One more token."""
@@ -165,7 +172,8 @@ def generate(
     writing = _Writing(model, at, sampling, never)
     try:
         while True:
-            token_B = writing.step()
+            with writing.threads():
+                token_B = writing.step()
             yield token_B, writing.continuation()
     finally:
         writing.finish()
@@ -179,7 +187,8 @@ def extend(
     if tokens < 1:
         raise UserError(f"tokens = {tokens} is not valid, expected at least 1")
     writing = _Writing(model, at, sampling, never, tokens=tokens)
-    chosen = [writing.step() for _ in range(tokens)]
+    with writing.threads():
+        chosen = [writing.step() for _ in range(tokens)]
     after = writing.continuation()
     writing.finish()
     return torch.stack(chosen, dim=1), after

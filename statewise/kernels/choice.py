@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Literal, NamedTuple, cast, get_args
 
 from statewise.core import is_observed
@@ -108,6 +109,11 @@ def outside() -> tuple[object, ...]:
     return is_observed(), _forced.get(), os.environ.get("STATEWISE_KERNEL"), takes_unproven()
 
 
+@cache
+def _first(fastest: Implementation, absent: tuple[tuple[Implementation, str], ...]) -> Choice:
+    return Choice(fastest, _WHY[fastest] + "".join([f" (not {name}: {why})" for name, why in absent]))
+
+
 def _decide(
     op: str,
     *,
@@ -127,7 +133,7 @@ def _decide(
     if forced == "auto":
         if obstacles:
             return Choice("naive", f"the fast {op} has no {missing}")
-        return Choice(fast[0], _WHY[fast[0]] + "".join([f" (not {name}: {why})" for name, why in absent.items()]))
+        return _first(fast[0], tuple(absent.items()))
     if forced in absent:
         raise UserError(
             f"{source} asks for the {forced} {op}, but {absent[forced]}", fix=f"valid: auto, naive, {', '.join(fast)}"

@@ -14,10 +14,10 @@ ENOUGH = 1 << 22
 
 
 @contextmanager
-def threads_for(multiplications: int) -> Iterator[None]:
+def threads_for(multiplications: int, *, enough: int | None = None) -> Iterator[None]:
     """Around a loop whose largest product takes so many. Afterwards all is as it was."""
     before = torch.get_num_threads()
-    if before == 1 or multiplications >= ENOUGH:
+    if before == 1 or multiplications >= (enough or ENOUGH):
         yield
         return
     torch.set_num_threads(1)

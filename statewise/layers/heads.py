@@ -61,8 +61,8 @@ class Heads(nn.Module, Stacked):
         return {"w_PI": self.sizes}
 
     def project(self, x_BTI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of one input: a single product."""
-        q, k, v = torch.split(linear(x_BTI, self.w_PI, self.b_P), self.sizes, dim=-1)
+        """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of one input, or of a moment: a single product."""
+        q, k, v = linear(x_BTI, self.w_PI, self.b_P).split_with_sizes(self.sizes, dim=-1)
         return self._cut(q), self._cut(k), self._cut(v)
 
     def queries(self, x_BTI: Tensor) -> Tensor:

@@ -114,8 +114,10 @@ class Attention(Mixer[AttentionState]):
     @torch.no_grad()
     def step_(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         """`step`, written into free slots: nothing is copied. Make room first with `reserve`."""
-        at_B1 = state.length_B[:, None]
-        q_BHK, k_BGK, v_BGK = (part[:, 0] for part in self._queries_keys_values(x_BI[:, None], at_B1))
+        q_BHK, k_BGK, v_BGK = self.heads.project(x_BI)
+        if self.position == "rotary":
+            at_B1 = state.length_B[:, None]
+            q_BHK, k_BGK = (rotate(part[:, None], at_B1)[:, 0] for part in (q_BHK, k_BGK))
         y_BHK, length_B = attend_(
             q_BHK, k_BGK, v_BGK, *state, slopes_H=self._slopes(q_BHK), scale=self.scale, wish=self.kernel
         )

@@ -9,7 +9,9 @@ from statewise.kernels.layer_norm import norm, sum_and_norm
 def normalise(module: nn.Module, x: Tensor, *, for_products: bool = False) -> Tensor:
     """`module(x)`. `for_products`: only products read it, so under autocast it may come in their precision."""
     match module:
-        case _ if not x.is_cuda:  # nothing to choose from, and a step of writing on a CPU feels every question
+        case nn.LayerNorm() if not x.is_cuda:  # at once: a step of writing on a CPU feels every question on the way
+            return torch.layer_norm(x, module.normalized_shape, module.weight, module.bias, module.eps)
+        case _ if not x.is_cuda:
             own: Tensor = module(x)
             return own
         case nn.LayerNorm():

@@ -52,7 +52,6 @@ def step_choice(q_BHK: Tensor, *, wish: Wish = "auto") -> Choice:
     )
 
 
-@torch.no_grad()
 def attend_(
     q_BHK: Tensor,
     k_BGK: Tensor,
@@ -67,7 +66,7 @@ def attend_(
 ) -> tuple[Tensor, Tensor]:
     """One more token of each row: its key and value into the next free slot of the lists, its queries over all in use.
 
-    Returns the answers `[B, H, K]`, and how many slots each row uses now.
+    Returns the answers `[B, H, K]`, and how many slots each row uses now. No gradient goes through it.
     """
     if q_BHK.is_cuda and step_choice(q_BHK, wish=wish).implementation == "triton":
         found: tuple[Tensor, Tensor] = load("attention").attend_(
@@ -78,8 +77,10 @@ def attend_(
     use = used_slots(keys_BSGK, length_B)
     keys_BSGK = write_(keys_BSGK, k_BGK[:, None], at_B1, use)
     values_BSGK = write_(values_BSGK, v_BGK[:, None], at_B1, use)
-    slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
-    all_seen = use.level and slopes_H is None  # no mask, then
-    sight = Sight(at_B1, slots_BS, causal=not all_seen, slopes_H=slopes_H, whole=all_seen)
+    if use.level and slopes_H is None:  # all is seen, wherever it is
+        sight = Sight(at_B1, at_B1, causal=False, whole=True)
+    else:
+        slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
+        sight = Sight(at_B1, slots_BS, slopes_H=slopes_H)
     y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, sight, scale=scale, wish=wish)
     return y_B1HK[:, 0], length_B + 1

@@ -42,7 +42,7 @@ def write_(list_BS: Tensor, new_B1: Tensor, at_B1: Tensor, use: Use) -> Tensor:
     """Each row's new entry into its own free slot; the slots in use then."""
     new_B1 = new_B1.to(list_BS.dtype)
     if use.level:
-        list_BS[:, use.slots - 1 : use.slots] = new_B1
+        list_BS.narrow(1, use.slots - 1, 1).copy_(new_B1)
     else:
         list_BS[torch.arange(len(at_B1), device=at_B1.device)[:, None], at_B1] = new_B1
-    return list_BS[:, : use.slots]
+    return list_BS.narrow(1, 0, use.slots)
