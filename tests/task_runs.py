@@ -23,6 +23,9 @@ STEPS: dict[str, Any] = {
 ONE_WAY: dict[str, Any] = {"reader.bidirectional": False, "reader.summary": "last"}
 WORDS: dict[str, Any] = {"words.width": 8, "words.characters": 4, "words.character_width": 4}
 AHEAD: dict[str, Any] = {"forecast.context": 12, "forecast.horizon": 4, "forecast.paths": 8}
+WRITING: dict[str, Any] = {"decoding.beam": 1, "decoding.watch": 4, "decoding.draws": 4, "data.header": "no"}
+PAIRS: dict[str, Any] = {"model.encoder.width": 8, "model.decoder.width": 8, "model.width": None, **WRITING}
+ONE_MACHINE: dict[str, Any] = {"model.kind": "lstm", **WRITING}
 
 # name: (recipe, file, settings)
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -62,6 +65,31 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "train.batch": 1,
         },
     ),
+    "translator": ("translation", "pairs.tsv", PAIRS),
+    "translator-one-vector": (
+        "translation",
+        "pairs.tsv",
+        {**PAIRS, "model.bidirectional": False, "model.context": "both", "model.encoder.embedding": 5},
+    ),
+    "translator-transformer": (
+        "translation",
+        "pairs.tsv",
+        {
+            **PAIRS,
+            "data.tokenizer": "char",
+            "model.encoder.kind": "transformer",
+            "model.decoder.kind": "transformer",
+            "model.encoder.heads": 2,
+            "model.decoder.heads": 2,
+        },
+    ),
+    "translator-prompted": ("translation", "pairs.tsv", {**ONE_MACHINE, "termination.kind": "bernoulli"}),
+    "translator-prompted-length": ("translation", "pairs.tsv", {**ONE_MACHINE, "termination.kind": "remaining"}),
+    "translator-prompted-transformer": (
+        "translation",
+        "pairs.tsv",
+        {**ONE_MACHINE, "model.kind": "transformer", "model.heads": 2},
+    ),
 }
 
 
@@ -79,6 +107,9 @@ def write_files(folder: Path) -> None:
         words += [("a", "DET"), (rng.choice(("hen", "fox")), "NOUN")] * rng.choice([1, 1, 2])
         sentences.append("\n".join(f"{word}\t{tag}" for word, tag in words))
     (folder / "tags.tsv").write_text("\n\n".join(sentences) + "\n")
+    pairs = [[rng.choice("abcdef") for _ in range(rng.randint(3, 6))] for _ in range(60)]
+    lines = [f"{' '.join(one)}\t{' '.join(one[::-1])}" for one in pairs]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n")
     (folder / "trees.txt").write_text("\n".join(_expression(rng, 4) for _ in range(60)) + "\n")
     lines = ["date,load"]
     for i in range(300):
@@ -106,5 +137,6 @@ def make_run(name: str, folder: Path) -> Path:
     out = folder / "runs" / name
     if not out.is_dir():
         recipe, file, settings = RUNS[name]
-        train(recipe, settings={**STEPS, **settings}, data=folder / file, out=out, display=Silent())
+        given = {name: value for name, value in {**STEPS, **settings}.items() if value is not None}
+        train(recipe, settings=given, data=folder / file, out=out, display=Silent())
     return out

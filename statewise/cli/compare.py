@@ -24,7 +24,7 @@ _GAP = 3  # between two columns
 
 def compare(
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="A shipped study's name, or a .toml file of your own.")
+        str, typer.Argument(metavar="STUDY", help="A shipped study's name (see --list), or a .toml file of your own.")
     ] = _DEFAULT,
     data: Annotated[
         list[str] | None, typer.Option("--data", "-d", help="What to learn from, in place of the study's own data.")
@@ -44,6 +44,16 @@ def compare(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. base.train.lr=0.001."),
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="ENTRY", help="Compare these entries of the study alone.")
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add", metavar="NAME=LIKE PATH=VALUE", help="One more entry: like another, but for some settings."
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say which studies there are, and end.")] = False,
     static: Annotated[bool, typer.Option("--static", help="A report without scripts: pictures only.")] = False,
     engine: Annotated[
         Literal["local", "ray"], typer.Option("--engine", help="Where trials run: here, or on a Ray cluster.")
@@ -53,7 +63,7 @@ def compare(
 ) -> int:
     """Train several models under the same budget, several times each, and say which is better and whether that is sure.
 
-    Whatever is done is kept: the same command goes on where it was stopped.
+    Whatever is done is kept: the same command goes on where it was stopped, and with --add only what is new is run.
 
     Example: statewise compare lineage --data my.txt --minutes 10
     """
@@ -62,7 +72,9 @@ def compare(
     from statewise.comparison.report import write_report
     from statewise.training.signals import Signals
 
-    asked = _asked(study, set_ or [], seeds=seeds, minutes=minutes)
+    if list_:
+        return _list(json_)
+    asked = _asked(study, set_ or [], seeds=seeds, minutes=minutes, only=only or [], add=add or [])
     folder = out or Path("studies") / Path(study).stem
     with Signals() as signals:
         plan = make_plan(asked, data=data)
@@ -95,9 +107,24 @@ def compare(
     return 1 if any(one.phase == "final" for one in ran.failed) else 0
 
 
-def _asked(name: str, overrides: list[str], *, seeds: int | None, minutes: float | None) -> "StudySpec":
+def _list(json_: bool) -> int:
+    from statewise.comparison.study import load_study, study_names
+
+    known = {name: load_study(name) for name in study_names()}
+    if json_:
+        told = ("title", "question", "minutes", "metric", "seeds")
+        print_json({name: {one: getattr(study, one) for one in told} for name, study in known.items()})
+        return 0
+    for name, study in known.items():
+        print(f"{name:{max(map(len, known))}}  {study.question} (about {study.minutes:g} min)")
+    return 0
+
+
+def _asked(
+    name: str, overrides: list[str], *, seeds: int | None, minutes: float | None, only: list[str], add: list[str]
+) -> "StudySpec":
     """The study with what the command line changes of it."""
-    from statewise.comparison.study import as_table, load_study, parse_study, scaled
+    from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
     from statewise.specs import UserError
     from statewise.specs.parse import read_override, with_settings
     from statewise.specs.study import StudySpec
@@ -115,6 +142,8 @@ def _asked(name: str, overrides: list[str], *, seeds: int | None, minutes: float
     if settings:
         table = with_settings(as_table(study), settings)
         study = parse_study(table, source=f"study {name!r} with --set")
+    if only or add:
+        study = with_entries(study, only=only, add=add)
     return study if minutes is None else scaled(study, minutes)
 
 
@@ -184,8 +213,10 @@ def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
         """`whole`: on one line, however long, so that a terminal can find the address in it."""
         console.print(text, highlight=False, markup=False, soft_wrap=whole or not console.is_terminal)
 
-    say(f"groups of what is not distinguishable: {report['method']}")
+    say(" ".join(filter(None, [report["method"], report["noisy"]])))
     say(" ".join(report["verdict"]))
+    if report["choices"] is not None and "group" in headings:
+        say(report["choices"]["said"])
     for failure in ran.failed:
         say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
     if ran.left:

@@ -17,11 +17,17 @@ def reproduce(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. train.steps=500."),
     ] = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option("--test", "-t", metavar="FILE", help="The final figure is of this file. May be said again."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
 ) -> int:
     """Train a published recipe on your copy of its data, and say whether the figure came out again.
+
+    Of other data there is no verdict, but the same recipe's figure.
 
     Example: statewise reproduce ewt-upos --data UD_English-EWT
     """
@@ -46,7 +52,7 @@ def reproduce(
         Console().print(table)
         return 0
     load_published(name)  # a name that is not known is said before a missing option
-    if data is None:
+    if data is None and not set_:
         raise UserError(
             "--data is missing", fix=f"name the folder that holds the data: statewise reproduce {name} --data DIR"
         )
@@ -54,13 +60,23 @@ def reproduce(
     from statewise.tasks.reproduce import reproduce as run_again
     from statewise.training import make_display
 
-    verdict = run_again(name, data=data, settings=set_ or (), out=out, display=make_display(quiet=quiet))
+    verdict = run_again(
+        name, data=data, settings=set_ or (), test=test or (), out=out, display=make_display(quiet=quiet)
+    )
     if json_:
         print_json(verdict._asdict())
     else:
-        where = {None: "no interval is known yet", True: "inside", False: "OUTSIDE"}[verdict.landed]
-        interval = "" if verdict.expected is None else " the expected {:g} to {:g}".format(*verdict.expected)
-        reached = "reached" if verdict.reached else "not reached"
-        print(f"{verdict.metric} {verdict.found:.4f}: {where}{interval}; {verdict.seconds:.0f} s -> {verdict.run}")
-        print(f"published {verdict.published:g}, {reached}: {verdict.source}")
+        interval = "" if verdict.expected is None else "the expected {:g} to {:g}".format(*verdict.expected)
+        where = {None: "no interval is known", True: f"inside {interval}", False: f"OUTSIDE {interval}"}[verdict.landed]
+        if verdict.other_data:
+            where = f"no verdict: other data than those of the published figure ({', '.join(verdict.other_data)})"
+        print(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
+        print(verdict.note)
+        if verdict.other_data:
+            files = "".join(f" --data {file}" for file in verdict.evaluated)
+            print(f"beside what is trivial: statewise evaluate {verdict.run}{files}")
+        if verdict.changed:
+            print(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
+        reached = {None: "", True: ", reached", False: ", not reached"}[verdict.reached]
+        print(f"published {verdict.published:g}{reached}: {verdict.source}")
     return 1 if verdict.landed is False else 0

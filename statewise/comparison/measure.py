@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch.nn import functional as F
@@ -21,6 +21,8 @@ from statewise.decoding import Sampling, TextStream, extend
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run
 from statewise.tasks.language_model import fresh_window
+from statewise.tasks.translation.examples import read_split
+from statewise.tasks.translation.run import TranslationRun
 from statewise.training.journal import read_metrics
 
 _SNIPPET = 240  # characters of held-out text whose surprise is shown
@@ -28,6 +30,16 @@ _PROMPT = 32  # of these, what a sample goes on from
 _SAMPLE = 200  # tokens
 _WARM, _WRITTEN = 8, 64  # tokens that are written before the clock runs, and under it
 _SEED = 0
+_WRITTEN_TEXTS = 8  # of a translator, under the clock
+_PER_TOKEN = ("nats", "nats_per_token", "perplexity", "bits_per_byte")  # one figure, said in four ways
+_SHARES = ("accuracy", "root_accuracy", "node_accuracy")
+_KNOWS_LITTLE = {
+    "uniform": "blind guess",
+    "majority": "most frequent class",
+    "unigram": "token frequencies",
+    "lexicon": "tag by word alone",
+}
+_WRITES_LITTLE = {"copy": "source copied", "frequent": "one fixed target"}
 
 
 class Clock(NamedTuple):
@@ -67,13 +79,49 @@ def curve(run: Path, *, metric: str, at: Clock, flops_per_token: float) -> list[
     return points
 
 
-def figures_of(run: Run) -> dict[str, float]:
-    """The evaluation's figures that are finite numbers."""
-    return {
-        name: float(value)
-        for name, value in run.evaluate()._asdict().items()
-        if isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+def watched(run: Path, *, metric: str, at: Clock, flops_per_token: float) -> dict[str, list[Point]]:
+    """The other validation figures, each as a curve; what is the metric's own under another name is left out."""
+    own = curve(run, metric=metric, at=at, flops_per_token=flops_per_token)
+    names = {name.removeprefix("validation_") for line in read_metrics(run) for name in line if _is_validation(name)}
+    same = _PER_TOKEN if metric in _PER_TOKEN else ()
+    found = {
+        name: curve(run, metric=name, at=at, flops_per_token=flops_per_token)
+        for name in sorted(names - {metric, *same})
     }
+    return {name: points for name, points in found.items() if points and points != own}
+
+
+def _is_validation(name: str) -> bool:
+    return name.startswith("validation_")
+
+
+def figures_of(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """The evaluation's figures that are finite numbers."""
+    return {name: float(value) for name, value in evaluation.items() if _finite(value)}
+
+
+def anchors(evaluation: Mapping[str, Any], metric: str) -> dict[str, float]:
+    """What has learned next to nothing gets of a metric: the evaluation has it beside the model's own."""
+    found: dict[str, Any] = {}
+    for name, words in _KNOWS_LITTLE.items():
+        plain = evaluation.get(f"{name}_{metric}")
+        found[words] = evaluation.get(f"{name}_accuracy") if plain is None and metric in _SHARES else plain
+    for name, words in _WRITES_LITTLE.items():
+        found[words] = (evaluation.get(name) or {}).get(metric)
+    for name, table in (evaluation.get("baselines") or {}).items():
+        found[name] = table.get(metric)
+    if metric == "bits_per_byte":
+        tokens = evaluation["tokens"] / evaluation["bytes"]
+        found |= {
+            words: math.log2(evaluation[f"{name}_perplexity"]) * tokens
+            for name, words in _KNOWS_LITTLE.items()
+            if _finite(evaluation.get(f"{name}_perplexity"))
+        }
+    return {words: float(value) for words, value in found.items() if _finite(value)}
+
+
+def _finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def costs(state_bytes: Mapping[int, int], seconds: Mapping[int, float] | None, *, context: int) -> dict[str, float]:
@@ -94,6 +142,8 @@ def refuse_without(metric: str, figures: Mapping[str, float], task: str) -> None
 
 def decode_speed(run: Run) -> float | None:
     """Tokens a second that one text is written at."""
+    if isinstance(run, TranslationRun):
+        return _translation_speed(run)
     if not isinstance(run, LanguageModelRun):
         return None
     _, at = extend(run.model, run.begin(""), Sampling(seed=_SEED), tokens=_WARM)
@@ -104,9 +154,24 @@ def decode_speed(run: Run) -> float | None:
     return _WRITTEN / max(time.perf_counter() - began, 1e-9)
 
 
+def _translation_speed(run: TranslationRun) -> float | None:
+    """One source after the other, as the study decodes."""
+    sources = read_split(run.spec.data, seed=run.spec.seed)[1].sources[: _WRITTEN_TEXTS + 1]
+    if len(sources) < 2:
+        return None
+    run.translate(sources[0])
+    _wait_for(run.device)
+    began = time.perf_counter()
+    written = [next(run.hypotheses([source]))[0] for source in sources[1:]]
+    _wait_for(run.device)
+    tokens = sum(len(one.tokens) for one in written)
+    return tokens / max(time.perf_counter() - began, 1e-9) if tokens else None
+
+
 class Shown(NamedTuple):
     """What a language model writes, and how surprised it is by a text it never saw."""
 
+    prompt: str
     sample: list[tuple[str, float]]  # pieces, each with the nats it cost when it was written
     surprise: list[tuple[str, float]]
 
@@ -116,7 +181,7 @@ def shown(run: Run) -> Shown | None:
         return None
     snippet = held_out_snippet(run)
     prompt = snippet[-_PROMPT:] if run.spec.data.direction == "reverse" else snippet[:_PROMPT]
-    return Shown(sample(run, prompt), surprise(run, snippet))
+    return Shown(prompt, sample(run, prompt), surprise(run, snippet))
 
 
 @torch.no_grad()

@@ -82,8 +82,9 @@ def _named(spec: AnyRunSpec) -> Iterator[str]:
 
 
 def _fingerprint(job: Job, names: list[str]) -> str:
-    """What the job says of its training data, and every byte of every file that is named."""
-    digest = hashlib.sha256(json.dumps(job.facts(), sort_keys=True).encode())
+    """What the job says of its training data, and every byte of every file that is named, whatever they are called."""
+    facts = {name: value for told in job.facts().values() for name, value in told.items() if name != "name"}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in names:
         path = Path(name)
         inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]

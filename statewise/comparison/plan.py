@@ -35,6 +35,7 @@ from statewise.tasks.tree.run import TreeEvaluation
 
 AS_WRITTEN = -1  # in the place of the number of a try
 _SAMPLE_SEED = 0
+_NAMED = 3  # files that a title names
 # What stands above a training does not decide its result.
 _ABOVE = ("cli", "lab", "serving", "comparison", "inspection")
 # What entries must have in common to be asked the same question.
@@ -109,8 +110,6 @@ class Plan:
         if not self.search_trials:
             return None
         sign = 1 if self.study.better == "lower" else -1
-        if isinstance(self.solved[name, AS_WRITTEN].spec, ForecastingSpec):
-            sign = 1
         figures = {index: self._figure(name, index, found) for index in range(len(self.tried[name]))}
         there = [(sign * figure, index) for index, figure in figures.items() if figure is not None]
         return min(there)[1] if there else None
@@ -120,7 +119,7 @@ class Plan:
         key = self.trial(name, index, self.search_seed, "search").key
         for one in found:
             if one.key == key:
-                figure = _searched_figure(entry.spec, one, self.study.metric)
+                figure = _searched_figure(entry.spec, one, self.study)
                 return figure if figure is not None and math.isfinite(figure) else None
         return None
 
@@ -169,6 +168,8 @@ def _on_other_data(study: StudySpec, names: list[str], opener: Opener) -> StudyS
     """With a larger vocabulary the same number of parameters may be too few for any width worth having: the budget
     becomes what the first entry, at the width it has on the study's own data, takes on these."""
     other = changed(study, {spec_of(study, study.entry[0]).main_data: names})
+    told = ", ".join(Path(name).name for name in names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    other = other.model_copy(update={"title": f"{study.title}: {told}"})
     sized = next((entry for entry in study.entry if entry.width is not None), None)
     if study.budget.kind != "parameters" or study.budget.amount is None or sized is None:
         return other
@@ -218,11 +219,11 @@ def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
     return not problems
 
 
-def _searched_figure(spec: AnyRunSpec, found: Found, metric: str) -> float | None:
-    """By validation: a forecaster's evaluation is on the test part, which nothing is chosen by."""
-    if isinstance(spec, ForecastingSpec):
-        return min((point.figure for point in found.curve), default=None)
-    return found.figures.get(metric)
+def _searched_figure(spec: AnyRunSpec, found: Found, study: StudySpec) -> float | None:
+    """By validation: where the evaluation is on a test part, the best moment of the curve."""
+    if spec.tested:
+        return (min if study.better == "lower" else max)((point.figure for point in found.curve), default=None)
+    return found.figures.get(study.metric)
 
 
 # -------------------------------------------------------------------- what cannot be compared

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statewise.comparison.trial import Failure, Found, Point, Trial
+from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
 from statewise.specs import AnyRunSpec, UserError, parse_spec
 
 
@@ -54,7 +54,11 @@ def write_found(path: Path, found: Found) -> None:
 
 
 def found_record(found: Found) -> dict[str, Any]:
-    return {**found._asdict(), "curve": [point._asdict() for point in found.curve]}
+    watched = {name: [point._asdict() for point in curve] for name, curve in found.watched.items()}
+    curves = {"curve": [point._asdict() for point in found.curve], "watched": watched}
+    answers = None if found.answers is None else [one._asdict() for one in found.answers]
+    course = None if found.course is None else found.course._asdict()
+    return {**found._asdict(), **curves, "answers": answers, "course": course, "anchors": dict(found.anchors)}
 
 
 def read_found(path: Path) -> Found | None:
@@ -65,14 +69,19 @@ def read_found(path: Path) -> Found | None:
 
 def found_of(record: Mapping[str, Any], *, source: str) -> Found:
     try:
-        known = {name: record[name] for name in Found._fields}
+        known = {**Found._field_defaults, **{name: record[name] for name in Found._fields if name in record}}
         known["curve"] = [Point(**point) for point in record["curve"]]
+        known["watched"] = {name: [Point(**point) for point in curve] for name, curve in known["watched"].items()}
+        if known["answers"] is not None:
+            known["answers"] = [Answer(**one) for one in known["answers"]]
+        if known["course"] is not None:
+            known["course"] = Course(**known["course"])
         for name in ("state_bytes", "seconds_by_context"):  # JSON has only words for keys
-            if record[name] is not None:
-                known[name] = {int(context): value for context, value in record[name].items()}
+            if known[name] is not None:
+                known[name] = {int(context): value for context, value in known[name].items()}
         for name in ("sample", "surprise"):
-            if record[name] is not None:
-                known[name] = [(piece, nats) for piece, nats in record[name]]
+            if known[name] is not None:
+                known[name] = [(piece, nats) for piece, nats in known[name]]
         return Found(**known)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
@@ -116,6 +125,8 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(handle, (json.dumps(dict(record)) + "\n").encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(handle)
 
@@ -142,11 +153,15 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".tmp-{path.name}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say what did not fit
 
 
 def _read(path: Path) -> dict[str, Any]:

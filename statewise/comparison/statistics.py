@@ -34,6 +34,7 @@ class Standing(NamedTuple):
     t_interval: Interval | None
     bootstrap_interval: Interval | None
     failed: int  # seeds that did not end, or not in a number
+    steady: bool = False  # a seed changes nothing: what is counted comes out the same every time
 
     @property
     def note(self) -> str:
@@ -81,7 +82,9 @@ class Ranking(NamedTuple):
         return next(each for each in self.comparisons if {each.first, each.second} == {one, other})
 
 
-def standing(entry: str, figures: Mapping[int, float | None], *, confidence: float = 0.95) -> Standing:
+def standing(
+    entry: str, figures: Mapping[int, float | None], *, steady: bool = False, confidence: float = 0.95
+) -> Standing:
     """`figures` by seed; None or not finite: that seed failed."""
     there = {seed: float(x) for seed, x in sorted(figures.items()) if x is not None and math.isfinite(x)}
     values = tuple(there.values())
@@ -94,6 +97,7 @@ def standing(entry: str, figures: Mapping[int, float | None], *, confidence: flo
         t_interval=t_interval(values, confidence=confidence),
         bootstrap_interval=bootstrap_interval(values, confidence=confidence),
         failed=len(figures) - len(values),
+        steady=steady,
     )
 
 
@@ -109,7 +113,14 @@ def standings(
             )
     names = list(entries or dict.fromkeys(one.entry for one in final))
     by_seed = {name: {one.seed: one.figures.get(metric) for one in final if one.entry == name} for name in names}
-    return [standing(name, by_seed[name], confidence=confidence) for name in names if by_seed[name]]
+    same = {
+        name: [(one.weights_sha256, one.figures.get(metric)) for one in final if one.entry == name] for name in names
+    }
+    return [
+        standing(name, by_seed[name], steady=len(same[name]) > 1 == len(set(same[name])), confidence=confidence)
+        for name in names
+        if by_seed[name]
+    ]
 
 
 def ranking(
@@ -172,10 +183,13 @@ def compare(
 
 def _method(standings: Sequence[Standing], error: str, confidence: float) -> str:
     most = max((len(one.figures) for one in standings), default=0)
+    if most == 0:
+        return ""
     if most < 2:
-        return "one seed: nothing can be said of differences, the order is that of single runs"
+        return "With one seed nothing can be said of differences: the order is that of single runs."
     test = "paired t-tests" if error == "own" else "t-tests over seeds as blocks, with one spread for all entries"
-    return f"{test}, corrected by Holm over all pairs, at {confidence:.0%}"
+    test = f"{test}, corrected by Holm over all pairs, at {confidence:.0%}"
+    return f"Entries of one group are not distinguishable from its first: {test}."
 
 
 # -------------------------------------------------------------------- intervals
@@ -239,7 +253,34 @@ def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     """Two-sided p-values of all pairs from one least-squares fit: figure = entry + seed + noise.
 
     Some seeds of some entries may be missing. Pairs are left out where the fit has nothing left to judge noise by.
+    Whom no seed changes has no noise and shares none: it stands outside of the fit.
     """
+    varying = [one for one in standings if not one.steady]
+    place = {at: k for k, at in enumerate(at for at, one in enumerate(standings) if not one.steady)}
+    fitted = _fitted_p(varying)
+    found = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
+    for i, j in itertools.combinations(range(len(standings)), 2):
+        if standings[i].steady or standings[j].steady:
+            p = _steady_p(standings[i], standings[j], varying)
+            found |= {} if p is None else {(i, j): p}
+    return found
+
+
+def _steady_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
+    """Against a figure that is always the same: the other's mean by the spread of all about theirs, seeds included."""
+    if one.steady and other.steady:
+        return 0.0 if one.mean != other.mean else None
+    noisy, sure = (other, one) if one.steady else (one, other)
+    freedom = sum(len(each.figures) - 1 for each in varying if each.figures)
+    if freedom < 1 or not noisy.figures:
+        return None
+    squares = sum((x - each.mean) ** 2 for each in varying for x in each.figures)
+    deviation = math.sqrt(squares / freedom / len(noisy.figures))
+    difference = noisy.mean - sure.mean
+    return None if _is_nothing(deviation, difference, noisy.figures) else _two_sided(difference / deviation, freedom)
+
+
+def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     seeds = sorted({seed for one in standings for seed in one.seeds})
     rows = [(k, seeds.index(seed), x) for k, one in enumerate(standings) for seed, x in zip(one.seeds, one.figures)]
     if len(standings) < 2 or len(seeds) < 2:

@@ -1,7 +1,8 @@
 """A study by its name or file: read, changed and shortened, before anything is solved or run."""
 
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ from pydantic import ValidationError
 
 from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
 from statewise.specs.base import Spec
-from statewise.specs.parse import with_settings
+from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
 
+_ADD = "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'"
 # What is counted in steps, and so becomes shorter with a study.
 IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
 
@@ -65,6 +67,35 @@ def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | No
 def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
     """The study with other settings in its base; an entry's own still stand above them."""
     return study.model_copy(update={"base": with_settings(study.base, settings)})
+
+
+def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[str] = ()) -> StudySpec:
+    """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`."""
+    known = {entry.name: entry for entry in study.entry}
+    for name in only:
+        if name not in known:
+            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, known))
+    kept = [entry for entry in study.entry if not only or entry.name in only]
+    added = [_added(known, written) for written in add]
+    table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
+    return parse_study(table, source=f"the study with {'--add' if add else '--only'}")
+
+
+def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
+    try:
+        first, *settings = shlex.split(written)
+    except ValueError as error:
+        raise UserError(f"--add {written!r} cannot be read: {error}", fix=_ADD) from None
+    name, equals, like = first.partition("=")
+    if not equals or not name:
+        raise UserError(f"--add {written!r} does not say what the new entry is like", fix=_ADD)
+    if like not in known:
+        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
+    if not settings:
+        raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
+    changed = dict(read_override(one) for one in settings)
+    old = known[like]
+    return old.model_copy(update={"name": name, "settings": with_settings(old.settings, changed)})
 
 
 def scaled(study: StudySpec, minutes: float) -> StudySpec:

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from statewise.specs import AnyRunSpec
@@ -34,6 +37,28 @@ class Point(NamedTuple):
     figure: float
 
 
+class Answer(NamedTuple):
+    """What was asked, what is true, and what a model said. Of a word in a sentence, `asked` is the word."""
+
+    given: str
+    asked: str
+    truth: str
+    answer: str
+
+    @property
+    def right(self) -> bool:
+        return self.truth == self.answer
+
+
+class Course(NamedTuple):
+    """A stretch of a series, what came before it, and what a model had forecast. None: missing there."""
+
+    name: str
+    past: list[float | None]
+    truth: list[float | None]
+    forecast: list[float | None]
+
+
 class Found(NamedTuple):
     """What a trial found. Kept as `result.json` in its folder, written last and whole."""
 
@@ -57,6 +82,13 @@ class Found(NamedTuple):
     surprise: list[tuple[str, float]] | None  # pieces of the same held-out text, with nats
     weights_sha256: str
     seconds_by_context: dict[int, float] | None = None  # to read one more token after so many
+    watched: Mapping[str, list[Point]] = MappingProxyType({})  # the other figures of the validation, along training
+    prompt: str | None = None  # what the sample goes on from
+    answers: list[Answer] | None = None  # to the same held-out rows
+    course: Course | None = None
+    anchors: Mapping[str, float] = MappingProxyType(
+        {}
+    )  # the study's metric of what has learned next to nothing, by its name
 
 
 class Failure(NamedTuple):
@@ -71,6 +103,15 @@ class Failure(NamedTuple):
 
 
 def trial_key(spec: AnyRunSpec, *, data: str, code: str) -> str:
-    """A function of the spec, of the data's fingerprint and of the code's version."""
-    content = json.dumps([spec.model_dump(mode="json"), data, code], sort_keys=True)
+    """A function of the spec, the data's fingerprint and the code's version, and not of the folder the data lie in."""
+    table = spec.model_dump(mode="json")
+    table["data"] = {
+        name: [_without_folder(one) for one in value] if isinstance(value, list) else value
+        for name, value in table["data"].items()
+    }
+    content = json.dumps([table, data, code], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:20]
+
+
+def _without_folder(named: object) -> object:
+    return Path(named).name if isinstance(named, str) and Path(named).is_absolute() else named

@@ -19,8 +19,10 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
+from statewise.comparison.answers import answers, course
 from statewise.comparison.context import bytes_by_context, seconds_by_context
 from statewise.comparison.measure import (
+    anchors,
     clock,
     costs,
     curve,
@@ -29,6 +31,7 @@ from statewise.comparison.measure import (
     peak_bytes,
     refuse_without,
     shown,
+    watched,
 )
 from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
@@ -55,13 +58,25 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None) -> End:
         found = _run(path, order, tell)
     except Stopped:
         return "stopped"
-    except (UserError, NonFinite) as error:
+    except UserError as error:
         return _failed(path, trial, str(error), lasting=True)
+    except NonFinite as error:
+        return _failed(path, trial, f"{error}; a smaller train.lr or train.clip may help", lasting=True)
     except Exception as error:
         traceback.print_exc()
-        return _failed(path, trial, f"{type(error).__name__}: {error}", lasting=False)
+        return _failed(path, trial, _explained(error), lasting=False)
     write_found(path, found)
     return "found"
+
+
+def _explained(error: Exception) -> str:
+    """PyTorch says by its words alone that memory ran out on a CPU."""
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
+        return (
+            f"it needs more memory than there is; a smaller model or train.batch, or fewer --workers, may help ({said})"
+        )
+    return said
 
 
 def _failed(path: Path, trial: Trial, error: str, *, lasting: bool) -> End:
@@ -74,7 +89,8 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
     trained = _train(path, trial, tell)
     tell({"doing": "evaluating"})
     run = load(trained.path, device=trial.spec.train.device)
-    figures = figures_of(run)
+    evaluation = run.evaluate()._asdict()
+    figures = figures_of(evaluation)
     if metric not in COSTS:
         refuse_without(metric, figures, run.spec.task)
     append(path / "sessions.jsonl", {"peak": peak_bytes(run.device)})
@@ -87,6 +103,7 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
     if metric in COSTS:  # a time would make figures that are not the same twice
         figures |= costs(state_bytes, by_context, context=order.context)
         refuse_without(metric, figures, run.spec.task)
+    told: dict[str, Any] = {"at": at, "flops_per_token": trial.flops_per_token}
     return Found(
         key=trial.key,
         entry=trial.entry,
@@ -94,7 +111,7 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         phase=trial.phase,
         settings=trial.settings,
         figures=figures,
-        curve=curve(trained.path, metric=metric, at=at, flops_per_token=trial.flops_per_token),
+        curve=curve(trained.path, metric=metric, **told),
         parameters=sum(p.numel() for p in run.model.parameters()),
         flops_per_token=trial.flops_per_token,
         state_bytes=state_bytes,
@@ -109,13 +126,18 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         surprise=None if text is None else text.surprise,
         weights_sha256=trained.outcome.weights_sha256,
         seconds_by_context=by_context,
+        watched=watched(trained.path, metric=metric, **told),
+        prompt=None if text is None else text.prompt,
+        answers=answers(run),
+        course=course(run),
+        anchors={} if metric in COSTS else anchors(evaluation, metric),
     )
 
 
 def _train(path: Path, trial: Trial, tell: Tell) -> Trained:
     out, sessions = path / "run", path / "sessions.jsonl"
     checkpoint, _ = newest_verified(out, needs=NEEDS) if trial.spec.learns == "gradient" else (None, [])
-    if checkpoint is None:
+    if checkpoint is None or read_spec(out) != trial.spec:  # its data may have moved: what is kept names the old place
         shutil.rmtree(out, ignore_errors=True)
         _begin(sessions, step=0)
         return _noting_memory(path, train(trial.spec, out=out, display=_Telling(tell)))

@@ -6,26 +6,30 @@ N sequences or grids, T time steps, H height, W width, C values at each moment o
 import io
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.lines import UTF8, Where, read_bytes, suffix
+from statewise.data.series_table import LARGEST
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest
 
 
 class Arrays(NamedTuple):
-    """`labels` are written as text, as everywhere; a whole number has no point."""
+    """`labels` are written as text, as everywhere; a whole number has no point.
 
-    values_NTC: NDArray[np.float32]
+    Values keep their type: in 32 bits, what changes by one beside a billion would not change at all.
+    """
+
+    values_NTC: NDArray[Any]
     labels: list[str]
     where: list[Where]
 
 
 class Grids(NamedTuple):
-    values_NHWC: NDArray[np.float32]
+    values_NHWC: NDArray[Any]
     labels: list[str]
     where: list[Where]
 
@@ -65,7 +69,7 @@ def read_arrays(
     if values_NT.shape[1] == 0:
         raise UserError(f"{rows[0].where}: there are no values beside the label", fix="check the separator")
     labels = [row.text(label).strip() if labelled else "" for row in rows]
-    return Arrays(values_NT[..., None].astype(np.float32), labels, [row.where for row in rows])
+    return Arrays(values_NT[..., None], labels, [row.where for row in rows])
 
 
 def read_grids(path: str | Path, *, values: str = "x", label: str = "y", labelled: bool = True) -> Grids:
@@ -89,15 +93,16 @@ def _number(row: Row, place: int) -> float:
         value = float(cell)
     except (TypeError, ValueError):
         value = float("nan")
-    if not np.isfinite(value):
+    if not abs(value) <= LARGEST:
         name = row.names[place] if row.names else place
-        raise UserError(f"{row.where}: column {name!r} holds {cell!r}, expected a finite number")
+        raise UserError(
+            f"{row.where}: column {name!r} holds {cell!r}, expected a finite number",
+            fix="mend or remove the row; sequences of values have no holes",
+        )
     return value
 
 
-def _archive(
-    path: Path, values: str, label: str | None, *, grids: bool
-) -> tuple[NDArray[np.float32], list[str], list[Where]]:
+def _archive(path: Path, values: str, label: str | None, *, grids: bool) -> tuple[NDArray[Any], list[str], list[Where]]:
     try:
         # Not memory-mapped: an archive cannot be. Pickled objects are refused, so nothing is executed.
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
@@ -124,9 +129,12 @@ def _archive(
             f"but {values!r} has {len(x)} {'grids' if grids else 'sequences'}",
             fix=f"expected whole numbers or names of shape [{len(x)}]",
         )
-    bad_N = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    bad_N = ~(np.abs(x.reshape(len(x), -1).astype(np.float64)) <= LARGEST).all(axis=1)
     if bad_N.any():
-        raise UserError(f"{Where(str(path), int(bad_N.argmax()), 'row')}: a value of {values!r} is not finite")
+        raise UserError(
+            f"{Where(str(path), int(bad_N.argmax()), 'row')}: a value of {values!r} is not finite, or too large",
+            fix="mend or remove the row; sequences of values have no holes",
+        )
     where = [Where(str(path), row, "row") for row in range(len(x))]
     labels = ["" if label is None else str(y[row]) for row in range(len(x))]
-    return x.reshape(*x.shape[: 1 + axes], -1).astype(np.float32), labels, where
+    return x.reshape(*x.shape[: 1 + axes], -1), labels, where

@@ -66,16 +66,22 @@ def hold_out(
 
 def _stratified(stratum_N: Index, rank_N: NDArray[np.unsignedinteger] | Index, share: float) -> NDArray[np.bool_]:
     """The share of each stratum, rounded; one that is alone in its stratum is learned from."""
+    size_S = np.bincount(stratum_N)
+    order_N = np.lexsort((rank_N, stratum_N))  # stratum by stratum, each by rank
+    own_N = stratum_N[order_N]
+    place_N = np.arange(len(order_N)) - (np.cumsum(size_S) - size_S)[own_N]
     held_N = np.zeros(len(stratum_N), dtype=bool)
-    for stratum in range(int(stratum_N.max()) + 1):
-        members = np.flatnonzero(stratum_N == stratum)
-        members = members[np.argsort(rank_N[members], kind="stable")]
-        held_N[members[: min(round(share * len(members)), len(members) - 1)]] = True
+    held_N[order_N[place_N < np.minimum(np.rint(share * size_S), size_S - 1)[own_N]]] = True
     if not held_N.any():
-        raise UserError(
-            f"no label has enough examples to hold out {share:.0%} of them",
-            fix="hold out a larger share, or do not ask for it by label",
-        )
+        # Every label is rare: of some, the first is held out, as many as make up the share.
+        firsts = order_N[(place_N == 0) & (size_S[own_N] > 1)]
+        if not len(firsts):
+            raise UserError(
+                "no label has two examples, one to learn from and one to hold out",
+                fix="give more examples, or name files to hold out",
+            )
+        firsts = firsts[np.argsort(rank_N[firsts], kind="stable")]
+        held_N[firsts[: max(1, round(share * len(stratum_N)))]] = True
     return held_N
 
 

@@ -117,6 +117,11 @@ def _label(row: Row, column: Column) -> str:
     label = row.text(column).strip()
     if not label:
         raise UserError(f"{row.where}: the label in column {column!r} is empty", fix="every example needs one")
+    if "\n" in label or "\r" in label:
+        raise UserError(
+            f"{row.where}: the label {label!r} holds a line end",
+            fix="write it on one line: predictions are a label a line",
+        )
     return label
 
 

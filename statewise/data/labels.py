@@ -56,12 +56,23 @@ class Labels:
         if missing and unseen == "refuse":
             first = int(np.flatnonzero(ids_N == UNSEEN)[0])
             place = f"{where[first]}: " if where is not None else ""
-            known = nearest(names[first], self.names) if len(self) <= 40 else f"{len(self)} labels are known"
             raise UserError(
                 f"{place}label {names[first]!r} is not among those learned",
-                fix=f"{known}; or set unseen = wrong to count such examples as errors",
+                fix=f"{self._known(names[first])}; or set unseen = wrong to count such examples as errors",
             )
         return Encoded(ids_N, missing)
+
+    def refuse_all_new(self, names: Sequence[str], *, where: Where) -> None:
+        """Held-out examples none of whose labels was learned (the first of them at `where`): nothing can be judged."""
+        if names and not any(name in self._ids for name in names):
+            new = ", ".join(map(repr, sorted(set(names))[:5]))
+            raise UserError(
+                f"{where}: of the labels held out ({new}) none is among those learned",
+                fix=f"{self._known(names[0])}; check that both files write them alike",
+            )
+
+    def _known(self, name: str) -> str:
+        return nearest(name, self.names) if len(self) <= 40 else f"{len(self)} labels are known"
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         return [self.names[i] for i in ids]

@@ -3,6 +3,7 @@
 C channels.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
@@ -53,9 +54,12 @@ class Scaling:
             seen_N = values_N[~np.isnan(values_N)]
             if not len(seen_N):
                 raise UserError(f"channel {name!r} has no value at all in the training part", fix="leave it out")
-            mean, std = float(seen_N.mean()), float(seen_N.std())
+            largest = float(np.abs(seen_N).max())
+            # Squares of very small numbers would be 0, so the largest becomes about 1; powers of two change no digit.
+            unit = 2.0 ** math.frexp(largest)[1]
+            mean, std = unit * float((seen_N / unit).mean()), unit * float((seen_N / unit).std())
             # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
-            still = std <= 1e-12 * max(1.0, abs(mean)) or bool((seen_N == seen_N[0]).all())
+            still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
             means.append(float(seen_N[0]) if still else mean)
             stds.append(1.0 if still else std)
         return Scaling(tuple(means), tuple(stds))

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.date_style import is_date
 from statewise.data.series_array import read_mat, read_npy, read_npz
-from statewise.data.series_table import SeriesTable, read_series_table
+from statewise.data.series_table import LARGEST, SeriesTable, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
 from statewise.specs import UserError, nearest
 
@@ -92,13 +93,15 @@ def read_series(
     id: str | None = None,
     missing: Missing = "keep",
     unsorted: Literal["refuse", "sort"] = "refuse",
+    repeated: Literal["refuse", "first", "last"] = "refuse",
     irregular: Literal["refuse", "keep", "fill"] = "refuse",
 ) -> list[Series]:
     """Every series in the files: CSV and TSV tables (also `.gz`), NumPy arrays, MATLAB piano rolls.
 
     In a table `time` names the time column (`"none"`: rows are the time; None: a column with a usual
-    name), `targets` what to forecast (default: every other column), `id` the column that tells several
-    series apart. `irregular="fill"` puts rows of missing values where the grid has a hole.
+    name, or one of dates), `targets` what to forecast (default: every other column), `id` the column that tells
+    several series apart. `irregular="fill"` puts rows of missing values where the grid has a hole; of rows with the
+    same time `repeated` keeps one.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     refuse_standard_input(paths)
@@ -108,7 +111,14 @@ def read_series(
         if kind in _TABLES:
             table = read_series_table(path)
             some = _of_table(
-                table, time=time, targets=targets, covariates=covariates, id=id, unsorted=unsorted, irregular=irregular
+                table,
+                time=time_column(table, time, id=id),
+                targets=targets,
+                covariates=covariates,
+                id=id,
+                unsorted=unsorted,
+                repeated=repeated,
+                irregular=irregular,
             )
         else:
             some = _of_arrays(path, kind=kind)
@@ -155,15 +165,14 @@ def _of_arrays(path: Path, *, kind: str) -> list[Series]:
 def _of_table(
     table: SeriesTable,
     *,
-    time: str | None,
+    time: str,
     targets: Sequence[str],
     covariates: Sequence[str],
     id: str | None,
     unsorted: Literal["refuse", "sort"],
+    repeated: Literal["refuse", "first", "last"],
     irregular: Literal["refuse", "keep", "fill"],
 ) -> list[Series]:
-    if time is None:
-        time = next((name for name in table.columns if name.lower() in TIME_NAMES and name != id), NO_TIME)
     special = [name for name in (None if time == NO_TIME else time, id) if name]
     wanted = [*special, *targets, *covariates]
     for name in wanted:
@@ -188,13 +197,23 @@ def _of_table(
         where = f"{table.where}, series {name!r}" if id else table.where
         own_T = index_time(len(rows_T))
         if time != NO_TIME:
-            rows_T = rows_T[in_order(time_T[rows_T], table.lines[rows_T], where, unsorted=unsorted)]
+            order_T = in_order(time_T[rows_T], table.lines[rows_T], where, unsorted=unsorted, repeated=repeated)
+            rows_T = rows_T[order_T]
             own_T = time_T[rows_T]
         own_T, place_T = on_grid(own_T, table.lines[rows_T], where, irregular=irregular)
         values, also = (np.full((len(own_T), a.shape[1]), np.nan) for a in (values_TC, covariates_TX))
         values[place_T], also[place_T] = values_TC[rows_T], covariates_TX[rows_T]
         made.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
     return made
+
+
+def time_column(table: SeriesTable, time: str | None, *, id: str | None) -> str:
+    """The one that is named, else one with a usual name, else the first with dates in it, else `NO_TIME`."""
+    if time is not None:
+        return time
+    others = [name for name in table.columns if name != id]
+    usual = (name for name in others if name.lower() in TIME_NAMES)
+    return next(usual, next((name for name in others if is_date(table.cells(name)[0])), NO_TIME))
 
 
 def _by_id(table: SeriesTable, id: str | None) -> dict[str, NDArray[np.int64]]:
@@ -219,9 +238,10 @@ def _columns(values: NDArray[Any], *, what: str, where: str) -> NDArray[np.float
     array = (array[:, None] if array.ndim == 1 else array).astype(np.float64)
     if not len(array) or not (array.shape[1] or what == "covariates"):
         raise UserError(f"{where!r}: {what} of shape {list(np.shape(values))} hold nothing")
-    if np.isinf(array).any():
-        row, column = np.argwhere(np.isinf(array))[0]
-        raise UserError(f"{where!r}: {what} hold an infinite number in row {row}, column {column}")
+    if (far := np.argwhere(np.abs(array) > LARGEST)).size:
+        row, column = far[0]
+        kind = "an infinite number" if np.isinf(array[row, column]) else "a number too large to be squared"
+        raise UserError(f"{where!r}: {what} hold {kind} in row {row}, column {column}")
     return array
 
 

@@ -20,6 +20,11 @@ _DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([, ]\d{3})+(\.\d*)?", re.ASCII)
+_BY_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+", re.ASCII)  # thousands in a table with decimal commas
+
+
+_PLAIN = frozenset("0123456789+-eE")
+LARGEST = 1e150  # the square of a larger number is infinite
 
 
 class SeriesTable:
@@ -34,12 +39,14 @@ class SeriesTable:
         where: str,
         unnamed: Sequence[str],
         delimiter: str = ",",
+        decimal: str = ".",
     ) -> None:
         self.columns = tuple(columns)
         self.unnamed = frozenset(unnamed)  # names of ours, for columns that had none
         self.lines = np.array(lines, dtype=np.int64)
         self.where = where
         self.delimiter = delimiter
+        self.decimal = decimal
         self._rows = rows
 
     def cells(self, column: str) -> list[str]:
@@ -51,9 +58,36 @@ class SeriesTable:
         made = np.empty((len(self._rows), len(columns)))
         for index, column in enumerate(columns):
             cells = self.cells(column)
-            for row, cell in enumerate(cells):
-                made[row, index] = _number(cell, column=column, where=f"{self.where}:{self.lines[row]}")
+            plain = self._plain(cells)
+            made[:, index] = plain or [self._number(cell, column=column, row=row) for row, cell in enumerate(cells)]
+            far = np.flatnonzero(np.abs(made[:, index]) > LARGEST)
+            if len(far):
+                where = f"{self.where}:{self.lines[far[0]]}"
+                raise UserError(
+                    f"{where}: column {column!r} holds {cells[far[0]]!r}, too large to be squared",
+                    fix="write it in a larger unit",
+                )
         return made
+
+    def _plain(self, cells: Sequence[str]) -> list[float]:
+        """Numbers without anything odd among them, soon; nothing where each has to be looked at."""
+        if not set("".join(cells)) <= _PLAIN | {self.decimal}:
+            return []
+        try:
+            found = [float(cell.replace(self.decimal, ".")) if cell else math.nan for cell in cells]
+        except ValueError:
+            return []
+        return [] if math.inf in found or -math.inf in found else found
+
+    def _number(self, cell: str, *, column: str, row: int) -> float:
+        where = f"{self.where}:{self.lines[row]}"
+        if self.decimal == "," and (_DECIMAL_COMMA.fullmatch(cell) or _BY_POINTS.fullmatch(cell)):
+            cell = cell.replace(".", "").replace(",", ".")
+        return _number(cell, column=column, where=where)
+
+    def written(self, value: float) -> str:
+        """A number as the table writes its own."""
+        return f"{value:.10g}".replace(".", self.decimal)
 
 
 def read_series_table(path: Path) -> SeriesTable:
@@ -81,7 +115,15 @@ def read_series_table(path: Path) -> SeriesTable:
                 f"{path}:{line} has {len(row)} cells, but there are {len(header)} columns: {', '.join(header)}",
                 fix="give every row a cell for each column; an empty one is a missing value",
             )
-    return SeriesTable(header, rows[1:], lines[1:], where=str(path), unnamed=unnamed, delimiter=delimiter)
+    return SeriesTable(
+        header,
+        rows[1:],
+        lines[1:],
+        where=str(path),
+        unnamed=unnamed,
+        delimiter=delimiter,
+        decimal="." if delimiter == "," else _decimal(rows[1:]),
+    )
 
 
 def _decoded(path: Path) -> str:
@@ -111,6 +153,16 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=outside.count)
 
 
+def _decimal(rows: Sequence[Sequence[str]]) -> str:
+    """A comma where some number can be read in no other way, and none has a point; 1,234 alone tells nothing."""
+    commas = points = False
+    for row in rows:
+        for cell in map(str.strip, row):
+            commas = commas or bool(_DECIMAL_COMMA.fullmatch(cell) and not _THOUSANDS.fullmatch(cell))
+            points = points or bool("." in cell and _NUMBER.fullmatch(cell) and not _BY_POINTS.fullmatch(cell))
+    return "," if commas and not points else "."
+
+
 def _header(names: list[str], *, where: str) -> tuple[list[str], list[str]]:
     if all(_NUMBER.fullmatch(name) for name in names):
         raise UserError(
@@ -132,9 +184,12 @@ def _number(cell: str, *, column: str, where: str) -> float:
     if cell.lower() in MISSING:
         return math.nan
     if _DECIMAL_COMMA.fullmatch(cell):
-        fix = "write decimals with a point: in a table with ; between cells, sed 's/,/./g' does it"
+        fix = "write decimals with a point: here a comma may as well stand between cells, or between thousands"
     elif _THOUSANDS.fullmatch(cell):
         fix = "write it without a mark between thousands"
     else:
-        fix = "mend it, leave it empty if it is missing, or do not name the column (text can be a time or an id)"
+        fix = (
+            "mend it, or leave it empty if it is missing; if the column tells several series apart, name it as id; "
+            "else name the columns to forecast as targets"
+        )
     raise UserError(f"{where}: column {column!r} holds {cell!r}, which is not a number", fix=fix)

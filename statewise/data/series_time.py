@@ -3,20 +3,17 @@
 T time.
 """
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.date_style import date_style
 from statewise.specs import UserError
 
-TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum"})
-_CALENDAR = re.compile(
-    r"(\d{4})[-/.](\d{1,2})(?:[-/.](\d{1,2}))?(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?)?", re.ASCII
-)
+TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum", "year"})
 
 
 def index_time(length: int) -> NDArray[np.int64]:
@@ -25,7 +22,7 @@ def index_time(length: int) -> NDArray[np.int64]:
 
 
 def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], where: str) -> NDArray[Any]:
-    """Numbers as float64; dates, with the year first, as datetime64 (in UTC where a zone is given)."""
+    """Numbers as float64; dates, in one style all, as datetime64 (in UTC where a zone is given)."""
     eight = all(len(cell) == 8 and cell.isascii() and cell.isdigit() for cell in cells)  # 20160701
     if not eight:
         try:
@@ -35,10 +32,11 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
         else:
             if np.isfinite(numbers).all() and not any("_" in cell for cell in cells):
                 return numbers
+    style = date_style(cells, lines=[int(line) for line in lines], where=where)
     moments = []
     aware: bool | None = None
     for cell, line in zip(cells, lines, strict=True):
-        moment = _moment(cell)
+        moment = style.moment(cell)
         if moment is None:
             if eight:
                 return np.array([float(cell) for cell in cells])
@@ -54,40 +52,32 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
     return np.array(moments, dtype="datetime64[us]")
 
 
-def _moment(cell: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(cell)
-    except ValueError:
-        pass
-    found = _CALENDAR.fullmatch(cell)
-    if not found:
-        return None
-    year, month, day, hour, minute, second, fraction = found.groups()
-    try:
-        day_of = datetime(int(year), int(month), int(day or 1))
-        return day_of.replace(
-            hour=int(hour or 0),
-            minute=int(minute or 0),
-            second=int(second or 0),
-            microsecond=int((fraction or "").ljust(6, "0")),
-        )
-    except ValueError:
-        return None
-
-
 def in_order(
-    time_T: NDArray[Any], lines_T: NDArray[np.int64], where: str, *, unsorted: Literal["refuse", "sort"]
+    time_T: NDArray[Any],
+    lines_T: NDArray[np.int64],
+    where: str,
+    *,
+    unsorted: Literal["refuse", "sort"],
+    repeated: Literal["refuse", "first", "last"] = "refuse",
 ) -> NDArray[np.int64]:
-    """The rows' order along time. A time that comes twice is refused: which value holds is not ours to say."""
+    """The rows' order along time. Of a time that comes twice, `repeated` says which row holds: not ours to say."""
     order_T = np.argsort(time_T, kind="stable")
     sorted_T = time_T[order_T]
-    same = np.flatnonzero(sorted_T[1:] == sorted_T[:-1])
-    if len(same):
-        first, second = (lines_T[order_T[same[0] + i]] for i in (0, 1))
-        raise UserError(
-            f"{where}: lines {first} and {second} have the same time {_shown(sorted_T[same[0]])}",
-            fix="keep one of them; if the file holds several series, name the column that tells them apart (id)",
-        )
+    same_T = sorted_T[1:] == sorted_T[:-1]
+    if same_T.any():
+        if repeated == "refuse":
+            at = int(np.flatnonzero(same_T)[0])
+            first, second = (lines_T[order_T[at + i]] for i in (0, 1))
+            raise UserError(
+                f"{where}: lines {first} and {second} have the same time {_shown(sorted_T[at])}",
+                fix="keep one of them, or choose repeated = first or last (a clock that is set back repeats an hour); "
+                "if the file holds several series, name the column that tells them apart (id); if the column is no "
+                "time, choose another, or time = none",
+            )
+        kept_T = np.concatenate([[True], ~same_T] if repeated == "first" else [~same_T, [True]])
+        order_T = order_T[kept_T]
+        kept = np.sort(order_T)  # where a clock was set back, what is left is in order
+        lines_T, time_T = lines_T[kept], time_T[kept]
     back = np.flatnonzero(time_T[1:] < time_T[:-1])
     if len(back) and unsorted == "refuse":
         at = back[0] + 1

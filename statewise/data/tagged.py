@@ -21,7 +21,12 @@ _DOCUMENT = "-DOCSTART-"
 _WORD_ID = re.compile(r"[1-9][0-9]*")
 _RANGE_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*")
 _EMPTY_ID = re.compile(r"[0-9]+\.[1-9][0-9]*")
-_IOB = re.compile(r"O|[BI]-.+")
+_SPAN_TAG = re.compile(r"O|[BIESLU]-.+")
+# IOBES and BILOU tell more of a span than IOB2: where it ends (E, L), and that it is one word (S, U).
+_IN_IOB2 = {"E": "I", "L": "I", "S": "B", "U": "B"}
+# What parts columns. Words may hold other white space: a no-break one in a number, an ideographic one alone.
+_BLANKS = " \t"
+_BETWEEN = re.compile(f"[{_BLANKS}]+")
 
 
 class Tagged(NamedTuple):
@@ -59,7 +64,8 @@ def read_tagged(
     """The sentences of all files. Default columns: `form` and `upos`, or the first and the last.
 
     CoNLL-U's comments, multiword ranges and empty nodes, and `-DOCSTART-` lines, are counted. `scheme="iob2"`
-    makes spans begin with `B-` wherever they begin; `tags=False` reads words alone.
+    makes spans begin with `B-` wherever they begin and go on with `I-`, from IOB1, IOBES or BILOU; `tags=False`
+    reads words alone.
     """
     found: Examples[Tagged] = Examples()
     for path in one_or_many(paths):
@@ -190,7 +196,7 @@ def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
         if layout.comment and line.text.startswith(layout.comment):
             yield _Step(line, [], "comments")
             continue
-        cells = line.text.split("\t") if "\t" in line.text else line.text.split()
+        cells = line.text.split("\t") if "\t" in line.text else _BETWEEN.split(line.text.strip(_BLANKS))
         if cells[0] == _DOCUMENT:
             yield _Step(line, [], "document starts")
             continue
@@ -225,7 +231,7 @@ def _cell(step: _Step, column: int, what: str) -> str:
             f"{step.line.where}: there is no column {column} for the {what}: the line has {len(step.cells)}",
             fix=f"columns are numbered from 0 to {len(step.cells) - 1}",
         )
-    cell = step.cells[column].strip()
+    cell = step.cells[column].strip(_BLANKS)
     if not cell:
         raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="mend the line")
     return cell
@@ -248,11 +254,12 @@ def _tag(step: _Step, word: int, column: int, format: Literal["conllu", "columns
 def _iob2(sentence: list[_Step], tags: Sequence[str]) -> Iterator[str]:
     before = "O"
     for step, tag in zip(sentence, tags):
-        if not _IOB.fullmatch(tag):
+        if not _SPAN_TAG.fullmatch(tag):
             raise UserError(
-                f"{step.line.where}: tag {tag!r} is none of O, B-… and I-…",
+                f"{step.line.where}: tag {tag!r} is none of O, B-… and I-… (nor E-, S-, L-, U-…)",
                 fix="leave scheme as it is for tags that do not mark spans",
             )
-        begins = tag.startswith("I-") and before[2:] != tag[2:]
-        yield f"B-{tag[2:]}" if begins else tag
-        before = tag
+        kept = _IN_IOB2.get(tag[0], tag[0]) + tag[1:]
+        begins = kept.startswith("I-") and before[2:] != kept[2:]
+        yield f"B-{kept[2:]}" if begins else kept
+        before = "O" if tag[0] in "ESLU" else tag

@@ -106,6 +106,11 @@ class Tokenizer:
         found = iter(ids)
         return [np.concatenate([_NOTHING, *islice(found, len(several))]) for several in parts]
 
+    def unknown_share(self, several: Sequence[NDArray[np.int64]]) -> float:
+        """How many of all these tokens are not in the vocabulary."""
+        unknown = sum(int((ids == self.unknown_id).sum()) for ids in several) if self.unknown_id is not None else 0
+        return unknown / max(1, sum(map(len, several)))
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; ends (and a foreign tokenizer's other special tokens) have none."""
         kept = [int(i) for i in ids if i != self.end_id]

@@ -1,10 +1,10 @@
-"""Trees in brackets with a label at every node: sentiment (SST) and Penn style, read by NLTK.
+"""Trees in brackets with a label at every node: sentiment (SST) and Penn style, as trees of NLTK.
 
 N nodes of all trees together, B trees.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ NO_LABEL = -100  # what `torch.nn.functional.cross_entropy` leaves out
 NO_WORD = -1
 
 _BRACKET = re.compile(r"[()]")
+# A bracket with the label behind it, or a word. White space of other kinds may stand inside a word.
+_PART = re.compile(r"\([ \t\n\r\f\v]*([^ \t\n\r\f\v()]*)|\)|[^ \t\n\r\f\v()]+")
 _CLOSE = ")"  # no word is a bracket, so this cannot be one
 
 
@@ -126,7 +128,7 @@ def nodes_of(tree: Any) -> Iterator[Node]:
 
 
 def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
-    """Where each tree begins and ends; what is inside is NLTK's business. None: an empty line outside any tree."""
+    """Where each tree begins and ends, as many brackets opened as closed. None: an empty line outside any tree."""
     depth, begin = 0, Where(str(path), 1)
     parts: list[str] = []
     for line in read_lines(path, encoding=encoding):
@@ -166,27 +168,26 @@ def _refuse_outside(text: str, where: Where) -> None:
 
 
 def _parsed(text: str, where: Where) -> Any:
+    """As `nltk.Tree.fromstring` would read it, but as deep as may be: NLTK itself stops at a depth of its own."""
     tree_class = nltk_tree()
-    try:
-        tree = tree_class.fromstring(text, remove_empty_top_bracketing=True)
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{where}: malformed tree: {reason}", fix="write trees as (label child child)") from None
-    for node in _inner(tree):
-        if not str(node.label()).strip():
-            raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
-        if not len(node):
-            raise UserError(f"{where}: node ({node.label()}) has neither children nor a word", fix="write (label word)")
+    above: list[tuple[str, list[Any]]] = [("", [])]
+    for part in _PART.finditer(text):
+        if part[0].startswith("("):
+            above.append((part[1], []))
+        elif part[0] == _CLOSE:
+            label, children = above.pop()
+            bare = not label and len(above) == 1 and len(children) == 1  # Penn's brackets around a whole tree
+            if not label and not bare:
+                raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
+            if not children:
+                raise UserError(f"{where}: node ({label}) has neither children nor a word", fix="write (label word)")
+            above[-1][1].append(children[0] if bare else tree_class(label, children))
+        else:
+            above[-1][1].append(part[0])
+    ((_, (tree,)),) = above
+    if isinstance(tree, str):
+        raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
     return tree
-
-
-def _inner(tree: Any) -> Iterable[Any]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, str):
-            yield node
-            waiting.extend(node)
 
 
 def nltk_tree() -> Any:
@@ -194,5 +195,5 @@ def nltk_tree() -> Any:
         return import_module("nltk.tree").Tree
     except ModuleNotFoundError:
         raise UserError(
-            "trees are read by NLTK, which is not installed", fix="pip install 'statewise[trees]'"
+            "trees are those of NLTK, which is not installed", fix="pip install 'statewise[trees]'"
         ) from None

@@ -22,6 +22,7 @@ KINDS = ("char", "byte", "word", "wordpunct", "bpe")
 WHOLE = "whole"
 NUM_CODE_POINTS = 0x110000
 
+_NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _WORDS, _BPE_PIECES = 10_000, 2_048
 # Of a larger text, words and BPE see the beginning: frequencies have settled by then.
 _TRAINING_BYTES = 1 << 26
@@ -109,8 +110,12 @@ def _between_spaces() -> pre_tokenizers.PreTokenizer:
 
 
 def _apart() -> pre_tokenizers.PreTokenizer:
-    """Runs of letters, marks and digits, runs of anything else that shows, and line ends."""
-    return pre_tokenizers.Split(Regex(r"\w+|[^\w\s]+|\n"), "removed", invert=True)
+    """Runs of letters, marks and digits, runs of anything else that shows, and line ends.
+
+    Where a script has no spaces between its words, each character is one: a whole sentence would be unknown.
+    """
+    pieces = rf"[{_NO_SPACES}]|[\w&&[^{_NO_SPACES}]]+|[^\w\s]+|\n"
+    return pre_tokenizers.Split(Regex(pieces), "removed", invert=True)
 
 
 def _train_words(

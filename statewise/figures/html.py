@@ -77,7 +77,8 @@ def table(one: Table, *, sortable: bool = False) -> str:
             kind = f' class="text{wraps}"' if column.text else ""
             value = "" if cell.value is None else escape(str(cell.value))
             sort = f' data-value="{value}"' if sortable else ""
-            cells.append(f"<td{kind}{sort}>{escape(cell.text)}</td>")
+            text = escape(cell.text).replace("_", "_<wbr>") if column.text else escape(cell.text)
+            cells.append(f"<td{kind}{sort}>{text}</td>")
         best = ' class="best"' if number == one.best else ""
         rows.append(f"<tr{best}>{''.join(cells)}</tr>")
     sorts = " data-sortable" if sortable else ""

@@ -130,7 +130,10 @@ def tick_text(axis: Axis, value: float, all_of_them: Sequence[float]) -> str:
     if axis.scale == "category":
         return axis.categories[round(value)]
     if axis.unit != "plain":
-        return FORMATS[axis.unit](value)
+        form = FORMATS[axis.unit]
+        # Close together, three digits are too few to tell two ticks apart.
+        alike = axis.unit == "count" and len({form(tick) for tick in all_of_them}) < len(all_of_them)
+        return f"{value:,.0f}" if alike else form(value)
     texts = [f"{tick:.6g}" for tick in all_of_them]
     places = max((len(text.partition(".")[2]) for text in texts), default=0)
     return f"{value:.{places}f}" if axis.scale == "linear" and "e" not in "".join(texts) else f"{value:.6g}"

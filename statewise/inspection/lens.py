@@ -13,7 +13,7 @@ from statewise.specs.base import Spec
 
 S = TypeVar("S", bound=Spec)
 
-ROW_TASKS = ("classification", "tagging", "tree", "forecasting")  # that answer row by row
+ROW_TASKS = ("classification", "tagging", "tree", "forecasting", "translation")  # that answer row by row
 
 
 class Lens(NamedTuple):

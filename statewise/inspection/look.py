@@ -56,9 +56,12 @@ def look(
     read = read_settings(chosen.settings, settings, lens=lens)
     if what is None and chosen.tasks:
         raise UserError(f"the lens {lens!r} looks at a run, and none was named", fix="name a trained folder")
-    subject = NOTHING if what is None else open_subject(what, text=text, data=data)
+    progress = progress or Silent()
+    with progress.busy("opening"):
+        subject = NOTHING if what is None else open_subject(what, text=text, data=data)
     refuse_other_task(chosen, subject)
-    return chosen.look(subject, read, progress or Silent())
+    with progress.busy(chosen.name):
+        return chosen.look(subject, read, progress)
 
 
 def inspect(
@@ -76,7 +79,9 @@ def inspect(
         return Inspection(finding.subject, (finding,))
     if what is None:
         raise UserError("neither a run nor a lens was named", fix="name a trained folder")
-    subject = open_subject(what, text=text, data=data)
+    progress = progress or Silent()
+    with progress.busy("opening"):
+        subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
     if settings and len(chosen) != 1:
         raise UserError(f"{next(iter(settings))!r} is a setting of one lens", fix="name the lens")
@@ -84,7 +89,8 @@ def inspect(
     for one in chosen:
         refuse_other_task(one, subject)
         try:
-            found.append(one.look(subject, read_settings(one.settings, settings, lens=one.name), progress or Silent()))
+            with progress.busy(one.name):
+                found.append(one.look(subject, read_settings(one.settings, settings, lens=one.name), progress))
         except UserError as error:
             if lenses is not None:  # it was asked for by name
                 raise

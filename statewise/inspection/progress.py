@@ -1,9 +1,10 @@
 """How far a lens is, for jobs that take longer than somebody likes to wait without a word."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from itertools import count
 from typing import Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from rich.console import Console
 _QUIET = 2.0  # seconds before anything is said
 _LINE = 10.0  # seconds between two lines where nothing can be redrawn
 _REDRAW = 0.1
+_SECOND = 1.0
 
 T = TypeVar("T")
 
@@ -21,12 +23,19 @@ class Progress(Protocol):
         """The same items; somebody is told how far along they are."""
         ...
 
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Around what cannot say how far it is: somebody is told that it goes on."""
+        ...
+
 
 class Silent:
     """For `--quiet`, `--json` and libraries."""
 
     def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         yield from items
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class Shown:
@@ -35,6 +44,8 @@ class Shown:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._redraws = self._console.is_terminal and sys.stderr.isatty()
+        self._lock = threading.Lock()  # `busy` speaks from a thread of its own
+        self._said = 0.0  # when something was said last
 
     def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         total = len(items) if total is None and isinstance(items, Sized) else total
@@ -44,7 +55,7 @@ class Shown:
             for number, item in enumerate(items):
                 now = time.monotonic()
                 if number and now - began > _QUIET and now - last >= (_REDRAW if self._redraws else _LINE):
-                    self._say(_line(what, number, total, now - began))
+                    self._say(_line(what, number, total, now - began), now)
                     last, drawn = now, True
                 yield item
         finally:
@@ -52,12 +63,38 @@ class Shown:
                 self._console.file.write("\r\x1b[2K")
                 self._console.file.flush()
 
-    def _say(self, line: str) -> None:
-        if self._redraws:
-            self._console.file.write(f"\r\x1b[2K{line[: self._console.width - 1]}")
-            self._console.file.flush()
-        else:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        began, over = time.monotonic(), threading.Event()
+        every = _SECOND if self._redraws else _LINE
+
+        def tell() -> None:
+            pause = _QUIET
+            while not over.wait(pause):
+                pause = _SECOND
+                now = time.monotonic()
+                if now - self._said >= every:  # who can say how far it is has the word
+                    self._say(f"{what}: {int(now - began)} s so far", now)
+
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            if self._redraws:
+                self._console.file.write("\r\x1b[2K")
+                self._console.file.flush()
+
+    def _say(self, line: str, now: float) -> None:
+        with self._lock:
+            self._said = now
+            if self._redraws:
+                self._console.file.write(f"\r\x1b[2K{line[: self._console.width - 1]}")
+                self._console.file.flush()
+            else:
+                self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _line(what: str, done: int, total: int | None, seconds: float) -> str:

@@ -6,8 +6,9 @@ from typing import Any, Literal, assert_never
 import torch
 
 from statewise.layers import Dropout, Embedding
+from statewise.models.body import Body
 from statewise.models.build import build_stack
-from statewise.models.termination import BernoulliStop, Body, EndSymbol, RemainingLength, Terminating
+from statewise.models.termination import BernoulliStop, EndSymbol, RemainingLength, Terminating
 from statewise.specs import MixerSpec, UserError
 
 Scheme = Literal["end", "bernoulli", "remaining"]

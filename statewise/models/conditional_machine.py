@@ -1,6 +1,6 @@
 """The contract of every machine that writes given a source: a decoder whose initial state holds what was read.
 
-B batch, S source time, C width of what a reader gives.
+B batch, S source time, T target time, E embedding width, C width of what a reader gives, V vocabulary.
 """
 
 from abc import abstractmethod
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import State
+from statewise.core.machine import check_input
 from statewise.models.reader import Encoded, Reader
 from statewise.models.token_machine import TokenMachine
 
@@ -28,6 +29,18 @@ class ConditionalMachine(TokenMachine[S]):
     @abstractmethod
     def begin(self, encoded: Encoded) -> S:
         """The state of a decoder that knows this source and has written nothing."""
+
+    @abstractmethod
+    def embed(self, target_BT: Tensor) -> Tensor:
+        """`[B, T, E]` vectors of target tokens."""
+
+    @abstractmethod
+    def follow(self, e_BTE: Tensor, state: S, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        """From the vectors that `embed` makes to `[B, T, V]` logits of the next token."""
+
+    def forward(self, target_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        check_input(target_BT, lengths_B)
+        return self.follow(self.embed(target_BT), state or self.init_state(len(target_BT)), lengths_B)
 
     def condition(self, source: Any, lengths_B: Tensor | None = None) -> S:
         """Read a source; the decoder goes on from the state this gives."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from statewise.core import Machine, Mixer, State, one_step, scope
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Dropout
+from statewise.models.block import shown
 
 
 class CrossState(NamedTuple):
@@ -82,7 +83,7 @@ class CrossBlock(Machine[CrossState]):
             x_BTD = self._around(lambda x: self.cross.look(x, *state[1:]), self.cross_norm, x_BTD)
         if self.mlp is not None and self.mlp_norm is not None:
             x_BTD = self._around(self.mlp, self.mlp_norm, x_BTD)
-        return x_BTD, state._replace(own=after[0])
+        return shown(x_BTD), state._replace(own=after[0])
 
     def step(self, x_BD: Tensor, state: CrossState) -> tuple[Tensor, CrossState]:
         return one_step(self.forward, x_BD, state)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, hold, leaves, map_state
-from statewise.core.machine import check_input
 from statewise.layers import Dropout, Embedding, make_linear, one_sequence
 from statewise.layers.attend import Attend, Looks
 from statewise.models.conditional_machine import ConditionalMachine
@@ -118,31 +117,33 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         """Whether a step's input is known only when the step before it is done."""
         return self.attend is not None and (self.style == "bahdanau" or self.input_feeding)
 
-    def forward(
-        self, target_BT: Tensor, state: DecoderState | None = None, lengths_B: Tensor | None = None
+    def embed(self, target_BT: Tensor) -> Tensor:
+        e_BTE: Tensor = self.embedding(target_BT)
+        return e_BTE
+
+    def follow(
+        self, e_BTE: Tensor, state: DecoderState, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, DecoderState]:
         """All that does not recur is done for all moments at once."""
-        check_input(target_BT, lengths_B)
-        state = state or self.init_state(len(target_BT))
-        time = target_BT.shape[1]
-        e_BTE = self._embed(target_BT)
+        time = e_BTE.shape[1]
+        e_BTE = self._admit(e_BTE)
         given_BTX = torch.cat([e_BTE, state.context_BC[:, None].expand(-1, time, -1)], dim=-1)
         if self._recurs:
             y_BTX, after = self._unrolled(given_BTX, state, lengths_B)
         else:
             y_BTX, mixer = self.stack(self._enter(given_BTX), state.mixer, lengths_B)
             after = state._replace(mixer=mixer)
-        position_BT = state.position_B[:, None] + torch.arange(time, device=target_BT.device)
+        position_BT = state.position_B[:, None] + torch.arange(time, device=e_BTE.device)
         logits_BTV = self._write(y_BTX, e_BTE, state.memory, position_BT)
         read_B = torch.full_like(state.position_B, time)
         if lengths_B is not None:
-            past_BT = torch.arange(time, device=target_BT.device) >= lengths_B[:, None]
+            past_BT = torch.arange(time, device=e_BTE.device) >= lengths_B[:, None]
             logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
             read_B = lengths_B.clamp(max=time)
         return logits_BTV, after._replace(position_B=state.position_B + read_B)
 
     def step(self, token_B: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        e_B1E = self._embed(token_B[:, None])
+        e_B1E = self._admit(self.embed(token_B[:, None]))
         given_BX = torch.cat([e_B1E[:, 0], state.context_BC], dim=-1)
         y_BX, after = self._move(given_BX, state)
         logits_B1V = self._write(y_BX[:, None], e_B1E, state.memory, state.position_B[:, None])
@@ -201,8 +202,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         entered: Tensor = self.enter(x)
         return entered
 
-    def _embed(self, tokens_BT: Tensor) -> Tensor:
-        e_BTE: Tensor = self.input_dropout(self.embedding(tokens_BT))
+    def _admit(self, e_BTE: Tensor) -> Tensor:
+        e_BTE = self.input_dropout(e_BTE)
         return e_BTE if self.output_edges else torch.zeros_like(e_BTE)
 
     def _found(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:

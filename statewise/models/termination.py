@@ -13,7 +13,7 @@ K parts of a mixture of lengths.
 """
 
 from abc import abstractmethod
-from typing import Any, Generic, NamedTuple, TypeVar, final
+from typing import Generic, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from statewise.core import Machine, State
 from statewise.core.machine import check_input
 from statewise.kernels.along_time import no_autocast
-from statewise.layers import Dropout, Embedding
+from statewise.models.body import Body
 from statewise.models.tied_head import TiedHead
 from statewise.models.whole_logistic import WholeLogistic
 from statewise.specs import UserError
@@ -30,43 +30,6 @@ from statewise.specs import UserError
 S = TypeVar("S", bound=State)
 OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
 _EXACT = 8  # up to so many steps to go, each number has an input of its own
-
-
-class Body(nn.Module):
-    """Symbols (content and edge) to features: an embedding, and any machine over vectors.
-
-    With `tie`, who chooses symbols from the features uses the embedding's matrix once more.
-    """
-
-    def __init__(
-        self,
-        *,
-        embedding: Embedding,
-        machine: Machine[Any],
-        width: int,
-        input_dropout: Dropout | None = None,
-        tie: bool = False,
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.input_dropout = input_dropout or Dropout(0.0)
-        self.machine = machine
-        self.width = width
-        self.tie = tie
-
-    @property
-    def vocab(self) -> int:
-        """Content symbols; the edge is the symbol after them."""
-        return self.embedding.weight.shape[0] - 1
-
-    def read(
-        self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None, *, told_BTE: Tensor | None = None
-    ) -> tuple[Tensor, State]:
-        """`told_BTE` is added to the vectors of the symbols."""
-        x_BTE = self.embedding(tokens_BT)
-        x_BTE = x_BTE if told_BTE is None else x_BTE + told_BTE
-        y_BTD, after = self.machine(self.input_dropout(x_BTE), state, lengths_B)
-        return y_BTD, after
 
 
 class Terminating(Machine[S], Generic[S]):
@@ -118,6 +81,14 @@ class Terminating(Machine[S], Generic[S]):
         `smoothing` is the share of each symbol's target that is spread over all symbols. A yes or no and a
         length are not smoothed.
         """
+
+    @abstractmethod
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        """What is added to the vectors of a prompt, the edge and a content of such lengths, `[T, E]`; None: nothing."""
+
+    @abstractmethod
+    def chances(self, outputs: Tensor) -> Tensor:
+        """Of `[..., V + 1]` outputs the probability that each symbol comes next and, last, that it is over."""
 
     @abstractmethod
     def stops(self, outputs_BV: Tensor, state: S, *, uniform_B: Tensor | None = None) -> Tensor:
@@ -222,6 +193,12 @@ class EndSymbol(Terminating[State]):
         nats_BT = _surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
         return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
 
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        return None
+
+    def chances(self, outputs: Tensor) -> Tensor:
+        return _wide(outputs).softmax(-1)
+
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
             return outputs_BV.argmax(-1) == self.edge
@@ -270,6 +247,14 @@ class BernoulliStop(Terminating[State]):
         stop_BT = _wide(outputs_BTV[:, :, -1])
         going_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
         return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)
+
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        return None
+
+    def chances(self, outputs: Tensor) -> Tensor:
+        wide = _wide(outputs)
+        over = wide[..., -1:].sigmoid()
+        return torch.cat([wide[..., :-1].softmax(-1) * (1 - over), over], dim=-1)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
@@ -357,6 +342,16 @@ class RemainingLength(Terminating[RemainingState]):
         nats_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)
         of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
         return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)
+
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        device = self.like.device
+        unknown_P = torch.full((prompt,), UNKNOWN, dtype=torch.int64, device=device)
+        to_go_N = torch.arange(length, -1, -1, device=device)
+        return self._told(torch.cat([unknown_P, to_go_N])[None])[0] @ self.enter
+
+    def chances(self, outputs: Tensor) -> Tensor:
+        """Of symbols alone: that it is over was said before the first of them."""
+        return F.pad(_wide(outputs[..., :-1]).softmax(-1), (0, 1))
 
     def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
         return state.due_B == OVER

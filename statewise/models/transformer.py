@@ -1,6 +1,6 @@
 """The Transformer as a decoder (Vaswani et al. 2017): every layer looks into what was read, by heads of its own.
 
-B batch, S source time, T target time, D width, C width of what the reader gives, V vocabulary.
+B batch, S source time, T target time, D width (E as it enters), C width of what the reader gives, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, one_step, scope
-from statewise.core.machine import check_input
 from statewise.layers import Dropout, Embedding
 from statewise.models.add_position import AddPosition
 from statewise.models.conditional_machine import ConditionalMachine
@@ -66,14 +65,15 @@ class Transformer(ConditionalMachine[TransformerState]):
         layers = tuple(block.condition(memory_BSD, encoded.length_B) for block in self._blocks())
         return TransformerState(layers, position)
 
-    def forward(
-        self, target_BT: Tensor, state: TransformerState | None = None, lengths_B: Tensor | None = None
+    def embed(self, target_BT: Tensor) -> Tensor:
+        e_BTD: Tensor = self.embedding(target_BT)
+        return e_BTD
+
+    def follow(
+        self, e_BTE: Tensor, state: TransformerState, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, TransformerState]:
-        check_input(target_BT, lengths_B)
-        layers, at = state or self.init_state(len(target_BT))
-        x_BTD: Tensor = self.embedding(target_BT)
-        if not self.output_edges:
-            x_BTD = torch.zeros_like(x_BTD)
+        layers, at = state
+        x_BTD = e_BTE if self.output_edges else torch.zeros_like(e_BTE)
         if self.position is not None:
             x_BTD, at = self.position(x_BTD, cast(Tensor, at), lengths_B)
         x_BTD = self.input_dropout(x_BTD)
@@ -84,7 +84,7 @@ class Transformer(ConditionalMachine[TransformerState]):
             after.append(layer)
         logits_BTV: Tensor = self.head(self.final_norm(x_BTD))
         if lengths_B is not None:
-            past_BT = torch.arange(target_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
+            past_BT = torch.arange(e_BTE.shape[1], device=lengths_B.device) >= lengths_B[:, None]
             logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
         return logits_BTV, TransformerState(tuple(after), at)
 

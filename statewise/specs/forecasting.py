@@ -9,7 +9,7 @@ from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import MixerSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
-from statewise.specs.real_objective import BernoulliSpec, RealObjectiveSpec, SquaredSpec
+from statewise.specs.real_objective import RealObjectiveSpec, SquaredSpec
 from statewise.specs.recurrent import LSTMSpec
 from statewise.specs.run import RunSpec, absolute
 
@@ -30,7 +30,9 @@ class SeriesDataSpec(Spec):
         "seasonal", description="which generator, where no file is named"
     )
     length: int = Field(4000, ge=8, description="moments of the generator")
-    time: str | None = Field(None, description="time column; default: one with a usual name; none: rows are the time")
+    time: str | None = Field(
+        None, description="time column; default: one with a usual name or dates; none: rows are the time"
+    )
     targets: Paths = Field((), description="columns to forecast; default: all that are not named for something")
     covariates: Paths = Field((), description="columns that are known beforehand, also for the future")
     id: str | None = Field(None, description="column that tells several series apart")
@@ -44,6 +46,9 @@ class SeriesDataSpec(Spec):
     )
     missing: Literal["keep", "forward", "refuse"] = Field("keep", description="keep: masked, and marked in the input")
     unsorted: Literal["refuse", "sort"] = "refuse"
+    repeated: Literal["refuse", "first", "last"] = Field(
+        "refuse", description="which row holds where two have the same time, as where a clock is set back"
+    )
     irregular: Literal["refuse", "keep", "fill"] = "refuse"
     period: int | None = Field(None, ge=1, description="moments of a season; default: guessed from the training part")
 
@@ -78,6 +83,7 @@ class ForecastSpec(Spec):
 
 class ForecastingSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
+    tested: ClassVar[bool] = True
 
     task: Literal["forecasting"] = "forecasting"
     data: SeriesDataSpec = SeriesDataSpec()
@@ -122,7 +128,7 @@ class ForecastingSpec(RunSpec):
             raise ValueError(
                 "reader has no meaning with forecast.mode = recursive, which reads along time; leave it out"
             )
-        if isinstance(self.objective, BernoulliSpec):
+        if self.objective.of_bits:
             if self.forecast.context != "all":
                 raise ValueError(
                     "objective.kind = bernoulli needs forecast.mode = recursive and forecast.context = all: "

@@ -1,10 +1,11 @@
 """A published result as data: what a recipe should give, on which files, and who said so."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from statewise.specs.base import Spec
+from statewise.specs.paths import Paths
 
 
 class PublishedSpec(Spec):
@@ -16,5 +17,7 @@ class PublishedSpec(Spec):
     expected: tuple[float, float] | None = Field(None, description="where our own result should land")
     source: str
     cost: str = Field("", description="what it took, and on what")
-    files: dict[str, str] = Field(description="a setting, and the file it takes")
-    evaluate: tuple[str, ...] = Field((), description="files of the final figure; none: what is held out")
+    files: dict[str, Paths] = Field(description="a setting, and the file it takes: patterns, the first that fits")
+    evaluate: tuple[Paths, ...] = Field((), description="files of the final figure; none: what is held out")
+    sha256: tuple[str, ...] = Field((), description="how those of each file begin, unpacked: they tell other data")
+    elsewhere: dict[str, Any] = Field({}, description="settings on other data, for what is a fact of these alone")

@@ -1,13 +1,17 @@
 """What a model of real values, or of bits, is trained to make small."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from statewise.specs.base import Spec
 
 
-class SquaredSpec(Spec):
+class _ObjectiveSpec(Spec):
+    of_bits: ClassVar[bool] = False  # values are 0 and 1, and have no mean error
+
+
+class SquaredSpec(_ObjectiveSpec):
     """The squared error of one number, which becomes the mean; it says nothing of how sure it is."""
 
     kind: Literal["squared"] = "squared"
@@ -18,7 +22,7 @@ class SquaredSpec(Spec):
         return 1
 
 
-class GaussianSpec(Spec):
+class GaussianSpec(_ObjectiveSpec):
     """A mean and a scale."""
 
     kind: Literal["gaussian"] = "gaussian"
@@ -28,7 +32,7 @@ class GaussianSpec(Spec):
         return 2
 
 
-class StudentSpec(Spec):
+class StudentSpec(_ObjectiveSpec):
     """Student's t, with learnt degrees of freedom: outliers are expected, and teach less."""
 
     kind: Literal["student"] = "student"
@@ -38,7 +42,7 @@ class StudentSpec(Spec):
         return 3
 
 
-class QuantileSpec(Spec):
+class QuantileSpec(_ObjectiveSpec):
     """No family of distributions: quantiles at some levels, by the pinball loss."""
 
     kind: Literal["quantile"] = "quantile"
@@ -56,8 +60,10 @@ class QuantileSpec(Spec):
             raise ValueError(f"levels {list(self.levels)} do not rise between 0 and 1; try [0.1, 0.5, 0.9]")
 
 
-class BernoulliSpec(Spec):
+class BernoulliSpec(_ObjectiveSpec):
     """Every channel is a bit, such as a key of a piano: the nats of a moment are the sum over its bits."""
+
+    of_bits: ClassVar[bool] = True
 
     kind: Literal["bernoulli"] = "bernoulli"
 

@@ -13,6 +13,7 @@ class RunSpec(Spec):
     """Each task has its own: with `task` (its name), `data`, `model`, and what else the job needs."""
 
     main_data: ClassVar[str]  # the setting that names what to learn from
+    tested: ClassVar[bool] = False  # its evaluation is on a part of its own, which nothing is chosen by
     verb: ClassVar[str] = "evaluate"  # what one does with a trained one first
     whole_sequences: ClassVar[bool] = True  # a step reads sequences from beginning to end, so none can be cut
 

@@ -23,7 +23,9 @@ class TaggedDataSpec(Spec):
     tag: str | int | None = Field(None, description="column of the tags; default: upos, or the last")
     comment: str | None = Field(None, min_length=1, description="how a comment begins, in a file of columns")
     encoding: str = "utf-8"
-    scheme: Literal["as-is", "iob2"] = Field("as-is", description="iob2: spans begin with B- wherever they begin")
+    scheme: Literal["as-is", "iob2"] = Field(
+        "as-is", description="iob2: spans begin with B-, go on with I-, whatever the file has"
+    )
     longest: int = Field(512, ge=1, description="words read at once; a longer sentence is read in parts, none is lost")
 
 

@@ -15,6 +15,8 @@ from statewise.specs.paths import Paths
 from statewise.specs.run import RunSpec, absolute
 from statewise.specs.seq2seq import Seq2SeqSpec
 
+BleuTokens = Literal["13a", "intl", "zh", "char"]
+
 
 class PairDataSpec(Spec):
     train: Paths = Field(
@@ -49,6 +51,9 @@ class PairDataSpec(Spec):
     target_vocab: int | None = Field(None, ge=2, description="default: as for the source")
     target_lower: bool | None = Field(None, description="default: as for the source")
     target_min_count: int | None = Field(None, ge=1, description="default: as for the source")
+    bleu: BleuTokens = Field(
+        "13a", description="how sacrebleu parts the target's words for BLEU; zh or char where no spaces part them"
+    )
     reverse: bool = Field(False, description="read the source from its end (Sutskever et al. 2014)")
     longest: int = Field(200, ge=1, description="tokens of a source or target")
     beyond: Literal["cut", "leave-out", "refuse"] = Field(
@@ -185,7 +190,7 @@ class TranslationSpec(RunSpec):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        if self.train.judge in ("bleu", "exact") and not self.decoding.watch:
+        if self.train.judge in ("bleu", "exact", "length_exact") and not self.decoding.watch:
             raise ValueError(f"train.judge = {self.train.judge!r} needs translations; set decoding.watch above 0")
         if isinstance(self.model, Seq2SeqSpec):
             self._encoder_decoder_agrees(self.model)

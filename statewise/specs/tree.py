@@ -30,6 +30,11 @@ class ComposerSpec(Spec):
     def embedding_width(self) -> int:
         return self.embedding or self.width
 
+    @property
+    def most_children(self) -> int | None:
+        """Of a node; None: any number."""
+        raise NotImplementedError
+
     def sizes(self) -> dict[str, int]:
         return {"width": self.width}
 
@@ -51,6 +56,10 @@ class CompositionSpec(ComposerSpec):
     kind: Literal["composition"] = "composition"
     arity: int = Field(2, ge=1, description="the most children of a node")
 
+    @property
+    def most_children(self) -> int:
+        return self.arity
+
     def node_flops(self, children: float) -> float:
         """Every place is multiplied, whether a child stands there or not."""
         return 2 * self.width * (self.embedding_width + self.arity * self.width)
@@ -59,6 +68,10 @@ class CompositionSpec(ComposerSpec):
 class ChildSumSpec(ComposerSpec):
     kind: Literal["child_sum"] = "child_sum"
     forget_bias: float = Field(1.0, description="initial bias of the forget gate")
+
+    @property
+    def most_children(self) -> None:
+        return None
 
     def node_flops(self, children: float) -> float:
         """Three gates see the children's sum, the fourth each child."""
@@ -69,6 +82,10 @@ class NarySpec(ComposerSpec):
     kind: Literal["nary"] = "nary"
     arity: int = Field(2, ge=1, description="the most children of a node")
     forget_bias: float = Field(1.0, description="initial bias of the forget gates")
+
+    @property
+    def most_children(self) -> int:
+        return self.arity
 
     def node_flops(self, children: float) -> float:
         """Every place has a row of gates of its own, and every gate sees every place."""
@@ -168,6 +185,11 @@ class TreeSpec(RunSpec):
     def follows_trees(self) -> bool:
         """Whether the model is told what the trees are, or reads each span as a sentence."""
         return isinstance(self.model, ComposerSpec) and self.model.shape == "given"
+
+    @property
+    def most_children(self) -> int | None:
+        """Of a node that the model is shown; None: any number."""
+        return self.model.most_children if isinstance(self.model, ComposerSpec) and self.follows_trees else None
 
     @property
     def read_data(self) -> TreeDataSpec:

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple, Protocol
 
+_MANY = 0.2  # a share of unknown tokens that no text in the language of the training data should have
+
 
 class More(NamedTuple):
     """A further table, beside the figures."""
@@ -28,3 +30,11 @@ class Evaluation(Protocol):
 
     def report(self, name: str) -> Report:
         """`name` is what the model is called."""
+
+
+def unknown_note(share: float | None, *, of: str = "tokens") -> str:
+    """What a reader should know of words that the vocabulary lacks; where they are many, what to do."""
+    if not share:
+        return ""
+    advice = "; char or bpe as data.tokenizer reads any text" if share > _MANY else ""
+    return f" · {share:.1%} of the {of} unknown{advice}"

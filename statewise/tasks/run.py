@@ -65,7 +65,7 @@ class Run(ABC):
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
         """Rows of `data` (files), or lines of a `text`, or what was held out, as lenses look at them.
 
-        None: this task reads one long text, or writes a new one, and lenses have other ways to look at it.
+        None: this task reads one long text, and lenses have other ways to look at it.
         """
         return None
 

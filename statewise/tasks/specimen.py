@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import Machine
+from statewise.core import Machine, State
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -29,11 +29,23 @@ def as_read(name: str, places: int) -> Index:
     return np.arange(places)
 
 
+class Part(NamedTuple):
+    """A stretch of a row."""
+
+    name: str
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+
 @dataclass(frozen=True)
 class Specimen:
     """One row. `judge(read(enter(x)), x)` is what its answers cost, `[N, Q]`; `answer` is what they are, `[N, Q, K]`.
 
-    Where a row is read along time, `machine` is what does it: `read(z)` is `machine(z)[0]`.
+    Where a row is read along time, `machine` is what does it: `read(z)` is `machine(z)[0]`. Where it goes on from what
+    something else has read, `read(z)` is `machine(z[:, first:], begin(z))[0]`.
     """
 
     name: str  # where it is from
@@ -47,11 +59,30 @@ class Specimen:
     # How far before a question's answer each place lies; below 0: after it; nan: it has no say in it.
     distance: Callable[[int], Floats]
     machine: Machine[Any] | None = None
+    first: int = 0  # the place at which the machine begins
+    begin: Callable[[Tensor], State] | None = None  # the state that it has there; None: that of having read nothing
+    looks: str | None = None  # the name under which it shows its looks at what stands before `first`; None: it has none
+    parts: tuple[Part, ...] = ()  # of a row that is several texts
     signals: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # what a unit may stand for, by place
-    seen_order: Callable[[str, int], Index] = as_read  # the places of what is observed under a name
+    seen_by: Callable[[str], Part] | None = None  # the stretch that is read by what shows a name; None: all of it
+    seen_order: Callable[[str, int], Index] = as_read  # the places in it of what is observed under a name
 
     def __len__(self) -> int:
         return len(self.pieces)
+
+    def begun(self, z_NTI: Tensor) -> State:
+        """The state with which the machine begins."""
+        assert self.machine is not None
+        state: State = self.machine.init_state(len(z_NTI)) if self.begin is None else self.begin(z_NTI)
+        return state
+
+    def stretch(self, name: str) -> Part:
+        return Part("", 0, len(self)) if self.seen_by is None else self.seen_by(name)
+
+    def seen_at(self, name: str, moments: int) -> Index | None:
+        """The places of what was observed so often under a name; None: it is not seen place by place."""
+        part = self.stretch(name)
+        return part.begin + self.seen_order(name, len(part)) if moments == len(part) else None
 
     def costs(self, x_NTE: Tensor) -> Tensor:
         return self.judge(self.read(self.enter(x_NTE)), x_NTE)
@@ -68,6 +99,9 @@ class Words(NamedTuple):
     text: bool = False  # pieces are those of a text
     spaced: bool = False  # with a space between them
     classes: bool = True  # answers are one of several, and not numbers
+    label: str = "class"  # what one of the several is
+    labels: str = "classes"
+    writes: bool = False  # an answer is what comes next, and not what stands there
 
 
 class Choices(NamedTuple):
@@ -83,6 +117,12 @@ class Choices(NamedTuple):
     place_N: Index
     along_N: Floats  # what the cost is shown against
     along: str
+
+    @property
+    def known_N(self) -> Index:
+        """The truth or, where it is not known, the guess."""
+        found: Index = np.where(self.truth_N == UNTOLD, self.guess_N, self.truth_N)
+        return found
 
 
 class Courses(NamedTuple):
@@ -101,6 +141,7 @@ class Specimens(ABC):
     source: str  # where they are from, in words
     told: bool  # whether the truth is known; else the model's own answer stands in for it
     words: Words
+    _last: tuple[int, Specimen] | None = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -122,11 +163,16 @@ class Specimens(ABC):
 
     def shown(self, choices: Choices, number: int) -> tuple[str, str]:
         """An answer's surroundings and what it is of, for people."""
-        one = self.at(int(choices.row_N[number]))
+        row = int(choices.row_N[number])
+        if self._last is None or self._last[0] != row:  # of a long row, many answers are shown
+            self._last = row, self.at(row)
+        one = self._last[1]
         between = " " if self.words.spaced else ""
         place = int(choices.place_N[number])
         if place == UNTOLD:
             return one.name, between.join(one.pieces)
+        if self.words.writes:
+            return between.join(one.pieces[: place + 1]), choices.names[int(choices.known_N[number])]
         return between.join(one.pieces[max(place - 8, 0) : place]), one.pieces[place]
 
 

@@ -47,7 +47,7 @@ def environment(**extra: str) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": path, "COLUMNS": "100", "OMP_NUM_THREADS": "1", **extra}
 
 
-def run(*argv: str, stdin: str | None = None, cwd: Path | None = None, **extra: str) -> Said:
+def run(*argv: str, stdin: str | None = None, cwd: Path | None = None, timeout: float = 120.0, **extra: str) -> Said:
     """`statewise ...` in a process of its own, its streams not a terminal."""
     done = subprocess.run(
         [sys.executable, "-m", "statewise", *argv],
@@ -55,7 +55,7 @@ def run(*argv: str, stdin: str | None = None, cwd: Path | None = None, **extra: 
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=timeout,
         cwd=cwd,
         env=environment(**extra),
         check=False,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from statewise.comparison.engine import run
 from statewise.comparison.lock import locked
 from statewise.comparison.plan import plan
 from statewise.comparison.progress import Quiet
-from statewise.comparison.study import load_study, parse_study
+from statewise.comparison.study import load_study, parse_study, study_names
 from statewise.comparison.trial import Trial
 from statewise.specs import UserError
 
@@ -115,6 +116,32 @@ def test_another_folder_gets_the_same_figures(folder: Path, said: Said, monkeypa
     assert results(Path("other")) == results(Path("studies/tiny"))
 
 
+def test_one_more_entry_runs_alone_and_some_can_be_left_out(
+    folder: Path, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a copy of the whole folder: where the data lie does not matter."""
+    copied = tmp_path / "moved"
+    shutil.copytree(folder, copied)
+    monkeypatch.chdir(copied)
+    more = call("compare", "tiny.toml", "--workers", "2", "--add", "small=gru model.embedding=4", "--quiet", "--json")
+    assert more.code == 0, more.err
+    assert {row["entry"]["value"] for row in json.loads(more.out)["table"]["rows"]} == {"lstm", "gru", "small"}
+    begun = {key for event, key in events(Path("studies/tiny")) if event == "start"}
+    assert len(begun) == 4 + 2
+    assert set(events(Path("studies/tiny")).values()) == {1}
+    less = call("compare", "tiny.toml", "--only", "gru", "--quiet", "--json")
+    assert less.code == 0, less.err
+    assert {row["entry"]["value"] for row in json.loads(less.out)["table"]["rows"]} == {"gru"}
+    assert set(events(Path("studies/tiny")).values()) == {1}
+
+
+def test_studies_are_listed() -> None:
+    said = call("compare", "--list")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.out.splitlines()] == study_names()
+    assert json.loads(call("compare", "--list", "--json").out).keys() == set(study_names())
+
+
 def test_a_trial_that_fails_is_said_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = '[[entry]]\nname = "absurd"\nsettings.model.kind = "elman"\nsettings.train.lr = 1e38\n'
     write_study(tmp_path, more=more + "settings.train.clip = 1e30\n")
@@ -148,6 +175,8 @@ def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
         assert call("compare", "tiny.toml", "--out", "interrupted", "--workers", "1").code == 0
     assert results(out) == results(longer / "uncut")
     assert sessions(out) > 4  # somebody went on with what was begun
+    lines = [json.loads(line) for path in out.glob("trials/*/sessions.jsonl") for line in path.read_text().splitlines()]
+    assert max(line["step"] for line in lines if "pid" in line) > 0  # and not from the beginning
 
 
 def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(longer: Path) -> None:

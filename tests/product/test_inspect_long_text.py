@@ -2,6 +2,7 @@
 
 import resource
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from statewise.training.progress import Silent
 
 TOKENS = 100_000
 MOST = 2 << 30  # bytes
+PATIENCE = 15.0  # seconds after which something must have been said
 
 
 @pytest.mark.slow
@@ -50,3 +52,30 @@ def test_a_long_row_fits(lens: str, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     assert peak < MOST
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # what is looked at is composed node by node, as the equation has it
+@pytest.mark.parametrize("lens", [one.name for one in LENSES if "tree" in one.tasks])
+def test_a_long_tree_fits(lens: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    train("tree", settings=STEPS, data=tmp_path / "trees.txt", out=tmp_path / "run", display=Silent())
+    (tmp_path / "long.txt").write_text(f"{_balanced(TOKENS)}\n(0 (1 1) (0 (0 0) (1 1)))\n")
+    began = time.monotonic()
+    said = run(
+        *("inspect", str(tmp_path / "run"), lens, "--data", str(tmp_path / "long.txt")),
+        *("--out", str(tmp_path / "page"), "--static"),
+        timeout=1100,
+    )
+    assert said.code == 0, said.err
+    assert time.monotonic() - began < PATIENCE or "so far" in said.err or "a second" in said.err
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    assert peak < MOST
+
+
+def _balanced(nodes: int) -> str:
+    level = [f"({at % 2} {at % 2})" for at in range((nodes + 1) // 2)]
+    while len(level) > 1:
+        joined = [f"({min(left[1], right[1])} {left} {right})" for left, right in zip(level[::2], level[1::2])]
+        level = joined + level[2 * len(joined) :]
+    return level[0]

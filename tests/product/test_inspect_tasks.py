@@ -57,6 +57,8 @@ def test_it_writes_and_says_what_it_found(tasks: Path, tmp_path: Path) -> None:
         ("classifier", "a warm film\na dull year and more"),
         ("tagger", "the cat sees a hen"),
         ("tree", "(0 (1 1) (0 (0 0) (1 1)))"),
+        ("translator", "a b c d\ne f a b c"),
+        ("translator-prompted", "a b c d\ne f a b c"),
     ],
 )
 def test_a_text_of_ones_own(name: str, text: str, tasks: Path) -> None:
@@ -77,7 +79,13 @@ def test_a_file_of_ones_own(name: str, file: str, tasks: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("classifier", "classifier-one-way"), ("tagger", "tagger-crf"), ("direct", "recursive")]
+    ("first", "second"),
+    [
+        ("classifier", "classifier-one-way"),
+        ("tagger", "tagger-crf"),
+        ("direct", "recursive"),
+        ("translator", "translator-one-vector"),
+    ],
 )
 def test_two_runs_on_the_same_rows(first: str, second: str, tasks: Path) -> None:
     finding = statewise.inspect(run_of(tasks, first), "surprise", against=run_of(tasks, second)).finding("surprise")
@@ -87,8 +95,36 @@ def test_two_runs_on_the_same_rows(first: str, second: str, tasks: Path) -> None
     assert "less than" in finding.sentences[0]
 
 
+def test_translators_with_other_tokens_are_compared_pair_by_pair(tasks: Path) -> None:
+    first, second = (run_of(tasks, name) for name in ("translator", "translator-transformer"))
+    finding = statewise.inspect(first, "surprise", against=second).finding("surprise")
+    there = statewise.inspect(second, "surprise").finding("surprise").data
+    pairs = len(statewise.load(first).specimens() or ())
+    mine, theirs = (one["nats"] * one["answers"] / pairs for one in (finding.data, there))
+    assert finding.data["against"]["mean"] == pytest.approx(theirs)
+    assert finding.data["against"]["difference"] == pytest.approx(mine - theirs)
+    assert "nats a row" in finding.sentences[0]
+
+
+def test_a_translation_is_looked_at_in_its_two_texts(tasks: Path) -> None:
+    found = statewise.inspect(run_of(tasks, "translator"), text="a b c d\td c b a\ne f a b\tb a f e\n")
+    gradient, gates = (found.finding(lens) for lens in ("gradient", "gates"))
+    assert set(gradient.data["decay"]) == {"source", "target", "state"}
+    assert sum(gradient.data["parts"].values()) == pytest.approx(1)
+    assert set(gates.data) == {"source", "target"}
+    assert {figure.name for figure in gates.figures} >= {"gates-source-features", "gates-target-features"}
+    surprise = found.finding("surprise").data
+    assert (surprise["told"], surprise["answers"]) == (10, 10)  # four symbols and an end, twice
+    added = found.finding("intervene").data["added"]
+    assert {"swap memory", "forget memory", "freeze memory", "zero memory"} <= set(added)
+    assert added["freeze memory"] == pytest.approx(0, abs=1e-6)  # what was read of a source is never changed
+    assert [pair["kind"] for pair in found.finding("attention").data["pairs"]] == ["reversal", "reversal"]
+
+
 def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
     cases = [
+        ("translator", "memory"),
+        ("translator-one-vector", "context_BC[C=3]"),
         ("tagger-one-way", "layers.0.h_BD[D=3]"),
         ("classifier", "reader.layers.0.back.gru.h"),
         ("classifier-transformer", "reader.encoder.0.attention.weights[1=1]"),
@@ -116,6 +152,10 @@ def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
         ("classifier", ("attention", "--set", "layers=[7]"), None),
         ("classifier-transformer", ("attention", "--set", "layers=[7]"), "this model has layers 0 to"),
         ("tree", ("surprise", "--text", "(0 (1 1)"), "the text"),
+        ("translator", ("bptt",), "nothing is truncated"),
+        ("translator", ("surprise", "--text", "a\tb\tc"), "line 1 of the text has 2 tabs"),
+        ("translator", ("surprise", "--text", "a b\tb a\n\tc"), "line 2 of the text has no source"),
+        ("translator", ("intervene", "--set", "address=memories"), "nothing in the state is called"),
     ],
 )
 def test_mistakes_are_named(name: str, words: tuple[str, ...], said: str | None, tasks: Path, tmp_path: Path) -> None:

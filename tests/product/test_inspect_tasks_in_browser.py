@@ -9,7 +9,10 @@ from task_runs import make_run, write_files
 
 from statewise.inspection import inspect
 
-PAGES = ("classifier-transformer", "grids", "tagger", "tree", "direct")
+PAGES = (
+    *("classifier-transformer", "grids", "tagger", "tree", "direct"),
+    *("translator", "translator-transformer", "translator-prompted"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.comparison.report import write_report
-from statewise.comparison.trial import Failure
+from statewise.comparison.trial import Answer, Course, Failure, Point
 
 WIDTHS = (360, 768, 1400)
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
@@ -28,6 +28,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     partial = [one for one in made.results() if one.entry != "gru" and one.seed < 2]
     failure = Failure("0" * 20, "gru", 0, "final", "the loss was NaN " + "at/a/very/long/path" * 12, True)
     six = [one.name for one in made.ENTRIES]
+    point = Point(10, 10, 1.0, 1.0, 2.0)
+    answers = [Answer(f"the cat sat on mat {at} " * 4, "", "a_label" * 3, f"{EVIL}"[: at % 9]) for at in range(20)]
+    told = {"answers": answers, "course": Course("x", [1.0, 2.0], [2.5, None], [2.0, 2.5]), "prompt": EVIL}
+    told |= {"watched": {"nats": [point]}, "anchors": {"always the most frequent of all": 7.0}}
+    other = [made.found(one, seed=seed, bare=True)._replace(**told) for one in made.ENTRIES for seed in range(3)]
     return {
         "static": write_report(study, entries, made.results(made.LINEAGE), folder=folder / "static", static=True),
         "live": write_report(study, entries, made.results(made.LINEAGE), folder=folder / "live"),
@@ -35,6 +40,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "partial": write_report(
             made.study(six), [], partial, folder=folder / "partial", static=True, failures=[failure]
         ),
+        "answers": write_report(made.study(six), [], other, folder=folder / "answers"),
         "none": write_report(made.study(six), [], [], folder=folder / "none", static=True),
     }
 
@@ -58,7 +64,7 @@ def test_opens_from_disk(kind: str, width: int, browser: Any, reports: dict[str,
         assert seen.wrong == []
 
 
-@pytest.mark.parametrize("kind", ["partial", "none", "evil"])
+@pytest.mark.parametrize("kind", ["partial", "none", "evil", "answers"])
 def test_the_unusual_opens_too(kind: str, browser: Any, reports: dict[str, Path]) -> None:
     with Watched(browser, reports[kind], width=360) as seen:
         assert seen.page.evaluate(STICKING_OUT) == []

@@ -1,13 +1,15 @@
 """Published results from the command line: a recipe, a folder of data, a verdict."""
 
+import gzip
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 from command import call
 
-from statewise.specs import PublishedSpec, load_published, published_names
-from statewise.tasks.reproduce import judge
+from statewise.specs import PublishedSpec, UserError, load_published, published_names
+from statewise.tasks.reproduce import find_files, judge
 
 RECIPE = """
 task = "classification"
@@ -89,6 +91,92 @@ def test_the_list_names_every_recipe_and_its_files() -> None:
         assert published.files
         assert published.expected is not None, f"{name}: say where our own result landed"
         assert published.expected[0] < published.expected[1]
+
+
+def test_other_data_have_no_verdict(folder: Path) -> None:
+    """The recipe knows the sums of its own files; unpacked, so that a gzipped copy is no other one."""
+    recipe = Path(write(folder, figure=0.9, expected="[0.1, 0.2]"))
+    sums = [hashlib.sha256((folder / name).read_bytes()).hexdigest()[:16] for name in ("train.tsv", "held-out.tsv")]
+    text = recipe.read_text().replace('source = "somebody"', f'source = "somebody"\nsha256 = {json.dumps(sums)}')
+    recipe.write_text(text + '[published.elsewhere]\n"train.steps" = 30\n')
+    (folder / "held-out.tsv.gz").write_bytes(gzip.compress((folder / "held-out.tsv").read_bytes()))
+    (folder / "held-out.tsv").unlink()
+    recipe.write_text(recipe.read_text().replace("held*.tsv", "held*.tsv*"))
+    own = call("reproduce", str(recipe), "--data", str(folder), "--out", str(folder / "own"), "--quiet", "--json")
+    assert own.code == 1, own.err
+    assert json.loads(own.out)["landed"] is False
+    assert json.loads(own.out)["other_data"] == []
+    with (folder / "train.tsv").open("a") as file:
+        file.write("bad\ta dull film\n")
+    said = call("reproduce", str(recipe), "--data", str(folder), "--out", str(folder / "other"), "--quiet", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert (found["landed"], found["reached"]) == (None, None)
+    assert found["other_data"] == ["data.train"]
+    assert found["changed"] == ["train.steps=30"]
+    said = call("reproduce", str(recipe), "--data", str(folder), "--out", str(folder / "third"), "--quiet")
+    assert "no verdict: other data than those of the published figure (data.train)" in said.out
+    assert f"statewise evaluate {folder / 'third'} --data {folder / 'held-out.tsv.gz'}" in said.out
+    assert "with other settings than the recipe's: train.steps=30" in said.out
+    assert "\n4 rows\n" in said.out, "what the evaluation notes"
+    assert "published 0.9: somebody" in said.out
+
+
+def test_a_file_named_by_hand_is_not_searched_for(folder: Path) -> None:
+    """As the advice has it: --set for what is learned from, --test for the final figure; emoji do no harm."""
+    recipe = write(folder, figure=0.9, expected="[0.9, 1.0]")
+    away = folder / "\N{SLIGHTLY SMILING FACE}"
+    away.mkdir()
+    for name in ("train.tsv", "held-out.tsv"):
+        (folder / name).rename(away / name)
+    named = ("--set", f"data.train={away / 'train.tsv'}", "--set", f"data.validation={away / 'held-out.tsv'}")
+    said = call("reproduce", recipe, *named, "--data", str(folder), "--quiet", "--out", str(folder / "run"))
+    assert said.code == 2
+    assert "no file in" in said.err
+    assert "--test FILE" in said.err
+    test = ("--test", str(away / "held-out.tsv"))
+    said = call("reproduce", recipe, *named, *test, "--quiet", "--out", str(folder / "run"), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["evaluated"] == [str(away / "held-out.tsv")]
+    said = call("reproduce", recipe, "--data", str(away), "--quiet", "--out", str(folder / "found"))
+    assert said.code == 0, said.err
+
+
+def test_the_files_of_another_language_are_found(tmp_path: Path) -> None:
+    _, published = load_published("multi30k-transformer")
+    for name in ("train.es", "train.en", "val.es", "val.en", "test.es", "test.en"):
+        (tmp_path / name).write_text(f"{name}\n")
+    files = find_files(published, tmp_path, given={})
+    assert files.settings["data.train"] == (str(tmp_path / "train.es"),)
+    assert files.settings["data.validation_target"] == (str(tmp_path / "val.en"),)
+    assert files.evaluated == (str(tmp_path / "test.es"), str(tmp_path / "test.en"))
+    assert files.other == (*published.files, "test")
+    none = find_files(
+        load_published("ewt-upos")[1], tmp_path, given={"data.train": str(tmp_path / "train.en"), "data.validation": []}
+    )
+    assert none.other == ("data.train", "data.validation")
+    (tmp_path / "train.fi").write_text("kaksi\n")
+    (tmp_path / "train.es").rename(tmp_path / "train.cs")
+    with pytest.raises(UserError, match=r"2 files in .*\n.*--set data.train=FILE"):
+        find_files(published, tmp_path, given={})
+
+
+def test_one_file_is_enough_only_where_one_is_needed(tmp_path: Path) -> None:
+    """Else a model would be judged by what it learned from."""
+    file = tmp_path / "other.npz"
+    file.write_bytes(b"arrays")
+    files = find_files(load_published("mnist1d-gru")[1], file, given={})
+    assert files.settings == {"data.train": (str(file),)}
+    assert files.evaluated == (f"{file}:x_test:y_test",)
+    with pytest.raises(UserError, match=r"one file, but the recipe needs 2: tasks_test_simple\.txt"):
+        find_files(load_published("scan-simple")[1], file, given={})
+
+
+def test_every_recipe_knows_its_files() -> None:
+    for name in published_names():
+        _, published = load_published(name)
+        assert len(published.sha256) >= len(published.files), name
+        assert all(len(one) == 16 and int(one, 16) for one in published.sha256), name
 
 
 MISTAKES = [

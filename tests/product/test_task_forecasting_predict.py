@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import shutil
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from forecasting_runs import SETTINGS, figures, opened, rolls, start, table
 from forecasting_runs import series_files as series_files  # a fixture
 from forecasting_runs import trained_run as trained_run  # a fixture
 
+from statewise.data.series import read_series
 from statewise.specs import UserError
 
 # ------------------------------------------------------------------ predict
@@ -72,6 +74,50 @@ def test_covariates_must_be_known_for_the_future(files: Path, tmp_path: Path) ->
     assert [row["time"] for row in rows] == [f"2024-01-11T{hour:02}:00:00" for hour in range(4)]
     lines = list(csv.DictReader(run.predict_lines(longer)))
     assert [float(row["wind"]) for row in lines] == pytest.approx([math.cos(i) for i in range(240, 244)], abs=1e-4)
+
+
+def test_the_unit_of_a_covariate_changes_nothing(files: Path, tmp_path: Path) -> None:
+    """Its scale is learned from the training part, as that of values is: pascals or bars, all one."""
+    header, *rows = table(244, holes=(240, 241, 242, 243)).splitlines()
+    cells = [row.split(",") for row in rows]
+    forecasts = []
+    for unit in (1.0, 1e6):
+        file = tmp_path / f"{unit:g}.csv"
+        file.write_text(
+            "\n".join([header, *(f"{date},{load},{unit * float(wind) + 3 * unit}" for date, load, wind in cells)])
+        )
+        made = start(files, tmp_path / f"run-{unit:g}", {"data.covariates": ["wind"]}, data=file)
+        forecasts.append([row["mean"] for row in opened(made.path).predict(file)])
+    assert forecasts[0] == pytest.approx(forecasts[1], rel=1e-4)
+
+
+def test_forecasts_go_on_in_the_style_of_the_file(files: Path, tmp_path: Path) -> None:
+    """Days first, semicolons and decimal commas: the rows can be appended, and the whole read again."""
+    days = [datetime(2024, 1, 1) + timedelta(days=i) for i in range(120)]
+    rows = [f"{day:%d.%m.%Y};{1234 + i},5" for i, day in enumerate(days)]
+    file = tmp_path / "absatz.csv"
+    file.write_text("\n".join(["Tag;Absatz", *rows]) + "\n")
+    made = start(files, tmp_path / "run", {"data.targets": []}, data=file)
+    means = [row["mean"] for row in opened(made.path).predict(file)]
+    header, *said = opened(made.path).predict_lines(file)
+    assert header == "Tag;Absatz"
+    assert [line.split(";")[0] for line in said] == [f"{day}.2024" for day in ("30.04", "01.05", "02.05", "03.05")]
+    with file.open("a") as stream:
+        stream.write("\n".join(said) + "\n")
+    (series,) = read_series(file)
+    assert series.time_T[-1] == np.datetime64("2024-05-03")
+    np.testing.assert_allclose(series.values_TC[:, 0], [*(1234.5 + np.arange(120)), *means], rtol=1e-9)
+
+
+def test_a_value_beyond_all_measure_is_refused(trained: Path, files: Path, tmp_path: Path) -> None:
+    """In 32 bits it would be infinite, and the forecast whatever becomes of that."""
+    far = tmp_path / "far.csv"
+    far.write_text((files / "load.csv").read_text().replace("2024-01-02 03:00,", f"2024-01-02 03:00,{10**40}", 1))
+    for verb in (("predict", str(trained), str(far)), ("evaluate", str(trained), "--data", str(far))):
+        said = call(*verb)
+        assert said.code == 2
+        assert "deviations from the mean of the training part" in " ".join(said.err.split())
+        assert "2024-01-02T03:00:00" in said.err
 
 
 def test_holes_are_filled(trained: Path, files: Path, tmp_path: Path) -> None:

@@ -397,3 +397,35 @@ def test_answers_stand_where_the_rows_stand(task: str, runs: Path, tmp_path: Pat
     said = call("predict", str(runs / task), str(path), "--json")
     first = 2 if header else 1
     assert [json.loads(line)["line"] for line in said.out.splitlines()] == list(range(first, first + 7))
+
+
+STRANGE = {
+    "classification": "label\ttext\nneu\ta warm film\n",
+    "tagging": "Anna X\nsleeps Y\n",
+    "tree": "(7 (8 not) (9 warm))\n",
+}
+
+
+@pytest.mark.parametrize("task", STRANGE)
+def test_held_out_labels_that_were_never_learned(task: str, runs: Path, tmp_path: Path) -> None:
+    """Nothing could tell good weights from bad ones; a trained run is evaluated, and no surprise is no praise."""
+    held = tmp_path / TASKS[task].file
+    held.write_text(STRANGE[task])
+    answered(
+        verb("train", task, str(runs / TASKS[task].file), runs, tmp_path / "run", {"data.validation": str(held)}),
+        *(held.name, "none is among those learned", "line"),
+    )
+    said = call("evaluate", str(runs / task), "--data", str(held), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["nats"] is None
+
+
+def test_unknown_words_are_told(runs: Path, tmp_path: Path) -> None:
+    """A text of another language, or one without spaces, read by words: the figure says why it is bad."""
+    other = tmp_path / "rows.tsv"
+    other.write_text("label\ttext\ngood\tとても良い映画\nbad\tつまらない映画です film\n", encoding="utf-8")
+    said = call("evaluate", str(runs / "classification"), "--data", str(other))
+    assert "of the tokens unknown; char or bpe as data.tokenizer reads any text" in " ".join(said.out.split())
+    assert (
+        json.loads(call("evaluate", str(runs / "classification"), "--data", str(other), "--json").out)["unknown"] > 0.5
+    )

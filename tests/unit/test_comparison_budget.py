@@ -49,6 +49,36 @@ def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: in
     assert entry.solved["model.width"] == language_model(entry).model.sizes()["width"]
 
 
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"amount": 1e5},
+        {"amount": 1e6},
+        {"amount": 1e7},
+        {"kind": "flops", "amount": 1e13},
+        {"kind": "tokens", "amount": 1e7},
+        {"kind": "state_bytes", "amount": 1e5, "context": 1024},
+        {"amount": 1e6, "also": {"kind": "flops", "amount": 1e15}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_meets_every_budget(kind: str, budget: dict[str, Any], opener: Opener) -> None:
+    """Within the tolerance that a study has where it says none; the sizes and the work by formula."""
+    base = {"train": {"steps": 1000, "batch": 8, "window": 64}}
+    (entry,) = solve(study(of_kind(kind), budget=budget, base=base), opener=opener)
+    assert [held.kind for held in entry.held] == [
+        budget.get("kind", "parameters"),
+        *(["flops"] if "also" in budget else []),
+    ]
+    for held in entry.held:
+        assert held.error is not None
+        assert abs(held.error) <= 0.02
+    assert entry.held[0].wanted == budget["amount"]
+    vocab = opener(entry.spec).job.build().vocab
+    assert entry.parameters == language_model(entry).model.num_parameters(vocab)
+
+
 @pytest.mark.parametrize("kind", ["elman", "lstm", "gru", "mingru", "mamba2", "transformer", "ttt_linear", "window"])
 def test_bytes_of_state_are_met_by_a_state_that_was_read_into(kind: str, opener: Opener) -> None:
     budget = {"kind": "state_bytes", "amount": 6000, "context": 40, "tolerance": 0.08}

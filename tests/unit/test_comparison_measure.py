@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from statewise.comparison.context import bytes_by_context, drawn_out, machine_in, seconds_by_context
-from statewise.comparison.measure import clock, costs, curve, refuse_without
+from statewise.comparison.measure import clock, costs, curve, refuse_without, watched
 from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
-from statewise.comparison.trial import Found, Point
+from statewise.comparison.trial import Answer, Course, Found, Point, trial_key
 from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build_sample, build_seq2seq, context_bytes
 from statewise.models.classifier import build_classifier
-from statewise.specs import GRUSpec, LSTMSpec, ReaderSpec, Seq2SeqSpec, UserError
+from statewise.specs import GRUSpec, LSTMSpec, ReaderSpec, Seq2SeqSpec, UserError, parse_spec
 
 LIST_KEEPERS = ("basic_attention", "transformer")
 
@@ -125,6 +125,11 @@ def some_found() -> Found:
         surprise=[("n", 0.5), ("é", 1.5)],
         weights_sha256="0",
         seconds_by_context={256: 0.5},
+        watched={"nats": [Point(1, 2, 3.0, 4.0, 0.5)]},
+        prompt="be",
+        answers=[Answer("a b", "b", "N", "V")],
+        course=Course("x", [1.0, None], [2.0], [2.5]),
+        anchors={"blind guess": 4.0},
     )
 
 
@@ -133,6 +138,49 @@ def test_a_result_comes_back_from_its_file(tmp_path: Path) -> None:
     assert found_of(json.loads((tmp_path / "result.json").read_text()), source="the file") == some_found()
     with pytest.raises(UserError, match="the file is not the result of a trial"):
         found_of({"key": "k"}, source="the file")
+
+
+def test_a_result_from_before_there_was_as_much_to_show_is_read() -> None:
+    later = ("watched", "prompt", "answers", "course", "anchors")
+    old = {name: value for name, value in found_record(some_found()).items() if name not in later}
+    found = found_of(old, source="the file")
+    assert found._replace(**{name: getattr(some_found(), name) for name in later}) == some_found()
+    assert (dict(found.watched), found.prompt, found.answers, found.course, dict(found.anchors)) == (
+        {},
+        *[None] * 3,
+        {},
+    )
+
+
+def test_other_figures_of_the_validation_have_curves_too(tmp_path: Path) -> None:
+    lines = [
+        {"step": 5, "loss": 1.0, "tokens": 100},
+        {"step": 5, "validation_bleu": 2.0, "validation_nats": 3.0, "validation_same": 2.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "timing.jsonl").write_text(json.dumps({"step": 5, "seconds": 1.0}) + "\n")
+    told = {"at": clock(tmp_path), "flops_per_token": 1.0}
+    found = watched(tmp_path, metric="bleu", **told)
+    assert found == {"nats": [Point(5, 100, 1.0, 300.0, 3.0)]}  # what is the metric under another name is not there
+    assert watched(tmp_path, metric="bits_per_byte", **told).keys() == {
+        "bleu",
+        "same",
+    }  # nats are the same in other words
+
+
+def test_a_trial_is_known_by_what_its_data_are_not_by_where(tmp_path: Path) -> None:
+    def key(folder: str, **more: str) -> str:
+        spec = parse_spec({"data": {"text": [str(tmp_path / folder / "text.txt")]}})
+        return trial_key(spec, **{"data": "d", "code": "c", **more})
+
+    assert key("here") == key("there")
+    assert len({key("here"), key("here", data="other"), key("here", code="other")}) == 3
+
+
+def test_a_write_that_fails_says_which(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file") as raised:
+        write_json(tmp_path / "none" / "report.json", {})
+    assert raised.value.filename == str(tmp_path / "none" / "report.json")
 
 
 def test_half_a_line_in_a_log_is_passed_over(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
-from statewise.comparison.study import changed, load_study, study_names
+from statewise.comparison.report.results import better
+from statewise.comparison.study import changed, load_study, spec_of, study_names
+from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
 from statewise.specs import parse_spec
@@ -36,6 +38,17 @@ def test_every_study_is_planned(name: str) -> None:
     assert study.question.endswith("?")
 
 
+@pytest.mark.parametrize("name", study_names())
+def test_the_metric_is_watched_along_training(name: str) -> None:
+    """So every study has a curve of its own figure, and it is known which end of each figure is the good one."""
+    study = load_study(name)
+    job = _opener(spec_of(study, study.entry[0])).job
+    # Bits per byte are nats in another unit; what a model costs does not change in training.
+    assert study.metric in {*job.judges, "bits_per_byte", *COSTS}
+    assert {figure: better(figure) for figure in job.judges} == dict(job.judges)
+    assert study.better == better(study.metric)
+
+
 def test_the_default_study_has_the_whole_lineage() -> None:
     assert {entry.name for entry in load_study("lineage").entry} == {row.name for row in LINEAGE}
 
@@ -57,3 +70,8 @@ def test_first_entries_train_and_have_the_figure(name: str, tmp_path: Path) -> N
         found = read_found(path)
         assert found is not None
         assert math.isfinite(found.figures[study.metric])
+        task = trial.spec.task
+        assert (found.answers is not None) == (task not in ("language_model", "forecasting"))
+        assert (found.course is not None) == (task == "forecasting")
+        assert (found.prompt is not None) == (task == "language_model")
+        assert bool(found.anchors) == (study.metric not in (*COSTS, "length_exact"))

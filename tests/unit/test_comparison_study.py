@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names
+from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names, with_entries
 from statewise.specs import LanguageModelSpec, UserError
 
 
@@ -23,6 +23,34 @@ def test_an_entry_stands_above_the_base_and_a_setting_above_both() -> None:
     assert (spec.model.kind, spec.train.lr, spec.train.steps, spec.train.batch) == ("gru", 0.5, 40, 7)
     assert spec_of(changed(study, {"train.lr": 0.2}), a).train.lr == 0.2
     assert spec_of(changed(study, {"train.lr": 0.2}), b).train.lr == 0.5
+
+
+def test_some_entries_and_others_that_are_like_one() -> None:
+    study = parse_study(table())
+    some = with_entries(study, only=["b"], add=["'b, slow'=b train.lr=0.25 train.batch=3"])
+    assert [entry.name for entry in some.entry] == ["b", "b, slow"]
+    assert spec_of(some, some.entry[1]).train.lr == 0.25
+    assert spec_of(some, some.entry[1], {"train.steps": 9}) == spec_of(
+        study, study.entry[1], {"train.lr": 0.25, "train.batch": 3, "train.steps": 9}
+    )
+    assert with_entries(study, add=["c=a model.kind=elman"]).entry[:2] == study.entry  # what was there stays as it was
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"only": ["bb"]}, "--only 'bb': the study has no such entry\ndid you mean 'b'"),
+        ({"add": ["c"]}, "does not say what the new entry is like\nwrite the new name"),
+        ({"add": ["c=bb train.lr=1"]}, "the study has no entry 'bb'\ndid you mean 'b'"),
+        ({"add": ["c=b"]}, "'c' would be the same run as 'b'"),
+        ({"add": ["c=b 'train.lr"]}, "cannot be read: No closing quotation"),
+        ({"add": ["c=b train.rl=1"]}, "train.rl: unknown key"),
+        ({"add": ["a=b train.lr=1"]}, "two entries of the name 'a'"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(asked: dict[str, list[str]], says: str) -> None:
+    with pytest.raises(UserError, match=f"(?s){says}"):
+        with_entries(parse_study(table()), **asked)
 
 
 @pytest.mark.parametrize(

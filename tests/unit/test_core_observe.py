@@ -183,3 +183,18 @@ def test_after_closing_the_fast_path_is_back_and_nothing_is_recorded() -> None:
     assert mixer.choice().implementation == "fused"
     mixer(X)
     assert {name: len(values) for name, values in opened.seen.items()} == seen
+
+
+def test_what_is_not_kept_is_still_seen_by_an_edit() -> None:
+    passed: list[str] = []
+
+    def note(name: str, value: Tensor) -> Tensor:
+        passed.append(name)
+        return value
+
+    with lens("a*", edit=note, keep=False) as opened:
+        observe("ab", torch.ones(1))
+        observe("b", torch.ones(1))
+        observe("ab", torch.ones(1))
+    assert passed == ["ab", "ab"]
+    assert opened.seen == {}

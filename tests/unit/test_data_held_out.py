@@ -42,6 +42,15 @@ def test_by_label_every_label_gives_its_share() -> None:
     assert hold_out(81, share=0.2, how="last", strata=strata).held_M.tolist() == [*range(40, 50), *range(74, 80)]
 
 
+def test_rare_labels_are_held_out_too() -> None:
+    """A fifth of two is none, yet a fifth of ten pairs is two; what is alone in its label is learned from."""
+    strata = [*"aabbccddeeffgghhiijj", "k"]
+    held = hold_out(21, share=0.2, strata=strata).held_M
+    assert len(held) == 4
+    assert len({strata[i] for i in held}) == 4
+    assert "k" not in {strata[i] for i in held}
+
+
 def test_seeds_differ() -> None:
     assert hold_out(100, share=0.1, seed=1).held_M.tolist() != hold_out(100, share=0.1, seed=2).held_M.tolist()
 

@@ -3,12 +3,13 @@
 import csv
 import gzip
 import io
+from itertools import accumulate
 from pathlib import Path
 
 import nltk
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from statewise.data import (
@@ -219,6 +220,30 @@ def test_tags_go_back_to_their_lines(tmp_path: Path, name: str, content: str) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("scheme", "tags"),
+    [
+        ("iobes", ["S-A", "O", "B-B", "E-B", "S-B", "B-A", "I-A", "E-A"]),
+        ("bilou", ["U-A", "O", "B-B", "L-B", "U-B", "B-A", "I-A", "L-A"]),
+        ("iob1", ["I-A", "O", "I-B", "I-B", "B-B", "I-A", "I-A", "I-A"]),
+    ],
+)
+def test_every_way_to_mark_spans_becomes_one(tmp_path: Path, scheme: str, tags: list[str]) -> None:
+    path = written(tmp_path, f"{scheme}.txt", "".join(f"word {tag}\n" for tag in tags))
+    expected = ("B-A", "O", "B-B", "I-B", "B-B", "B-A", "I-A", "I-A")
+    assert read_tagged(path, scheme="iob2")[0].tags == expected
+
+
+def test_spaces_that_part_no_columns_belong_to_words(tmp_path: Path) -> None:
+    """A no-break space in a number, an ideographic one that is a word: treebanks have both."""
+    columns = written(tmp_path, "a.txt", "10\u00a0000 _ NUM\n\u3000 _ SYM\n")
+    assert read_tagged(columns)[0].words == ("10\u00a0000", "\u3000")
+    assert list(with_tags(columns, [["X", "Y"]])) == ["10\u00a0000 _ X", "\u3000 _ Y"]
+    row = "\t_\tSYM\t_\t_\t0\troot\t_\t_"
+    conllu = written(tmp_path, "a.conllu", f"1\t\u3000{row}\n2\t10\u00a0000{row}\n")
+    assert read_tagged(conllu)[0].words == ("\u3000", "10\u00a0000")
+
+
 def test_words_alone_get_a_column_of_tags(tmp_path: Path) -> None:
     path = written(tmp_path, "a.txt", "one\ntwo\n\nthree")
     assert [one.words for one in read_tagged(path, tags=False)] == [("one", "two"), ("three",)]
@@ -265,11 +290,38 @@ def test_trees_are_written_as_nltk_reads_them(nested: object) -> None:
     assert [node.label() for node in other.subtrees()] == numbers
 
 
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["(", ")", "a", "很好", "-LRB-", " ", "\n", "\t"]), max_size=24))
+def test_trees_are_read_as_nltk_reads_them(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
+    """Whatever stands inside the brackets; what NLTK takes without a label is refused."""
+    depth = list(accumulate({"(": 1, ")": -1}.get(part, 0) for part in parts))
+    assume(min(depth, default=0) >= 0)  # else there are several trees
+    text = f"(top {''.join(parts)})"
+    path = written(tmp_path_factory.mktemp("trees"), "a.txt", text)
+    try:
+        theirs = nltk.Tree.fromstring(text)
+    except ValueError:
+        theirs = None
+    if theirs is None or any(not node.label() or not len(node) for node in theirs.subtrees()):
+        with pytest.raises(UserError):
+            read_trees(path)
+    else:
+        assert [one.tree for one in read_trees(path)] == [theirs]
+
+
 def test_a_deep_tree_is_no_trouble(tmp_path: Path) -> None:
-    depth = 400  # NLTK itself refuses deeper than 500
+    depth = 5000  # NLTK's own reader refuses deeper than 500, and Python's recursion ends at a thousand
     one = read_trees(written(tmp_path, "a.txt", "(x a " * depth + "b" + ")" * depth))[0]
     assert len(one.words()) == depth + 1
     assert tree_batch([one], word_ids=[[1] * (depth + 1)], labels=Labels.of("x")).forest.arity == 2
+    assert one.written_with(["y"] * depth) == "(y a " * depth + "b" + ")" * depth
+
+
+def test_a_space_inside_a_word_of_a_tree_stays(tmp_path: Path) -> None:
+    assert read_trees(written(tmp_path, "a.txt", "(1 (2 10\u00a0000) (3 \u3000))"))[0].words() == [
+        "10\u00a0000",
+        "\u3000",
+    ]
 
 
 def test_archives_and_numeric_tables(tmp_path: Path) -> None:
@@ -277,7 +329,8 @@ def test_archives_and_numeric_tables(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=x, y=np.array([2, 0, 1]), x_test=x[:1, :, None], y_test=np.array(["up"]))
     found = read_arrays(tmp_path / "a.npz")
     assert found.values_NTC.shape == (3, 4, 1)
-    assert found.values_NTC.dtype == np.float32
+    np.savez(tmp_path / "b.npz", x=1e9 + x, y=np.zeros(3, dtype=int))
+    assert np.array_equal(read_arrays(tmp_path / "b.npz").values_NTC[..., 0] - 1e9, x), "in 32 bits all would be alike"
     assert found.labels == ["2", "0", "1"]
     assert read_arrays(tmp_path / "a.npz", values="x_test", label="y_test").labels == ["up"]
     table = written(tmp_path, "a.csv", "1,0.5,-2e3\n2,1,4\n")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from statewise.data.date_style import date_style
 from statewise.data.series import Series, make_series, read_series
 from statewise.data.time_feature import with_time_features
 from statewise.specs import UserError
@@ -106,6 +107,66 @@ def test_holes_are_filled_or_kept(write: Write) -> None:
     np.testing.assert_array_equal(forward.covariates_TX[:, 0], [1, 2, 2, 2, 3, 4])
 
 
+@pytest.mark.parametrize(("repeated", "value"), [("first", 2.0), ("last", 3.0)])
+def test_a_clock_that_is_set_back(write: Write, repeated: Any, value: float) -> None:
+    """Two o'clock comes twice; which one holds is said, or the file is refused."""
+    path = write("date,v\n2020-10-25 01:00,1\n2020-10-25 02:00,2\n2020-10-25 02:00,3\n2020-10-25 03:00,4\n")
+    with pytest.raises(UserError, match=r"lines 3 and 4 have the same time 2020-10-25T02:00:00\n.*repeated = first"):
+        read_series(path)
+    (series,) = read_series(path, repeated=repeated)
+    np.testing.assert_array_equal(series.values_TC[:, 0], [1, value, 4])
+
+
+def test_decimal_commas_where_they_cannot_be_anything_else(write: Write) -> None:
+    (series,) = read_series(write("Datum;a;b\n01.02.2020;1.234,5;7\n02.02.2020;-0,25;1.000\n"))
+    np.testing.assert_array_equal(series.values_TC, [[1234.5, 7], [-0.25, 1000]])
+    assert series.time_T[1] == np.datetime64("2020-02-02")
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "after", "written"),
+    [
+        (["31.12.2019", "01.01.2020"], "2019-12-31", "2020-01-02", "02.01.2020"),
+        (["12/31/2019", "01/01/2020"], "2019-12-31", "2020-01-02", "01/02/2020"),
+        (["31/12/2019 05:00", "01/01/2020 05:00"], "2019-12-31T05:00", "2020-01-02T05:00", "02/01/2020 05:00"),
+        (["2019/12/31", "2020/01/01"], "2019-12-31", "2020-01-02", "2020/01/02"),
+        (["20191231", "20200101"], "2019-12-31", "2020-01-02", "20200102"),
+        (["2019-11", "2019-12"], "2019-11-01", "2020-01-01", "2020-01"),
+        (["2019Q3", "2019Q4"], "2019-07-01", "2020-01-01", "2020Q1"),
+        (
+            ["2019-12-31T01:00+02:00", "2020-01-01T01:00+02:00"],
+            "2019-12-30T23:00",
+            "2020-01-01T23:00",
+            "2020-01-02T01:00+02:00",
+        ),
+        (
+            ["2019-12-31 01:00:00Z", "2020-01-01 01:00:00Z"],
+            "2019-12-31T01:00",
+            "2020-01-02T01:00",
+            "2020-01-02 01:00:00Z",
+        ),
+    ],
+)
+def test_dates_are_read_and_written_in_their_own_style(
+    write: Write, cells: list[str], first: str, after: str, written: str
+) -> None:
+    rows = "".join(f"{cell},{i}\n" for i, cell in enumerate(cells))
+    (series,) = read_series(write(f"when,v\n{rows}"), time="when" if cells[0].isdigit() else None)
+    assert series.channels == ("v",), "a column of dates is the time, whatever its name"
+    assert series.time_T[0] == np.datetime64(first)
+    assert date_style(cells).written(np.datetime64(after, "us")) == written
+
+
+def test_a_number_is_no_date(write: Write) -> None:
+    (series,) = read_series(write("a,b\n2019.5,1\n2020.1,2\n"))
+    assert series.channels == ("a", "b")
+
+
+def test_a_date_that_may_be_two_is_refused(write: Write) -> None:
+    with pytest.raises(UserError, match=r"data.csv:2: time '01/02/2020' may have its day first or its month"):
+        read_series(write("date,v\n01/02/2020,1\n02/02/2020,2\n"))
+
+
 def test_sorted_on_demand(write: Write) -> None:
     (series,) = read_series(write("t,v\n3,30\n1,10\n2,20\n"), time="t", unsorted="sort")
     np.testing.assert_array_equal(series.values_TC[:, 0], [10, 20, 30])
@@ -126,11 +187,14 @@ def test_missing_before_the_first_value_stays_missing(write: Write) -> None:
         ("a,b\n1,2\n3,4,5\n", {}, "data.csv:3 has 3 cells"),
         ("a,a\n1,2\n", {}, "two columns are called 'a'"),
         ("a,b\n1,2\n3,x\n", {}, "data.csv:3: column 'b' holds 'x'"),
-        ("a;b\n1,5;2\n", {}, "decimals with a point"),
+        ("a;b\n1,234;2\n", {}, "decimals with a point"),
+        ("a;b\n1,5;2.5\n", {}, "decimals with a point"),
+        ('a,b\n"1,5",2\n', {}, "decimals with a point"),
         ('a,b\n"1,234.5",2\n', {}, "mark between thousands"),
         ("a,b\n1_000,2\n", {}, "'1_000', which is not a number"),
         ("a,b\n1,inf\n", {}, "'inf', which is not a number"),
         ("a,b\n1,1e999\n", {}, "too large"),
+        ("a,b\n1,2\n1,1e200\n", {}, "data.csv:3: column 'b' holds '1e200', too large to be squared"),
         ("a,b\n1,\u0663\n", {}, "not a number"),
         ("a,b\n1,2\n", {"time": "when"}, "no column 'when'"),
         ("a,b\n1,2\n", {"targets": ["B"]}, "did you mean 'b'"),

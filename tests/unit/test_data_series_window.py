@@ -87,6 +87,17 @@ def test_constant_and_unscaled_channels() -> None:
     np.testing.assert_array_equal(scaling.location(scaling.scaled(values_TC))[:, :2], values_TC[:, :2])
     with pytest.raises(UserError, match="no value at all"):
         Scaling.fit([whole(make_series(np.full(3, np.nan)))], kind="standard")
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-15, 1.0, 1e30, 1e149])
+def test_no_unit_is_too_small_or_too_large(unit: float) -> None:
+    """A charge in coulombs is no constant."""
+    values_T = np.random.default_rng(0).standard_normal(50)
+    scaling = Scaling.fit([whole(make_series(values_T * unit))], kind="standard")
+    np.testing.assert_allclose(scaling.std_C, values_T.std() * unit, rtol=1e-12)
+    np.testing.assert_allclose(scaling.mean_C, values_T.mean() * unit, rtol=1e-12)
+    one = Scaling.fit([whole(make_series(values_T))], kind="standard")
+    assert one == Scaling((float(values_T.mean()),), (float(values_T.std()),)), "to the last digit"
     for wrong in ({}, {"mean": [1], "std": [0]}, {"mean": [1], "std": [1, 2]}, {"mean": [float("nan")], "std": [1]}, 3):
         with pytest.raises(UserError, match="not one"):
             Scaling.from_json(wrong)

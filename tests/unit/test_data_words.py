@@ -21,7 +21,7 @@ def words(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 @settings(deadline=None)
-@given(st.text(alphabet="abcXYZ019_ .,!?-'\"()<>€éßЖ日本\t"))
+@given(st.text(alphabet="abcXYZ019_ .,!?-'\"()<>€éßЖ한국\t"))
 def test_wordpunct_is_nltks(text: str) -> None:
     tokenizer = Tokenizer.train("wordpunct", [text])
     assert words(tokenizer, text) == wordpunct_tokenize(text)
@@ -30,6 +30,19 @@ def test_wordpunct_is_nltks(text: str) -> None:
 def test_wordpunct_keeps_marks_with_their_letters_and_line_ends_as_words() -> None:
     tokenizer = Tokenizer.train("wordpunct", ["हिन्दी भाषा।\nतमिழ்"])
     assert words(tokenizer, "हिन्दी भाषा।\nतमिழ்") == ["हिन्दी", "भाषा", "।", "\n", "तमिழ்"]
+
+
+def test_wordpunct_takes_characters_where_no_spaces_part_words() -> None:
+    text = "とても感動した2本。今天 good天气 ภาษาไทย"
+    expected = [*"とても感動した", "2", *"本。今天", "good", *"天气ภาษาไทย"]
+    assert words(Tokenizer.train("wordpunct", [text]), text) == expected
+
+
+def test_the_share_of_unknown_tokens() -> None:
+    tokenizer = Tokenizer.train("word", ["a b"])
+    assert tokenizer.unknown_share([tokenizer.encode("a c"), tokenizer.encode("d b")]) == 0.5
+    assert Tokenizer.train("byte", []).unknown_share([np.arange(3)]) == 0
+    assert tokenizer.unknown_share([]) == 0
 
 
 def test_special_tokens_are_never_found_in_text() -> None:

@@ -40,13 +40,14 @@ def spec(**tables: Any) -> ForecastingSpec:
         (seasonal(2000), 24),
         (seasonal(2000, periods=(7.0,), amplitudes=(1.0,)), 7),
         (seasonal(2000, periods=(12.0,), amplitudes=(3.0,), noise=0.5), 12),
+        (seasonal(2000, periods=(24.0, 48.0), amplitudes=(1.0, 0.5), noise=0.01), 24),
         (switching(2000, coefficients=(0.9,)), 1),
         (make_series(np.random.default_rng(0).standard_normal(2000)), 1),
         (make_series(np.cumsum(np.random.default_rng(0).standard_normal(2000))), 1),
         (make_series(np.arange(50.0)), 1),
         (make_series(np.ones(3)), 1),
     ],
-    ids=["day", "week", "year", "autoregression", "noise", "walk", "line", "nothing"],
+    ids=["day", "week", "year", "a day, not two", "autoregression", "noise", "walk", "line", "nothing"],
 )
 def test_a_season_is_found_where_there_is_one(series: Any, period: int) -> None:
     assert guess_period([whole(series)]) == period

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,21 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
     assert said[0].startswith("work: 1 of 10")
     assert "\x1b" not in "".join(said)
     assert 2 <= len(said) <= 4  # ten items of three seconds each: a line every ten
+
+
+def test_who_cannot_say_how_far_it_is_says_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("_QUIET", 0.05), ("_SECOND", 0.02), ("_LINE", 0.05)):
+        monkeypatch.setattr(f"statewise.inspection.progress.{name}", seconds)
+    with Shown().busy("work"):
+        pass
+    assert capsys.readouterr().err == ""
+    with Shown().busy("work"):
+        time.sleep(0.4)
+    said = capsys.readouterr().err.splitlines()
+    assert 1 <= len(said) <= 8
+    assert set(said) == {"work: 0 s so far"}
 
 
 # ---------------------------------------------------------------- alignment

@@ -143,6 +143,25 @@ def test_strict_spans_need_their_beginning() -> None:
     assert loose.f1.kind != strict.f1.kind
 
 
+@pytest.mark.parametrize(
+    ("true", "found"),
+    [
+        (["B-A", "E-A", "S-A", "O", "S-B"], ["B-A", "E-A", "O", "O", "S-B"]),
+        (["B-A", "L-A", "U-A", "O", "U-B"], ["B-A", "L-A", "O", "O", "U-B"]),
+    ],
+)
+def test_spans_end_where_iobes_and_bilou_say(true: list[str], found: list[str]) -> None:
+    """Two of three spans are found; read as IOB1 the first two would be one."""
+    assert span.marks_spans(true)
+    scores = span.measure([true], [found])
+    assert (scores.precision, scores.recall) == (1.0, pytest.approx(2 / 3))
+
+
+@pytest.mark.parametrize("names", [["O"], ["NOUN", "O"], ["B-A", "L-A", "E-A"], ["O", "B-"]])
+def test_other_tags_mark_no_spans(names: list[str]) -> None:
+    assert not span.marks_spans(names)
+
+
 def test_no_span_anywhere_is_no_crash() -> None:
     assert span.measure([["O"]], [["O"]]).f1.value == 0
     assert span.measure([["O"]], [["O"]], strict=True).f1.value == 0

@@ -150,7 +150,7 @@ def spec_of(**settings: Any) -> TaggingSpec:
 
 
 def job_of(spec: TaggingSpec, *, train: list[Tagged] = TRAIN, par: Parallel | None = None) -> TaggingJob:
-    return TaggingJob(spec, train, TRAIN[:2], Known.learn(spec.words, train), par or Parallel())
+    return TaggingJob(spec, train, train[:2], Known.learn(spec.words, train), par or Parallel())
 
 
 def test_a_window_is_divided_by_what_its_words_weigh() -> None:

@@ -4,9 +4,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from statewise.comparison.budget import Entry
+from statewise.comparison.report.answers import Asked, answered, courses, disputed
+from statewise.comparison.report.choice import Choices, choices
 from statewise.comparison.report.costs import contexts, memory, quality, standings, throughput
 from statewise.comparison.report.curves import learning_curves
 from statewise.comparison.report.held import held_equal
@@ -14,14 +17,17 @@ from statewise.comparison.report.results import Results, sort
 from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
 from statewise.comparison.report.table import entry_table, failure_table, search_table, trial_table
 from statewise.comparison.report.verdict import verdict
-from statewise.comparison.statistics import ranking
-from statewise.comparison.trial import Failure, Found
+from statewise.comparison.statistics import Ranking, ranking
+from statewise.comparison.trial import COSTS, Failure, Found
 from statewise.figures.figure import Figure
 from statewise.figures.number import plain
 from statewise.figures.table import Table
 from statewise.specs.study import StudySpec
 
 _ABOUT_MACHINE = ("statewise", "python", "torch", "numpy", "platform", "device", "threads", "processes")
+
+
+_WILD = 4.0  # times the usual spread
 
 
 class Section(NamedTuple):
@@ -37,8 +43,13 @@ class Content(NamedTuple):
     missing: tuple[str, ...]
     table: Table
     method: str  # of the ranking, in words
+    noisy: str  # whose spread makes groups coarse; often nothing
+    choices: Choices | None
     sections: tuple[Section, ...]
     samples: tuple[Written, ...]
+    prompt: str  # what all samples go on from
+    answers: tuple[Asked, ...]
+    answered: str  # what they show, in a sentence
     readings: tuple[Surprised, ...]
     disagreements: tuple[Disagreement, ...]
     disagreement: str  # what they show, in a sentence
@@ -72,10 +83,11 @@ def gather(
     final = [one for runs in results.final.values() for one in runs]
     ranked = ranking(final, metric=study.metric, better=study.better, entries=results.done or None)
     standing = {one.entry: one for one in ranked.standings}
-    read, unread = readings(results)
+    text = study.metric not in COSTS  # what nothing was learned for is not worth reading
+    read, unread = readings(results) if text else ([], [])
     apart = disagreements(read)
     environment = _environment(folder, final)
-    samples = written(results)
+    samples, asked = (written(results) if text else []), disputed(results)
     silent = [name for name in results.done if all(one.sample is None for one in results.final[name])]
     return Content(
         title=study.title,
@@ -84,12 +96,19 @@ def gather(
         missing=tuple(results.missing()),
         table=entry_table(results, ranked, solved),
         method=ranked.method,
+        noisy=_noisy(ranked),
+        choices=choices(results, ranked),
         sections=tuple(_sections(results, standing)),
         samples=tuple(samples),
+        prompt=next((one.prompt for one in final if one.prompt), ""),
+        answers=tuple(asked),
+        answered=answered(asked),
         readings=tuple(read),
         disagreements=tuple(apart),
         disagreement=_disagreement(apart),
-        missing_text=(*([f"No sample was written by {', '.join(silent)}."] if silent else []), *unread),
+        missing_text=(*([f"No sample was written by {', '.join(silent)}."] if silent else []), *unread)
+        if samples
+        else (),
         search=search_table(results),
         searched=_searched(study),
         trials=trial_table(results),
@@ -109,11 +128,18 @@ def as_dict(content: Content) -> dict[str, Any]:
         "missing": list(content.missing),
         "table": content.table.as_dict(),
         "method": content.method,
+        "noisy": content.noisy,
+        "choices": None
+        if content.choices is None
+        else {**content.choices.table.as_dict(), "said": content.choices.said},
         "sections": [
             {"name": one.name, "title": one.title, "figures": [figure.as_dict() for figure in one.figures]}
             for one in content.sections
         ],
         "samples": [{**one._asdict(), "text": one.text} for one in content.samples],
+        "prompt": content.prompt,
+        "answers": [one._asdict() for one in content.answers],
+        "answered": content.answered,
         "surprise": [{**one._asdict(), "bits_per_character": one.per_character()} for one in content.readings],
         "disagreements": [one._asdict() for one in content.disagreements],
         "disagreement": content.disagreement,
@@ -133,11 +159,27 @@ def _sections(results: Results, standing: Mapping[str, Any]) -> list[Section]:
     found = [
         Section("standings", "Standings", (standings(results, standing),)),
         *([Section("learning", "Learning", tuple(learning_curves(results)))] if results.learned() else []),
-        Section("quality", "Quality against size", tuple(quality(results, standing))),
+        Section("quality", "Against size", tuple(quality(results, standing))),
         Section("speed", "Speed and memory", (throughput(results), memory(results))),
         Section("context", "As the context grows", tuple(contexts(results))),
+        Section("forecast", "A forecast of each", tuple(courses(results))),
     ]
-    return found
+    return [one for one in found if one.figures]
+
+
+def _noisy(ranked: Ranking) -> str:
+    """One spread is taken for all: whoever varies far more than the others makes it larger than theirs."""
+    known = {one.entry: one.deviation for one in ranked.standings if one.deviation}
+    if len(known) < 3:
+        return ""
+    usual = median(known.values())
+    wild = [name for name, deviation in known.items() if deviation > _WILD * usual]
+    if not wild:
+        return ""
+    return (
+        f"Seeds of {', '.join(wild)} lie more than {_WILD:g} times as far apart as is usual here: with one spread for "
+        "all, the others are told apart less easily than they could be."
+    )
 
 
 def _disagreement(apart: Sequence[Disagreement]) -> str:
@@ -167,10 +209,9 @@ def _facts(
     facts = [
         ("held equal", held_equal(results, entries)),
         ("trials", f"{done} of {len(results.order) * study.seeds} finished; {study.seeds} an entry, by seed"),
-        ("data", ", ".join(sorted({entry.data for entry in entries})) or _corpus(environment)),
+        ("data", _corpus(environment)),
+        ("fingerprint", ", ".join(sorted({entry.data for entry in entries})) or "not recorded"),
     ]
-    if entries and environment:
-        facts.append(("corpus", _corpus(environment)))
     if results.unheld:
         facts.append(("not held", f"{', '.join(sorted(results.unheld))}: shown as written, outside of the budget"))
     facts += [(name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment]
@@ -181,7 +222,11 @@ def _corpus(environment: Mapping[str, Any]) -> str:
     corpus = environment.get("corpus", environment.get("data"))
     if not isinstance(corpus, Mapping):
         return str(corpus) if corpus is not None else "not recorded"
-    return ", ".join(f"{name} {value}" for name, value in corpus.items())
+    return ", ".join(f"{str(name).replace('_', ' ')} {_told(value)}" for name, value in corpus.items())
+
+
+def _told(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _environment(folder: Path, final: Sequence[Found]) -> dict[str, Any]:

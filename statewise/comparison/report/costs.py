@@ -2,28 +2,38 @@
 
 from collections.abc import Callable, Mapping
 
-from statewise.comparison.report.results import Results
+from statewise.comparison.report.results import Results, possible
 from statewise.comparison.statistics import Standing
 from statewise.comparison.trial import Found
 from statewise.figures.figure import FORMATS, Axis, Figure, Kind, Series, Unit
-from statewise.figures.number import count, duration, plain, rough, size
+from statewise.figures.number import count, duration, plain, rough, share, size
+
+_ROOM = 0.5  # beside the entries, for what hardly learns: as a share of their width
 
 
 def standings(results: Results, standing: Mapping[str, Standing]) -> Figure:
-    """Every entry with its interval and its seeds, the best at the top."""
+    """Every entry with its interval and its seeds, the best at the top; below them what hardly learns at all."""
     lower = results.study.better == "lower"
     order = sorted(results.done, key=lambda name: standing[name].mean, reverse=not lower)
     rows = tuple(float(at) for at in range(len(order)))
     known = [standing[name] for name in order]
     means = Series(
-        name="mean and interval",
+        name="mean and interval" if results.several else "its figure",
         x=tuple(one.mean for one in known),
         y=rows,
-        low=tuple(one.mean if one.t_interval is None else one.t_interval[0] for one in known),
-        high=tuple(one.mean if one.t_interval is None else one.t_interval[1] for one in known),
+        low=tuple(_interval(results, one)[0] for one in known) if results.several else (),
+        high=tuple(_interval(results, one)[1] for one in known) if results.several else (),
     )
     seeds = [(value, float(at)) for at, name in enumerate(order) for value in results.figures(name)]
     each = Series(name="each seed", x=tuple(x for x, _ in seeds), y=tuple(y for _, y in seeds), small=True)
+    anchors, far = _near_and_far(results)
+    spread = "; bars are intervals of 95 % for the mean over seeds, small marks the seeds themselves"
+    spread = spread if results.several else ""
+    little = Series(
+        name="next to nothing learned",
+        x=tuple(anchors.values()),
+        y=tuple(float(len(order) + at) for at in range(len(anchors))),
+    )
     if order:
         first, last = order[0], order[-1]
         ends = f"From {first} ({plain(known[0].mean)}) to {last} ({plain(known[-1].mean)})"
@@ -36,13 +46,35 @@ def standings(results: Results, standing: Mapping[str, Standing]) -> Figure:
         name="standings",
         title=f"{results.metric[:1].upper()}{results.metric[1:]} of each entry",
         kind="dots",
-        x=Axis(results.metric),
-        y=Axis("", scale="category", categories=tuple(order)),
-        series=(means, each) if order else (),
-        reading=f"A row is an entry, the best at the top ({results.study.better} is better); bars are intervals of "
-        "95 % for the mean over seeds, small marks the seeds themselves.",
+        x=Axis(results.metric, scale=results.scale),
+        y=Axis("", scale="category", categories=(*order, *anchors)),
+        series=(means, *([each] if results.several else []), *([little] if anchors else [])) if order else (),
+        reading=f"A row is an entry, the best at the top ({results.study.better} is better){spread}"
+        f"{'; the last rows are what one gets without a model worth the name' if anchors else ''}.",
         finding=finding,
+        missing=(f"Not drawn, since they lie far off: {far}.",) if far else (),
     )
+
+
+def _near_and_far(results: Results) -> tuple[dict[str, float], str]:
+    """What hardly learns, as far as it can be drawn without pressing the entries together; and the rest, in words."""
+    seen = [value for name in results.done for value in results.figures(name)]
+    room = _ROOM * (max(seen, default=0.0) - min(seen, default=0.0))
+    near = {
+        name: value
+        for name, value in results.anchors.items()
+        if min(seen, default=0.0) - room <= value <= max(seen, default=0.0) + room
+    }
+    far = [f"{name} ({plain(value)})" for name, value in results.anchors.items() if name not in near]
+    return near, ", ".join(far)
+
+
+def _interval(results: Results, one: Standing) -> tuple[float, float]:
+    """For the mean, as far as there is such a figure; on a logarithm, as far as the seeds go below it."""
+    low, high = one.t_interval or (one.mean, one.mean)
+    if results.scale == "log" and low <= 0:
+        low = min(one.figures)
+    return possible(results.study.metric, low), possible(results.study.metric, high)
 
 
 def quality(results: Results, standing: Mapping[str, Standing]) -> list[Figure]:
@@ -95,23 +127,27 @@ def _against(
             missing.append(f"{entry} is not drawn: it has no {what.partition(' after')[0]} to be placed by.")
             continue
         one = standing[entry]
-        low, high = ((), ()) if one.t_interval is None else ((one.t_interval[0],), (one.t_interval[1],))
-        series.append(Series(entry, (x,), (one.mean,), low=low, high=high, entry=entry))
+        low, high = _interval(results, one)
+        point = Series(entry, (x,), (one.mean,), entry=entry)
+        series.append(point if one.t_interval is None else point._replace(low=(low,), high=(high,)))
     return Figure(
         name=f"quality-{name}",
-        title=f"Quality against {what}",
+        title=f"{results.metric[:1].upper()}{results.metric[1:]} against {what}",
         kind="points",
         x=Axis(label, scale="log", unit=unit, base=2 if unit == "bytes" else 10),
-        y=Axis(results.metric),
+        y=Axis(results.metric, scale=results.scale),
         series=tuple(series),
-        reading=f"{reading}; bars are intervals of 95 % over seeds.",
-        finding=_frontier(series, what, unit, lower=results.study.better == "lower"),
+        reading=f"{reading}{'; bars are intervals of 95 % over seeds' if results.several else ''}.",
+        finding=_frontier(series, what, unit, lower=results.study.better == "lower", unheld=results.unheld),
         missing=tuple(missing),
     )
 
 
-def _frontier(series: list[Series], what: str, unit: Unit, *, lower: bool) -> str:
-    """Who is beaten by nobody that has as little."""
+def _frontier(series: list[Series], what: str, unit: Unit, *, lower: bool, unheld: frozenset[str]) -> str:
+    """Who is beaten by nobody that has as little. Whoever the budget does not hold for is no measure for the others."""
+    outside = [one.name for one in series if one.name in unheld]
+    aside = f" {', '.join(outside)}, outside of the budget, left aside." if outside else ""
+    series = [one for one in series if one.name not in unheld] or series
     if not series:
         return "No entry can be placed here."
     if len(series) == 1:
@@ -130,22 +166,24 @@ def _frontier(series: list[Series], what: str, unit: Unit, *, lower: bool) -> st
     named = ", ".join(f"{one.name} ({FORMATS[unit](one.x[0])})" for one in sorted(front, key=lambda one: one.x[0]))
     places = [one.x[0] for one in series]
     if max(places) <= 1.05 * min(places):
-        return f"All have the same {what} to within {max(places) / min(places) - 1:.1%}: what differs is the model."
-    return f"No entry is both better and smaller than these: {named}."
+        within = share(max(places) / min(places) - 1)
+        return f"All have the same {what} to within {within}: what differs is the model.{aside}"
+    return f"No entry is both better and smaller than these: {named}.{aside}"
 
 
 def throughput(results: Results) -> Figure:
+    def written(one: Found) -> float | None:
+        return one.decode_tokens_per_second
+
+    writes = any(results.mean(name, written) for name in results.done)
+    beside = ", decoding writes one text, token after token" if writes else ""
     return _rows(
         results,
         name="throughput",
-        title="Training and decoding speed",
+        title="Training and decoding speed" if writes else "Training speed",
         axis=Axis("tokens per second", scale="log", unit="count"),
-        columns={
-            "training": lambda one: one.tokens_per_second,
-            "decoding, one text": lambda one: one.decode_tokens_per_second,
-        },
-        reading="A row is an entry, right is faster; training reads a whole batch at once, decoding writes one text, "
-        "token after token.",
+        columns={"training": lambda one: one.tokens_per_second, **({"decoding, one text": written} if writes else {})},
+        reading=f"A row is an entry, right is faster; training reads a whole batch at once{beside}.",
         form=count,
         word="tokens a second",
         most="fastest",
@@ -211,8 +249,8 @@ def _rows(
 
 
 def contexts(results: Results) -> list[Figure]:
-    """What a longer past costs, in bytes and in time."""
-    return [
+    """What a longer past costs, in bytes and in time, as far as either was measured."""
+    found = [
         _by_context(
             results,
             name="state-by-context",
@@ -232,6 +270,7 @@ def contexts(results: Results) -> list[Figure]:
             reading="Flat curves write the next token as fast after a long text as after a short one.",
         ),
     ]
+    return [one for one in found if one.drawable]
 
 
 def _by_context(
@@ -271,7 +310,7 @@ def _by_context(
 def _growth(series: list[Series], form: Callable[[float], str], *, noise: float) -> str:
     """Times vary, so only what grows by more than `noise` counts as growing."""
     if not series:
-        return "Not measured in this study."
+        return ""
     last = max(one.x[-1] for one in series)
     growing = [one for one in series if one.y[-1] > noise * one.y[0]]
     flat = [one for one in series if one not in growing]

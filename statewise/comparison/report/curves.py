@@ -1,31 +1,56 @@
 """How the entries learnt: the same curves against steps, time and FLOPs."""
 
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
-from statewise.comparison.report.results import Results
+from statewise.comparison.report.results import WIDE, Results, better, called
+from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Found, Point
 from statewise.figures.figure import FORMATS, Axis, Figure, Series, Unit
 from statewise.figures.number import plain
 
 _LOG = ", and the lower axis is a logarithm, which has no place for the moment before training"
+_STEEP = ", and the upright axis is a logarithm"
 _EARLY = 0.25  # of a curve, its first fall
 _CUT = 1.5  # how much higher the whole must be for that to be cut off
-_WIDE = 8.0  # how far values may lie apart before their axis is a logarithm
+
+
+class _Drawn(NamedTuple):
+    """What a curve is of: the study's metric, or another figure that training looked at."""
+
+    name: str  # for files; empty of the metric itself
+    words: str
+    better: Better
+    of: Callable[[Found], list[Point]]
 
 
 def learning_curves(results: Results) -> list[Figure]:
+    """The metric against steps, time and FLOPs; what else was looked at on the way, against steps."""
+    own = _Drawn("", results.metric, results.study.better, lambda one: one.curve)
+    others = [_Drawn(f"-{name}", called(name), better(name), partial(_watched, name)) for name in results.watched()]
+    figures = [_curves(results, one, "steps", "steps", "whole", lambda point: float(point.step)) for one in others]
+    if not any(one.curve for runs in results.final.values() for one in runs):
+        return figures
     return [
-        _curves(results, "steps", "steps", "whole", lambda point: float(point.step)),
-        _curves(results, "time", "training time (seconds)", "seconds", lambda point: point.seconds),
-        _curves(results, "flops", "training FLOPs", "count", lambda point: point.flops),
+        _curves(results, own, "steps", "steps", "whole", lambda point: float(point.step)),
+        _curves(results, own, "time", "training time (seconds)", "seconds", lambda point: point.seconds),
+        _curves(results, own, "flops", "training FLOPs", "count", lambda point: point.flops),
+        *figures,
     ]
 
 
-def _curves(results: Results, name: str, label: str, unit: Unit, place: Callable[[Point], float]) -> Figure:
+def _watched(name: str, one: Found) -> list[Point]:
+    return one.watched.get(name, [])
+
+
+def _curves(
+    results: Results, drawn: _Drawn, name: str, label: str, unit: Unit, place: Callable[[Point], float]
+) -> Figure:
     series, missing, bare = [], [], []
     for entry in results.done:
-        one = _mean_curve(results.final[entry], entry, place)
+        one = _mean_curve([drawn.of(run) for run in results.final[entry]], entry, place)
         if not one.x:
             bare.append(entry)
         elif name != "steps" and not any(value > 0 for value in one.x):
@@ -36,34 +61,51 @@ def _curves(results: Results, name: str, label: str, unit: Unit, place: Callable
         missing.append(f"No learning curve: {', '.join(bare)}.")
     spread = [value for one in series for value in one.x if value > 0]
     last = [one.x[-1] for one in series]
-    log = name != "steps" and bool(spread) and max(last) > _WIDE * min(last)
+    log = name != "steps" and bool(spread) and max(last) > WIDE * min(last)
     if log:
         series = [_positive(one) for one in series]
-    better = results.study.better
-    limits = _limits(series, better)
-    cut = (
-        f"; what lies {'above' if better == 'lower' else 'below'} the frame, the beginning, is cut off"
-        if limits
-        else ""
+    steep = _steep(series, drawn.better)
+    limits = None if steep else _limits(series, drawn.better)
+    beyond = "above" if drawn.better == "lower" else "below"
+    cut = f"; what lies {beyond} the frame, the beginning, is cut off" if limits else ""
+    axis = label.partition(" (")[0]
+    reading = (
+        f"Each curve is the mean over seeds, its band goes from the lowest seed to the highest; {drawn.better} is "
     )
     return Figure(
-        name=f"learning-{name}",
-        title=f"Learning against {label.partition(' (')[0]}",
+        name=f"learning{drawn.name}-{name}",
+        title=f"{drawn.words[:1].upper()}{drawn.words[1:]} along training"
+        if drawn.name
+        else f"Learning against {axis}",
         kind="line",
         x=Axis(label, scale="log" if log else "linear", unit=unit),
-        y=Axis(f"validation {results.metric}", limits=limits),
+        y=Axis(f"validation {drawn.words}", scale="log" if steep else "linear", limits=limits),
         series=tuple(series),
-        reading=f"Each curve is the mean over seeds, its band goes from the lowest seed to the highest; {better} is "
-        f"better{cut}{_LOG if log else ''}.",
-        finding=_finding(series, label.partition(" (")[0], unit, better),
+        reading=f"{reading}better{cut}{_STEEP if steep else ''}{_LOG if log else ''}.{_quick(results, drawn)}",
+        finding=_finding(series, axis, unit, drawn.better),
         missing=tuple(missing),
     )
 
 
-def _mean_curve(runs: list[Found], entry: str, place: Callable[[Point], float]) -> Series:
+def _steep(series: list[Series], better: Better) -> bool:
+    """Whether errors fall so far that only a logarithm shows where they end."""
+    seen = [value for one in series for value in (*one.y, *one.low)]
+    return better == "lower" and bool(seen) and min(seen) > 0 and max(seen) > WIDE * min(seen)
+
+
+def _quick(results: Results, drawn: _Drawn) -> str:
+    """Said where it is so: no moment of any curve has the figure that the table has of its run."""
+    runs = [one for runs in results.final.values() for one in runs if len(one.curve) > 1]
+    figure = results.study.metric
+    if drawn.name or not runs or any(point.figure == one.figures[figure] for one in runs for point in one.curve):
+        return ""
+    return " Validation takes a quick look at some of the held-out data, so no curve ends just where the table says."
+
+
+def _mean_curve(runs: list[list[Point]], entry: str, place: Callable[[Point], float]) -> Series:
     """At each step that all seeds with a curve were evaluated at; by the clock, seeds come to other steps, and are
     read off between their evaluations."""
-    curves = [run.curve for run in runs if run.curve]
+    curves = [run for run in runs if run]
     shared = set.intersection(*({point.step for point in curve} for curve in curves)) if curves else set()
     if curves and len(shared) == min(map(len, curves)):
         groups = [[next(p for p in curve if p.step == step) for curve in curves] for step in sorted(shared)]

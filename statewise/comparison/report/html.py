@@ -41,13 +41,19 @@ def _body(content: Content) -> list[str]:
 
 def _sections(content: Content) -> list[tuple[str, str, str]]:
     colours = _colours(content)
-    note = f'<p class="note">Groups: {escape(content.method)}. A column is sorted by its title.</p>'
+    noisy = f" {content.noisy}" if content.noisy else ""
+    note = f'<p class="note">{escape(content.method)}{escape(noisy)} A column is sorted by its title.</p>'
     found = [
         ("entries", "The entries", table(content.table, sortable=True) + note + table_export("entries", content.table))
     ]
+    if content.choices is not None:
+        said = f"<p>{escape(content.choices.said)}</p>"
+        found.append(("choice", "Which one to take", said + table(content.choices.table)))
     found += [(one.name, one.title, figures(one.figures, colours)) for one in content.sections]
     if content.samples or content.readings or content.missing_text:
         found.append(("samples", "Samples and surprise", _samples(content)))
+    if content.answers:
+        found.append(("answers", "What each answers", _answers(content)))
     if content.disagreements:
         found.append(("disagreement", "Where the models disagree", _disagreements(content)))
     searched = f"<p>{escape(content.searched)}</p>"
@@ -68,9 +74,10 @@ def _samples(content: Content) -> str:
             f'<pre class="heat" tabindex="0">{_coloured(one.pieces)}</pre></div>'
             for one in content.samples
         )
+        prompt = f'<pre class="command">{_code(content.prompt)}</pre>' if content.prompt else ""
         parts.append(
-            "<p>What each entry writes, from the same beginning. The deeper the colour, the less it expected the piece "
-            f'that chance chose for it.</p>{_legend()}<div class="cards">{cards}</div>'
+            f"<p>What each entry writes, from the same beginning:</p>{prompt}<p>The deeper the colour, the less it "
+            f'expected the piece that chance chose for it.</p>{_legend()}<div class="cards">{cards}</div>'
         )
     if content.readings:
         best = min(content.readings, key=lambda one: one.total)
@@ -128,6 +135,24 @@ def _disagreements(content: Content) -> str:
         f"<p>{escape(content.disagreement)} A row is a piece of the held-out text; those with the largest difference "
         'between two entries come first.</p><div class="scroll" tabindex="0"><table class="places"><thead>'
         f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _answers(content: Content) -> str:
+    entries = list(content.answers[0].answers)
+    head = "".join(f'<th scope="col" class="text">{escape(title)}</th>' for title in ("given", "the truth", *entries))
+    rows = []
+    for one in content.answers:
+        cells = "".join(
+            f'<td class="text wrap">{"<mark>" if name in one.right else ""}{escape(answer) or "–"}'
+            f"{'</mark>' if name in one.right else ''}</td>"
+            for name, answer in one.answers.items()
+        )
+        known = "".join(f'<td class="text wrap">{escape(text)}</td>' for text in (one.given, one.truth))
+        rows.append(f"<tr>{known}{cells}</tr>")
+    return (
+        f'<p>{escape(content.answered)}</p><div class="scroll" tabindex="0"><table class="answers">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 

@@ -8,13 +8,21 @@ from statewise.figures.number import plain
 def markdown(content: Content) -> str:
     parts = [f"# {escaped(content.title)}", escaped(content.question), *map(escaped, content.verdict)]
     parts += missing(content.missing)
-    parts += ["## The entries", table(content.table), f"Groups: {escaped(content.method)}."]
+    parts += [
+        "## The entries",
+        table(content.table),
+        f"{escaped(content.method)} {escaped(content.noisy)}".strip(),
+    ]
+    if content.choices is not None:
+        parts += ["## Which one to take", escaped(content.choices.said), table(content.choices.table)]
     for section in content.sections:
         parts.append(f"## {section.title}")
         for one in section.figures:
             parts += figure(one)
     if content.samples or content.readings or content.missing_text:
         parts.append("## Samples and surprise")
+    if content.prompt:
+        parts += ["All samples go on from:", fenced(content.prompt)]
     for sample in content.samples:
         parts += [f"### {escaped(sample.entry)}, seed {sample.seed}", fenced(sample.text)]
     if content.readings:
@@ -39,6 +47,16 @@ def markdown(content: Content) -> str:
             escaped(content.disagreement),
             "\n".join([head, "|:--|:--|:--|:--|--:|", *rows]),
         ]
+    if content.answers:
+        entries = list(content.answers[0].answers)
+        lines = [["given", "the truth", *entries], [":--"] * (2 + len(entries))]
+        lines += [
+            [one.given, one.truth, *(f"✓ {said}" if name in one.right else said for name, said in one.answers.items())]
+            for one in content.answers
+        ]
+        shown = [line if number == 1 else [escaped(cell) for cell in line] for number, line in enumerate(lines)]
+        rows = [f"| {' | '.join(line)} |" for line in shown]
+        parts += ["## What each answers", escaped(content.answered), "\n".join(rows)]
     parts += ["## The search", escaped(content.searched)]
     if content.search is not None:
         parts.append(table(content.search))

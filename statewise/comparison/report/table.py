@@ -7,9 +7,9 @@ from typing import Any
 from statewise.comparison.budget import UNITS, Entry
 from statewise.comparison.report.held import off
 from statewise.comparison.report.results import Results
-from statewise.comparison.report.verdict import half_width
+from statewise.comparison.report.verdict import figure_text, told_apart
 from statewise.comparison.statistics import Ranking
-from statewise.figures.number import NONE, count, duration, plain, share, size, whole, with_interval
+from statewise.figures.number import NONE, count, duration, plain, share, size, whole
 from statewise.figures.table import Cell, Column, Table, number, words
 
 
@@ -17,7 +17,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
     """One row an entry, best first; those without a result stand at the end and say so."""
     context = results.stated_context()
     held = [kind for kind, _ in results.study.budget.held()]
-    interval = f"mean ± 95 % interval, {results.study.better} is better"
+    interval = f"{'mean ± 95 % interval' if results.several else 'one seed'}, {results.study.better} is better"
     columns = [
         Column("entry", "entry", text=True),
         Column("metric", results.metric, interval),
@@ -27,7 +27,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
         Column("group", "group", "equal: not distinguishable"),
         Column("parameters", "parameters"),
         *(Column(f"off_{kind}", "off the budget", UNITS[kind]) for kind in held),
-        Column("flops_per_token", "FLOPs / token", "forward"),
+        Column("flops_per_token", "FLOPs", "a token, forward"),
         Column("state_bytes", "state", f"after {context:,} tokens" if context else ""),
         Column("tokens_per_second", "training", "tokens / s"),
         Column("decode_tokens_per_second", "decoding", "tokens / s"),
@@ -35,6 +35,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
         Column("steps", "steps", "a trial"),
         Column("seconds", "training time", "a trial"),
     ]
+    several = told_apart(ranking)
     rows: list[tuple[Cell, ...]] = []
     for standing in ranking.standings:
         name = standing.entry
@@ -42,14 +43,14 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
         rows.append(
             (
                 words(name),
-                Cell(standing.mean, with_interval(standing.mean, half_width(standing))),
+                Cell(standing.mean, figure_text(standing)),
                 number(low, plain),
                 number(high, plain),
                 Cell(len(standing.figures), f"{len(standing.figures)} of {results.study.seeds}"),
-                Cell(ranking.group(name), str(ranking.group(name))),
-                number(results.mean(name, lambda one: float(one.parameters)), whole),
+                Cell(ranking.group(name), str(ranking.group(name))) if several else Cell(None, NONE),
+                number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # who counts has none
                 *(number(off(results, solved, name, kind), share) for kind in held),
-                number(results.mean(name, lambda one: one.flops_per_token), count),
+                number(results.mean(name, lambda one: one.flops_per_token) or None, count),
                 number(
                     results.mean(
                         name, lambda one: float(one.state_bytes[context]) if context in one.state_bytes else None

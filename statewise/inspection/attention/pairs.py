@@ -1,30 +1,30 @@
-"""Alignments of a translator: where in the source each written token looked, and whether that is right.
+"""Alignments: of what is written after something was read, where each token looked, and whether that is right.
 
 T target, S source.
 """
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from statewise.data import Tokenizer
 from statewise.data.vocabulary import END
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid
-from statewise.figures.number import plain, share
+from statewise.figures.number import plain, rough, share
 from statewise.figures.passage import visible
-from statewise.figures.table import Cell, Column, Table, words
+from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.attention.alignment import Agreement, Known, agreement, gold, known, slope
+from statewise.inspection.attention.rows import describe_rows, see_row
 from statewise.inspection.attention.settings import AttentionSettings
-from statewise.inspection.attention.weights import entropy, look_along
+from statewise.inspection.attention.weights import Head, entropy, look_along
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.progress import Progress
-from statewise.models import ConditionalMachine
-from statewise.specs import UserError
-from statewise.tasks.translation import TranslationRun
-from statewise.tasks.translation.examples import read_split
+from statewise.inspection.subject import Subject
+from statewise.tasks.specimen import Specimen, Specimens
 
 _TITLE = "Alignment"
 
@@ -36,7 +36,6 @@ class Pair(NamedTuple):
     target: tuple[str, ...]
     weights_TS: Tensor  # the mean over layers and heads
     entropies: dict[str, list[float]]  # by layer, of each head
-    told: bool  # whether the target was given, or the model's own
     kind: Known | None
     agreement: Agreement | None
 
@@ -45,26 +44,27 @@ class Pair(NamedTuple):
         return slope(self.weights_TS)
 
 
-def look_at_pairs(run: TranslationRun, text: str | None, settings: AttentionSettings, progress: Progress) -> Finding:
-    model = run.model
-    looks = model.looks if isinstance(model, ConditionalMachine) else None
-    if not isinstance(model, ConditionalMachine) or looks is None:
-        said = f"{run.path} has no look of its own at its source: what reaches its target is in the state."
-        return Finding("attention", _TITLE, str(run.path), (said,), data={"pairs": []})
-    pattern = re.sub(r"\d+", "*", looks)  # the same look in every layer
+def look_at_pairs(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
+    looks = specimens.at(0).looks
+    pattern = None if looks is None else re.sub(r"\d+", "*", looks)  # the same look in every layer
+    within = _within([specimens.at(at) for at in range(min(settings.rows, len(specimens)))], pattern)
+    tables = [_heads_within(within)] if within else []
+    if pattern is None:
+        said = f"{subject.name} has no look of its own at its source: what reaches its target is in the state."
+        return Finding("attention", _TITLE, subject.name, (said,), tables=tuple(tables), data={"pairs": []})
     pairs = [
-        _pair(run, model, source, target, pattern)
-        for source, target in progress.over(_given(run, text, settings.judged), "aligning")
+        _pair(specimens.at(at), pattern)
+        for at in progress.over(range(min(settings.judged, len(specimens))), "aligning")
     ]
-    figures: list[Drawing] = [_map(number, one) for number, one in enumerate(pairs[: settings.pairs])]
+    figures: list[Drawing] = [_map(at, one, told=specimens.told) for at, one in enumerate(pairs[: settings.pairs])]
     judged = [one for one in pairs if one.agreement is not None]
     return Finding(
         "attention",
         _TITLE,
-        str(run.path),
-        tuple(_sentences(str(run.path), pairs, judged)),
+        subject.name,
+        tuple(_sentences(subject.name, pairs, judged)),
         tuple(figures),
-        (_table(pairs), _heads(pairs)),
+        (_table(pairs), _heads(pairs), *tables),
         {
             "pairs": [
                 {
@@ -73,72 +73,89 @@ def look_at_pairs(run: TranslationRun, text: str | None, settings: AttentionSett
                     "slope": one.slope,
                     "kind": one.kind,
                     "agreement": None if one.agreement is None else one.agreement._asdict(),
-                    "weights": one.weights_TS.tolist() if number < settings.pairs else None,
+                    "weights": one.weights_TS.tolist() if at < settings.pairs else None,
                 }
-                for number, one in enumerate(pairs)
+                for at, one in enumerate(pairs)
             ]
         },
-        missing=_unshown(len(pairs), settings.pairs),
+        missing=_unshown(len(pairs), len(specimens), settings),
     )
 
 
-def _unshown(pairs: int, shown: int) -> tuple[str, ...]:
-    return (f"{shown} of {pairs} alignments are drawn; the numbers are of all.",) if pairs > shown else ()
+def _unshown(pairs: int, all_: int, settings: AttentionSettings) -> tuple[str, ...]:
+    missing = []
+    if pairs < all_:
+        missing.append(f"The first {pairs:,} of {all_:,} pairs were aligned; --set judged=… aligns more.")
+    if pairs > settings.pairs:
+        missing.append(f"{settings.pairs} of {pairs:,} alignments are drawn; the numbers are of all.")
+    return tuple(missing)
 
 
-def _given(run: TranslationRun, text: str | None, most: int) -> list[tuple[str, str | None]]:
-    """Lines of a text, each a source or a source and its target with a tab between; else pairs that were held out."""
-    if text is None:
-        held = read_split(run.spec.data, seed=run.spec.seed)[1]
-        return list(zip(held.sources[:most], held.targets[:most]))
-    found: list[tuple[str, str | None]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        parts = line.split("\t")
-        if len(parts) > 2:
-            raise UserError(
-                f"line {number} of the text has {len(parts) - 1} tabs: {line[:60]!r}",
-                fix="write a source, or a source, a tab and its target",
-            )
-        if line.strip():
-            found.append((parts[0], parts[1] if len(parts) == 2 else None))
-    return found[:most]
-
-
-def _pair(run: TranslationRun, model: ConditionalMachine[Any], source: str, target: str | None, pattern: str) -> Pair:
-    languages, device = run.languages, run.device
-    written = run.translate(source) if target is None else target
-    source_S = torch.as_tensor(languages.encode_sources([source])[0], device=device)
-    ids = [int(one) for one in languages.target.encode(written)]
+def _pair(one: Specimen, pattern: str) -> Pair:
+    assert one.machine is not None
     with torch.no_grad():
-        state = model.condition(source_S[None], torch.tensor([len(source_S)], device=device))
-    tokens_T = torch.tensor([languages.target.end_id, *ids], device=device)
-    look = look_along(model, state, tokens_T, pattern=pattern)
-    names = _spelled(languages.source, source_S.tolist())
-    wrote = (*_spelled(languages.target, ids), END)
+        z_1TI = one.enter(one.x_TE[None])
+        state = one.begun(z_1TI)
+    look = look_along(one.machine, state, z_1TI[0, one.first :], pattern=pattern)
+    source, target = one.pieces[: one.first], one.questions
     weights_TS = look.mean().double().cpu()
-    kind = known([name for name in names if name != END], wrote[:-1]) if target is not None else None
-    right = None if kind is None else agreement(weights_TS, gold(kind, len(ids)))
+    written = target[:-1] if target[-1] == END else target  # one that was cut has no end
+    kind = known([piece for piece in source if piece != END], written)
+    right = None if kind is None or not written else agreement(weights_TS, gold(kind, len(written)))
     entropies = {name: entropy(one_THS.double()).mean(0).tolist() for name, one_THS in look.weights.items()}
-    return Pair(names, wrote, weights_TS, entropies, target is not None, kind, right)
+    return Pair(source, target, weights_TS, entropies, kind, right)
 
 
-def _spelled(tokenizer: Tokenizer, ids: list[int]) -> tuple[str, ...]:
-    return tuple(END if one == tokenizer.end_id else tokenizer.decode([one]) for one in ids)
+def _within(rows: Sequence[Specimen], pattern: str | None) -> dict[str, list[Head]]:
+    """Heads that look at the text that they stand in, by the name of their layer."""
+    seen = [see_row(one).weights for one in rows]
+    names = [name for name in seen[0] if pattern is None or not fnmatchcase(name, pattern)]
+    return {
+        name: describe_rows(layer, [weights[name] for weights in seen if name in weights])
+        for layer, name in enumerate(names)
+    }
 
 
-def _map(number: int, one: Pair) -> Figure:
+def _heads_within(within: dict[str, list[Head]]) -> Named:
+    columns = (
+        Column("layer", "layer", text=True),
+        Column("head", "head"),
+        Column("entropy", "entropy", "bits"),
+        Column("share", "of the largest", "0: a choice, 1: a mean"),
+        Column("distance", "looks away", "tokens, in the mean"),
+        Column("itself", "on itself"),
+    )
+    rows = tuple(
+        (
+            words(name),
+            number(one.head, lambda value: f"{value:.0f}"),
+            number(one.entropy, plain),
+            number(one.share, share),
+            number(one.distance, rough),
+            number(one.itself, share),
+        )
+        for name, heads in within.items()
+        for one in heads
+    )
+    reading = (
+        "Means over the tokens of several pairs: heads of the source look at the source, others at what is written."
+    )
+    return Named("attention-within", "The heads that look at their own text", reading, Table(columns, rows))
+
+
+def _map(at: int, one: Pair, *, told: bool) -> Figure:
     way = "forward" if one.slope > 0.5 else "backward" if one.slope < -0.5 else "in no one direction"
     right = ""
     if one.agreement is not None:
         right = f"; the target is a {one.kind}, and {one.agreement.right} of {one.agreement.tokens} tokens look right"
     return Figure(
-        f"attention-pair-{number}",
-        f"Pair {number + 1}: {' '.join(one.source[:6])[:48]}",
+        f"attention-pair-{at}",
+        f"Pair {at + 1}: {' '.join(one.source[:6])[:48]}",
         "map",
-        Axis("source", categories=tuple(f"{at} {visible(name)}" for at, name in enumerate(one.source))),
+        Axis("source", categories=tuple(f"{place} {visible(name)}" for place, name in enumerate(one.source))),
         Axis(
-            "target, as told" if one.told else "target, as written",
-            categories=tuple(f"{at} {visible(name)}" for at, name in enumerate(one.target)),
+            "target, as told" if told else "target",
+            categories=tuple(f"{place} {visible(name)}" for place, name in enumerate(one.target)),
         ),
         (),
         reading="A row is a token of the target; the colour is how much it looked at each token of the source, in the "

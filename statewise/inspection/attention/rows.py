@@ -42,9 +42,10 @@ def see_row(one: Specimen) -> SeenRow:
         slow = one.answer(one.read(z_1TI), x_1TE)
     found = {}
     for name, moments in opened.seen.items():
-        if len(moments) != len(one):
+        at = one.seen_at(name, len(moments))
+        if at is None:
             continue
-        order = torch.from_numpy(np.ascontiguousarray(one.seen_order(name, len(one))))
+        order = torch.from_numpy(np.ascontiguousarray(at - one.stretch(name).begin))
         weights_THS = torch.stack([_heads(moment) for moment in moments]).cpu()
         back = torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
         weights_THS = weights_THS[back]

@@ -90,12 +90,12 @@ class Look(NamedTuple):
 
 
 @torch.no_grad()
-def look_along(machine: Machine[Any], state: State, tokens_T: Tensor, *, pattern: str) -> Look:
-    """Told what it writes, one token at a time, from the state that a source left. Several looks are averaged."""
+def look_along(machine: Machine[Any], state: State, x_T: Tensor, *, pattern: str) -> Look:
+    """Told what it writes, one moment at a time, from the state that a source left. Several looks are averaged."""
     moments: dict[str, list[Tensor]] = {}
-    for token in tokens_T:
+    for x_t in x_T:
         with lens(pattern) as opened:
-            _, state = machine.step(token[None], state)
+            _, state = machine.step(x_t[None], state)
         for name, several in opened.seen.items():
             moments.setdefault(name, []).append(torch.stack([_rows(one)[0] for one in several]).mean(0))
     return Look({name: torch.stack(several) for name, several in moments.items()})

@@ -14,6 +14,8 @@ from statewise.inspection.bptt.trained import Course
 from statewise.inspection.finding import Named
 from statewise.inspection.interval import half_width
 
+_EXACT = 1e-6  # of the full gradient's norm: less is rounding
+
 
 class Measured(Protocol):
     @property
@@ -125,7 +127,7 @@ def _rows(name: str, title: str, cut: Mapping[str, Measured], field: str, label:
             ),
         ),
         reading=reading,
-        finding=f"Closest to 1 is {best}, with {with_interval(means[best], halves[best] or None)}.",
+        finding=f"Closest to 1 is {best}, with {_interval(means[best], halves[best])}.",
     )
 
 
@@ -141,8 +143,15 @@ def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[
         Axis("", "category", categories=tuple(found)),
         (Series(title.lower(), tuple(values.values()), tuple(float(at) for at in range(len(values)))),),
         reading="Measured on one batch, forward and back.",
-        finding=f"{least} takes least, {form(values[least])}; full takes {form(values['full'])}.",
+        finding=f"{least} takes least, {form(values[least])}"
+        + ("." if least == "full" else f"; full takes {form(values['full'])}."),
     )
+
+
+def _interval(mean: float, half: float | None) -> str:
+    """What is exact but for the last digits of a float has no interval."""
+    mean = mean if abs(mean) > _EXACT else 0.0
+    return with_interval(mean, half if half is not None and half > _EXACT else None)
 
 
 def _lowest(found: Mapping[str, Measured]) -> str:
@@ -201,7 +210,7 @@ def table(found: Mapping[str, Measured]) -> Named:
     for name, one in found.items():
         row = [words(name)]
         for field in ("cosine", "projection", "norm", "bias", "chance", "spread"):
-            row.append(Cell(one.mean(field), with_interval(one.mean(field), one.half(field) or None)))
+            row.append(Cell(one.mean(field), _interval(one.mean(field), one.half(field))))
         row += [
             Cell(one.cost.held_bytes, size(one.cost.held_bytes)),
             Cell(one.cost.seconds, duration(one.cost.seconds)),

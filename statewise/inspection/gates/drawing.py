@@ -16,21 +16,11 @@ from statewise.figures.passage import Passage, visible
 from statewise.inspection.gates.correlation import Correlation, Follower
 from statewise.inspection.gates.saturation import Saturation
 from statewise.inspection.gates.trace import Observed, Units, twins
+from statewise.inspection.short import short_names
 
 _ACROSS = 60  # tokens that a map has room for
 _DOWN = 16  # units
 _BINS = 40
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Names that fit beside a map: the layer's number and the last word, with the one before it where two are alike."""
-    found = []
-    for name in names:
-        parts = name.split(".")
-        alike = sum(other.split(".")[-1] == parts[-1] and other.split(".")[:2] == parts[:2] for other in names) > 1
-        numbers = [part for part in parts if part.isdigit()]
-        found.append(" ".join([*numbers, ".".join(parts[-2:] if alike else parts[-1:])]))
-    return found
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
@@ -52,7 +42,7 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
         "What each kind of unit follows",
         "map",
         Axis("feature", "category", categories=tuple(correlation.features)),
-        Axis("", "category", categories=tuple(_short(names))),
+        Axis("", "category", categories=tuple(short_names(names))),
         (),
         "A cell is the largest correlation, without its sign, of any unit of the row with the feature of the column.",
         finding,

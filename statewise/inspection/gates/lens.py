@@ -51,10 +51,42 @@ class _Seen(NamedTuple):
 
 def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
     own = parse_features(settings.features)
-    if subject.specimens is not None:
-        walk = walk_rows(subject.specimens, settings.names, own, places=settings.tokens, progress=progress)
-    else:
-        walk = walk_text(subject, settings.names, own, tokens=settings.tokens, progress=progress)
+    if subject.specimens is None:
+        return _along(
+            walk_text(subject, settings.names, own, tokens=settings.tokens, progress=progress), subject, settings
+        )
+    walks = walk_rows(subject.specimens, settings.names, own, places=settings.tokens, progress=progress)
+    found = [(walk.part, _along(walk, subject, settings)) for walk in walks]
+    return found[0][1] if not found[0][0] else _together(found)
+
+
+def _together(found: Sequence[tuple[str, Finding]]) -> Finding:
+    """Findings about the parts of a row as one: every name says of which part it is."""
+    first = found[0][1]
+    return first._replace(
+        sentences=tuple(
+            f"Along the {part}: {said[0].lower()}{said[1:]}" for part, one in found for said in one.sentences
+        ),
+        figures=tuple(
+            figure._replace(name=_of_part(figure.name, part), title=f"{figure.title} (along the {part})")
+            for part, one in found
+            for figure in one.figures
+        ),
+        tables=tuple(
+            table._replace(name=_of_part(table.name, part), title=f"{table.title} (along the {part})")
+            for part, one in found
+            for table in one.tables
+        ),
+        data={part: one.data for part, one in found},
+        missing=tuple(dict.fromkeys(said for _, one in found for said in one.missing)),
+    )
+
+
+def _of_part(name: str, part: str) -> str:
+    return name.replace("gates-", f"gates-{part}-", 1)
+
+
+def _along(walk: Walk, subject: Subject, settings: GatesSettings) -> Finding:
     missing = list(walk.missing)
     seen = _read(walk, settings)
     if seen.correlation.constant:
@@ -129,7 +161,8 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
     ranked = sorted(best.values(), key=lambda one: -abs(one.r))
     named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
     said = [
-        f"{len(best)} of {tried} features have a unit that follows them beyond chance ({named})."
+        f"{len(best)} of {tried} features {'has' if len(best) == 1 else 'have'} a unit that follows "
+        f"{'it' if len(best) == 1 else 'them'} beyond chance ({named})."
         if best
         else f"None of {tried} features has a unit that follows it beyond chance."
     ]
@@ -221,5 +254,4 @@ LENS = Lens(
     quick=True,
     settings=GatesSettings,
     look=look,
-    why="a translation has two texts, and units are followed along one",
 )

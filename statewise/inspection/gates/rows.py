@@ -3,10 +3,12 @@
 T places of a row, U units.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from statewise.core import lens
 from statewise.inspection.gates.feature import FEATURES, Feature, Values, at_pieces
@@ -17,10 +19,14 @@ from statewise.specs import UserError
 from statewise.tasks.specimen import Specimen, Specimens
 
 _TRIED = 2  # rows that show which names there are
-_CHUNK = 512  # places that are handed on together
+_CHUNK = 512  # places that are handed on together, at the least
+_PIECE = 4096  # and at the most
 
 
-def walk_rows(specimens: Specimens, names: str, own: Sequence[Feature], *, places: int, progress: Progress) -> Walk:
+def walk_rows(
+    specimens: Specimens, names: str, own: Sequence[Feature], *, places: int, progress: Progress
+) -> list[Walk]:
+    """One walk; where parts of a row are read by parts of a model, one along each."""
     words = specimens.words
     if own and not words.text:
         raise UserError(
@@ -32,26 +38,55 @@ def walk_rows(specimens: Specimens, names: str, own: Sequence[Feature], *, place
         missing.append(
             f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; --set tokens=… reads more"
         )
-    observed, left_out = matching(_sight([specimens.at(number) for number in _varied(specimens, numbers)]), names)
+    tried = [specimens.at(number) for number in _varied(specimens, numbers)]
+    observed, left_out = matching(_sight(tried), names)
+    missing += left_out
+    by_part: dict[str, list[Observed]] = {}
+    for which in observed:
+        by_part.setdefault(tried[0].stretch(which.name).name, []).append(which)
+    walks = []
+    for part, some in by_part.items():
+        walks.append(
+            _walk(specimens, numbers, some, own, part=part, progress=progress)._replace(missing=tuple(missing))
+        )
+        missing = []  # said once
+    return walks
+
+
+def _walk(
+    specimens: Specimens,
+    numbers: Sequence[int],
+    observed: Sequence[Observed],
+    own: Sequence[Feature],
+    *,
+    part: str,
+    progress: Progress,
+) -> Walk:
+    words = specimens.words
     between = " " if words.spaced else ""
     told = (*FEATURES, *own) if words.text else ()
     pieces: list[str] = []
     features: dict[str, list[Values]] = {}
+    first = 0
     for number in numbers:
         one = specimens.at(number)
-        mine = [f"{piece}{between}" for piece in one.pieces]
+        _, begin, end = one.stretch(observed[0].name)
+        mine = [f"{piece}{between}" for piece in one.pieces[begin:end]]
+        first = first or len(mine)
         pieces += mine
-        for name, values_T in {**at_pieces(told, mine), **one.signals}.items():
+        signals = {name: values_T[begin:end] for name, values_T in one.signals.items()}
+        for name, values_T in {**at_pieces(told, mine), **signals}.items():
             features.setdefault(name, []).append(np.asarray(values_T, dtype=np.float32))
     return Walk(
         observed,
         {name: np.concatenate(parts) for name, parts in features.items()},
         pieces,
         _chunks(specimens, numbers, observed, progress),
-        (*missing, *left_out),
+        (),
         words.place,
         text=words.text or words.place == "node",
-        first=specimens.length(numbers[0]),
+        first=first,
+        part=part,
     )
 
 
@@ -64,9 +99,10 @@ def _enough(specimens: Specimens, places: int) -> list[int]:
 
 
 def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
-    """A short row and a long one: what changes its size with the row is seen on them."""
+    """A short row and one that is longer: what changes its size with the row is seen on them."""
     ordered = sorted(numbers, key=specimens.length)
-    return list(dict.fromkeys([ordered[0], ordered[-1]]))
+    shortest = specimens.length(ordered[0])
+    return [ordered[0], *[at for at in ordered if specimens.length(at) > shortest][:1]]
 
 
 @torch.no_grad()
@@ -74,15 +110,21 @@ def _sight(rows: Sequence[Specimen]) -> Sight:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     along: dict[str, bool] = {}
     for one in rows:
+        moments: Counter[str] = Counter()
+
+        def note(name: str, value: Tensor, moments: Counter[str] = moments) -> Tensor:
+            shapes.setdefault(name, set()).add(tuple(value.shape[1:]))
+            moments[name] += 1
+            return value
+
         z_1TI = one.enter(one.x_TE[None])
-        with lens() as seen:
+        with lens(edit=note, keep=False):
             one.read(z_1TI)
-        for name, moments in seen.seen.items():
-            shapes.setdefault(name, set()).update(tuple(moment.shape[1:]) for moment in moments)
-            along[name] = along.get(name, True) and len(moments) == len(one)
+        for name, count in moments.items():
+            along[name] = along.get(name, True) and one.seen_at(name, count) is not None
     steady = [name for name, some in shapes.items() if len(some) == 1 and along[name]]
-    # Weights over a row are as long as the row; of rows that are all of one length, that is not seen.
-    places = {len(one) for one in rows}
+    # Weights over a row, or a part of it, are as long as that; of rows that are all of one length, that is not seen.
+    places = {size for one in rows for size in (len(one), *map(len, one.parts))}
     steady = [name for name in steady if not (name.endswith("weights") and next(iter(shapes[name]))[-1] in places)]
     observed = tuple(observed_as(name, next(iter(shapes[name]))) for name in steady)
     return Sight(observed, tuple(name for name in shapes if name not in steady))
@@ -98,14 +140,28 @@ def _chunks(
     for number in progress.over(numbers, "reading rows"):
         one = specimens.at(number)
         z_1TI = one.enter(one.x_TE[None])
-        with lens(*names) as seen:
-            one.read(z_1TI)
-        for which in observed:
-            unit_TU = torch.stack([moment[0] for moment in seen.seen[which.name]]).flatten(1).float().cpu().numpy()
-            in_place_TU = np.empty_like(unit_TU)
-            in_place_TU[one.seen_order(which.name, len(one))] = unit_TU
-            parts[which.name].append(in_place_TU[:, which.shown])
-        waiting += len(one)
+        length = len(one.stretch(names[0]))
+        found = _written(one, z_1TI, observed, length)
+        for name, several in parts.items():
+            several.append(found[name])
+        waiting += length
         if waiting >= _CHUNK or number == numbers[-1]:  # short rows together: what comes next is slow on each
-            yield begin, {name: np.concatenate(some) for name, some in parts.items()}
+            whole = {name: np.concatenate(several) for name, several in parts.items()}
+            for start in range(0, waiting, _PIECE):
+                yield begin + start, {name: unit_TU[start : start + _PIECE] for name, unit_TU in whole.items()}
             begin, waiting, parts = begin + waiting, 0, {name: [] for name in names}
+
+
+def _written(one: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
+    """Every name at every place, put there as it passes: of a long row the moments would take more than the numbers."""
+    found = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
+    shown = {which.name: which.shown for which in observed}
+    places = {name: iter(one.seen_order(name, length).tolist()) for name in found}
+
+    def put(name: str, value: Tensor) -> Tensor:
+        found[name][next(places[name])] = value[0].flatten().float().cpu().numpy()[shown[name]]
+        return value
+
+    with lens(*found, edit=put, keep=False):
+        one.read(z_1TI)
+    return found

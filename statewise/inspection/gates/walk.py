@@ -23,6 +23,7 @@ class Walk(NamedTuple):
     place: str  # what stands at a place
     text: bool = True
     first: int = 0  # places of the first row; 0: there is but one
+    part: str = ""  # of the rows, that is walked along: one of several texts; "": all of them
 
 
 def matching(found: Sight, names: str) -> tuple[list[Observed], list[str]]:

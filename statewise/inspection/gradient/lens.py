@@ -144,5 +144,4 @@ LENS = Lens(
     quick=True,
     settings=GradientSettings,
     look=look,
-    why="an alignment says where a translation looks; its gradients are not followed",
 )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.core import Machine, State
+from statewise.core import Machine, State, leaves
 from statewise.inspection.gradient.jacobian import Stretch, eigenvalues, size_of, stretch
 from statewise.inspection.gradient.settings import GradientSettings
 from statewise.inspection.progress import Progress
@@ -19,11 +19,16 @@ _WARM = 16  # tokens before the first of them
 
 @torch.no_grad()
 def jacobians(
-    machine: Machine[Any], x_T: Tensor, settings: GradientSettings, progress: Progress
+    machine: Machine[Any],
+    x_T: Tensor,
+    settings: GradientSettings,
+    progress: Progress,
+    *,
+    begun: "State | None" = None,
 ) -> tuple[list[Stretch], list[Tensor]]:
     """Stretches over more and more steps from one state, and the eigenvalues of one step at several."""
     starts = [round(one) for one in torch.linspace(min(_WARM, len(x_T) // 2), len(x_T) - 1, _VISITED).tolist()]
-    states = _visited(machine, x_T, starts)
+    states = _visited(machine, x_T, starts, machine.init_state(1) if begun is None else begun)
     found_PN = []
     if size_of(states[0]) <= settings.largest:
         for start, state in zip(progress.over(starts, "eigenvalues of the recurrence"), states):
@@ -40,9 +45,8 @@ def jacobians(
     return stretches, found_PN
 
 
-def _visited(machine: Machine[Any], x_T: Tensor, at: list[int]) -> list[State]:
+def _visited(machine: Machine[Any], x_T: Tensor, at: list[int], state: State) -> list[State]:
     """The states before some moments."""
-    state: State = machine.init_state(1)
     found = []
     for t, x_t in enumerate(x_T):
         if t in at:
@@ -51,10 +55,18 @@ def _visited(machine: Machine[Any], x_T: Tensor, at: list[int]) -> list[State]:
     return found
 
 
-def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int) -> str:
+@torch.no_grad()
+def kept_leaves(machine: Machine[Any], x_T: Tensor, begun: State) -> list[str]:
+    """Of a state, what a step hands on as it is."""
+    _, later = machine.step(x_T[:1], begun)
+    both = zip(leaves(begun), leaves(later))
+    return [path for (path, one), (_, other) in both if one is other and one.is_floating_point() and one.numel()]
+
+
+def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, begun: "State | None" = None) -> str:
     """Why there are none."""
     with torch.no_grad():
-        one, two = (size_of(machine.absorb(x_T[None, :length])) for length in (1, 2))
+        one, two = (size_of(machine.absorb(x_T[None, :length], begun)) for length in (1, 2))
     if one != two:
         return "The state grows: what was written stays as it was, so no square matrix is applied again and again."
     return f"The state has {two:,} numbers, more than largest={largest:,}: its eigenvalues were left out."

@@ -4,7 +4,7 @@ T places of a row, E numbers that enter at a place, I that are read there, Q que
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
 from statewise.inspection.gradient.flow import Decay
-from statewise.tasks.specimen import Floats, Specimen
+from statewise.tasks.specimen import Floats, Part, Specimen
 
 _CHUNK = 1024  # places of a long row that are read at a time
 _FEW = 0.25  # of the answers that most distances are reached by: what fewer reach is left out
@@ -23,7 +23,8 @@ class RowFlow(NamedTuple):
     queries: tuple[int, ...]
     distance_QT: Floats
     input_QT: Floats
-    state_QT: Floats | None  # of the state after each place; None: it is not read along time, or too long for that
+    # Of the state after each place, nan where there is none; None: it is not read along time, or too long for that.
+    state_QT: Floats | None
     z_TI: Tensor  # what was read
 
 
@@ -34,7 +35,7 @@ def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> RowFlo
         z_1TI = one.enter(x_1TE)
         visited: list[list[Tensor]] = []
         if states and one.machine is not None:
-            y, visited = _stepped(one.machine, z_1TI)
+            y, visited = _stepped(one, one.machine, z_1TI)
         else:
             y = one.read(z_1TI)
         cost_Q = one.judge(y, x_1TE)[0]
@@ -47,13 +48,16 @@ def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> RowFlo
         through.append([_norm([next(rest) for _ in state]) for state in visited])
     distance_QT = np.stack([one.distance(query) for query in queries])
     # A state after its own question was asked has no say in it: what is exactly 0 there is nothing to draw.
-    state_QT = np.array(through) if wanted else None
+    state_QT = np.full(distance_QT.shape, np.nan) if wanted else None
+    if state_QT is not None:
+        state_QT[:, len(one) - len(visited) :] = through
     return RowFlow(tuple(queries), distance_QT, np.stack(inputs), state_QT, z_1TI[0].detach())
 
 
 def follow_long_row(one: Specimen, queries: Sequence[int], *, chunk: int = _CHUNK) -> RowFlow:
     """The same without the states: stretches are read again on the way back, so that one graph at a time is held."""
     assert one.machine is not None, "only what is read along time can be cut"
+    assert one.begin is None, "the graph of what was read before is held whole"
     with torch.enable_grad():
         x_1TE = one.x_TE[None].detach().clone().requires_grad_()
         z_1TI = one.enter(x_1TE)
@@ -105,16 +109,25 @@ def _backwards(
     return through if to_x is None else to_x if through is None else through + to_x
 
 
-def _stepped(machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
-    state: State = machine.init_state(1)
-    outputs, visited = [], []
-    for z_t in z_1TI.unbind(1):
+def _stepped(one: Specimen, machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+    """What is read, and what can be asked of each state; the first of them is what something else has left."""
+    state = _own(one.begun(z_1TI))
+    outputs, visited = [], [] if one.begin is None else [_learnt(state)]
+    for z_t in z_1TI[:, one.first :].unbind(1):
         y_t, state = machine.step(z_t, state)
-        # A leaf that a step hands on unchanged is the same tensor: as a view it has a gradient of its own.
-        state = map_state(lambda leaf: leaf.view_as(leaf) if leaf.requires_grad else leaf, state)
-        visited.append([leaf for _, leaf in leaves(state) if leaf.requires_grad])
+        state = _own(state)
+        visited.append(_learnt(state))
         outputs.append(y_t)
     return torch.stack(outputs, dim=1), visited
+
+
+def _own(state: State) -> State:
+    """A leaf that a step hands on unchanged is the same tensor: as a view it has a gradient of its own."""
+    return map_state(lambda leaf: leaf.view_as(leaf) if leaf.requires_grad else leaf, state)
+
+
+def _learnt(state: State) -> list[Tensor]:
+    return [leaf for _, leaf in leaves(state) if leaf.requires_grad]
 
 
 def _by_place(gradient: Tensor | None, places: int) -> Floats:
@@ -135,17 +148,25 @@ class Sides(NamedTuple):
     after: Decay | None
 
 
-def by_distance(flows: Sequence[RowFlow], *, state: bool) -> Sides | None:
-    """Over all answers of all rows; None where no place has a distance, or nothing flows."""
+def by_part(rows: Sequence[Specimen], flows: Sequence[RowFlow]) -> dict[str, Sides]:
+    """Norms by distance: of what was read (of each text, where a row is several), and of states."""
+    named: dict[str, list[tuple[Floats, Floats]]] = {}
+    for one, flow in zip(rows, flows):
+        for part in one.parts or (Part("input", 0, len(one)),):
+            some = slice(part.begin, part.end)
+            named.setdefault(part.name, []).append((flow.distance_QT[:, some], flow.input_QT[:, some]))
+        if flow.state_QT is not None:
+            named.setdefault("state", []).append((flow.distance_QT, flow.state_QT))
+    return {name: found for name, some in named.items() if (found := by_distance(some)) is not None}
+
+
+def by_distance(norms: Iterable[tuple[Floats, Floats]]) -> Sides | None:
+    """Of distances and norms, `[Q, T]` of each row; None where no place has a distance, or nothing flows."""
     gathered: dict[int, list[float]] = {}
-    for flow in flows:
-        norm_QT = flow.state_QT if state else flow.input_QT
-        if norm_QT is None:
-            continue
-        for distance_T, norm_T in zip(flow.distance_QT, norm_QT):
-            for distance, norm in zip(distance_T, norm_T):
-                if not np.isnan(distance):
-                    gathered.setdefault(int(distance), []).append(float(norm))
+    for distance_QT, norm_QT in norms:
+        known_QT = ~(np.isnan(distance_QT) | np.isnan(norm_QT))
+        for distance, norm in zip(distance_QT[known_QT], norm_QT[known_QT]):
+            gathered.setdefault(int(distance), []).append(float(norm))
     if not gathered or not any(any(some) for some in gathered.values()):
         return None
     most = max(map(len, gathered.values()))

@@ -17,7 +17,7 @@ from statewise.inspection.gradient.flow import Decay
 from statewise.inspection.gradient.row_flow import RowFlow, Sides
 from statewise.tasks.specimen import Floats, Specimen, Words
 
-_WORDS = {"input": "what was read", "state": "the state"}
+_WORDS = {"input": "what was read"}
 _SHOWN = 400  # pieces of a row
 _ACROSS = 40  # places that a map names
 _POINTS = 400  # of a curve, and columns of a map: neighbours are put together beyond that
@@ -40,6 +40,10 @@ def reach(sides: Sides, threshold: float, words: Words) -> str:
     return " and ".join(both)
 
 
+def named(side: str) -> str:
+    return _WORDS.get(side, f"the {side}")
+
+
 def decays(sides: Mapping[str, Sides], threshold: float, words: Words) -> list[Drawing]:
     if not sides or not words.distance:
         return []
@@ -55,8 +59,8 @@ def decays(sides: Mapping[str, Sides], threshold: float, words: Words) -> list[D
         # On a logarithmic axis there is no 0.
         x, mean, low, high = np.array([np.mean(some, axis=0) for some in _together(kept)]).T
         low = np.clip(low, least, mean)
-        series.append(_drawn(f"by {_WORDS[name]}", x, mean, low, np.maximum(high, low)))
-        said.append(f"{_WORDS[name]} counts {reach(one, threshold, words)}")
+        series.append(_drawn(f"by {named(name)}", x, mean, low, np.maximum(high, low)))
+        said.append(f"{named(name)} counts {reach(one, threshold, words)}")
     return [
         Figure(
             "gradient-distance",
@@ -86,6 +90,66 @@ def _points(one: Decay) -> list[tuple[float, float, float, float]]:
     return list(zip(map(float, one.distance), one.mean, one.low, one.high))
 
 
+def shares(rows: Sequence[Specimen], flows: Sequence[RowFlow]) -> dict[str, float]:
+    """Of rows that are several texts: how much of an answer's gradient flows to each, in the mean over answers."""
+    found = _shares(rows, flows)
+    return {name: float(np.mean([share for _, share in several])) for name, several in found.items()}
+
+
+def _shares(rows: Sequence[Specimen], flows: Sequence[RowFlow]) -> dict[str, list[tuple[int, float]]]:
+    """With the question that each share is of."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for one, flow in zip(rows, flows):
+        for query, norm_T in zip(flow.queries, flow.input_QT):
+            for part in one.parts if norm_T.sum() > 0 else ():
+                mine = float(norm_T[part.begin : part.end].sum() / norm_T.sum())
+                found.setdefault(part.name, []).append((query, mine))
+    return found
+
+
+def parts_sentence(parts: Mapping[str, float]) -> list[str]:
+    if not parts:
+        return []
+    said = " and ".join(f"{share(part)} flows to the {name}" for name, part in parts.items())
+    return [f"Of the gradient of an answer, {said} in the mean."]
+
+
+def parts(rows: Sequence[Specimen], flows: Sequence[RowFlow], words: Words) -> list[Drawing]:
+    """Which of several texts an answer leans on, along the answers."""
+    series, ends = [], {}
+    for name, several in _shares(rows, flows).items():
+        by_query: dict[int, list[float]] = {}
+        for query, part in several:
+            by_query.setdefault(query, []).append(part)
+        points = [
+            (float(query), float(np.mean(some)), *(float(q) for q in np.quantile(some, [0.25, 0.75])))
+            for query, some in sorted(by_query.items())
+            if len(some) > 1
+        ]
+        if len(points) > 1:
+            series.append(_drawn(f"the {name}", *np.array(points).T))
+            ends[name] = (points[0], points[-1])
+    if not series:
+        return []
+    said = "; ".join(
+        f"the {name} has {share(first[1])} of it at answer {first[0]:.0f} and {share(last[1])} at answer {last[0]:.0f}"
+        for name, (first, last) in ends.items()
+    )
+    return [
+        Figure(
+            "gradient-parts",
+            "Which of the texts an answer leans on",
+            "line",
+            Axis(f"{words.question}s answered before", unit="whole"),
+            Axis("share of the gradient", limits=(0.0, 1.0)),
+            tuple(series),
+            reading="How much of the gradient of an answer's cost flows to each text, in the mean over rows; the band "
+            "holds the middle half.",
+            finding=f"{said[0].upper()}{said[1:]}.",
+        )
+    ]
+
+
 def row_drawings(one: Specimen, flow: RowFlow, words: Words) -> list[Drawing]:
     """One row as it stands: cells as a grid, several questions as a map, a text as a text."""
     found: list[Drawing] = []
@@ -101,7 +165,13 @@ def row_drawings(one: Specimen, flow: RowFlow, words: Words) -> list[Drawing]:
 
 
 def _asked(one: Specimen, flow: RowFlow) -> tuple[int, Floats]:
-    """The question that most places have a say in (of several, the middle one), and the norms of its gradient."""
+    """The question that most places have a say in (of several, the middle one), and the norms of its gradient.
+
+    Of texts that are written, the one whose cost would change most: each has more before it than the one before.
+    """
+    if one.parts:
+        at = int(flow.input_QT.sum(1).argmax())
+        return flow.queries[at], flow.input_QT[at]
     counted_Q = (~np.isnan(flow.distance_QT)).sum(1)
     best = np.flatnonzero(counted_Q == counted_Q.max())
     at = int(best[len(best) // 2])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from statewise.figures.drawing import Drawing
@@ -11,15 +12,16 @@ from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture, row_picture
 from statewise.inspection.gradient.clipping import clipping
 from statewise.inspection.gradient.jacobian import Stretch
-from statewise.inspection.gradient.recurrence import jacobians, without_eigenvalues
-from statewise.inspection.gradient.row_flow import RowFlow, Sides, by_distance, follow_long_row, follow_row
+from statewise.inspection.gradient.recurrence import jacobians, kept_leaves, without_eigenvalues
+from statewise.inspection.gradient.row_flow import RowFlow, Sides, by_part, follow_long_row, follow_row
 from statewise.inspection.gradient.settings import SHORTEST, GradientSettings
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.tasks.specimen import Specimen, Specimens
 
 _ROWS = 12
-_HELD = 16_384  # places of a row that is not read along time
+_PRECISE = 1 << 20  # numbers that enter with a row whose graph is held whole: in double precision up to so many
+_HELD = 1 << 23  # and at all
 _STATES = 2048  # places of a row up to which every state on the way is kept
 
 
@@ -27,12 +29,19 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
     words, missing = specimens.words, []
     # In double precision: what is left of a gradient after many steps is small, and must not be noise.
     precise = specimens.precise()
-    rows = [precise.at(number) for number in _chosen(precise, settings.rows or _ROWS)]
+    numbers = _chosen(precise, settings.rows or _ROWS)
+    rows = [precise.at(number) for number in numbers]
+    large = [at for at, one in enumerate(rows) if not _in_parts(one) and one.x_TE.numel() > _PRECISE]
+    if large:
+        rows = [specimens.at(number) if at in large else rows[at] for at, number in enumerate(numbers)]
+        missing.append(f"{len(large)} of {len(rows)} rows are so long that they were followed in single precision.")
     flows = []
     for one in progress.over(rows, "following gradients back"):
         queries = _queries(one, settings.queries)
-        long = len(one) > _STATES and one.machine is not None
-        flows.append(follow_long_row(one, queries) if long else follow_row(one, queries, states=True))
+        long = len(one) > _STATES
+        flows.append(
+            follow_long_row(one, queries) if long and _in_parts(one) else follow_row(one, queries, states=not long)
+        )
     if any(flow.state_QT is None and one.machine is not None for flow, one in zip(flows, rows)):
         missing.append(
             f"Rows of more than {_STATES:,} {words.place}s are followed to what was read, not to each state."
@@ -43,23 +52,27 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
         missing.append(f"A {words.place} has no distance in time from the answer: there is a map alone.")
     if not specimens.told:
         missing.append("What is right is not known here: the cost is that of the model's own answer.")
-    sides = {
-        name: found
-        for name, state in (("input", False), ("state", True))
-        if (found := by_distance(flows, state=state)) is not None
-    }
+    sides = by_part(rows, flows)
     first = max(range(len(rows)), key=lambda at: len(rows[at]))
     stretches: list[Stretch] = []
     found_PN: list[Tensor] = []
     machine = rows[first].machine
     if machine is not None and len(rows[first]) <= _STATES:
-        z_TI = flows[first].z_TI
-        stretches, found_PN = jacobians(machine, z_TI, settings, progress)
+        z_TI = flows[first].z_TI[rows[first].first :]
+        with torch.no_grad():
+            begun = rows[first].begun(flows[first].z_TI[None])
+        stretches, found_PN = jacobians(machine, z_TI, settings, progress, begun=begun)
+        kept = kept_leaves(machine, z_TI, begun)
         if not found_PN:
-            missing.append(without_eigenvalues(machine, z_TI, settings.largest))
+            missing.append(without_eigenvalues(machine, z_TI, settings.largest, begun=begun))
+        elif kept:
+            missing.append(
+                f"{', '.join(kept)}: handed on as it is at every step, so that each number is an eigenvalue 1."
+            )
     clips = None if subject.run is None else clipping(subject.run.path)
     figures: list[Drawing] = [
         *row_picture.decays(sides, settings.threshold, words),
+        *row_picture.parts(rows, flows, words),
         *row_picture.row_drawings(rows[first], flows[first], words),
         *picture.jacobians(stretches, found_PN),
         *picture.clips(clips),
@@ -73,6 +86,7 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
         data={
             "rows": [one.name for one in rows],
             "threshold": settings.threshold,
+            "parts": row_picture.shares(rows, flows),
             "decay": {
                 name: {
                     "before": {**one.before._asdict(), "memory_length": one.before.length(settings.threshold)},
@@ -96,9 +110,15 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
 def _chosen(specimens: Specimens, count: int) -> list[int]:
     """Rows whose graph can be held: what is read along time is held in parts, and may be as long as it likes."""
     some = chosen(specimens, count, shortest=SHORTEST)
-    if specimens.at(some[0]).machine is not None:
-        return some
-    return chosen(specimens, count, shortest=SHORTEST, longest=_HELD)
+    first = specimens.at(some[0])
+    return (
+        some if _in_parts(first) else chosen(specimens, count, shortest=SHORTEST, longest=_HELD // first.x_TE.shape[1])
+    )
+
+
+def _in_parts(one: Specimen) -> bool:
+    """Whether a long row can be read again on the way back, stretch by stretch."""
+    return one.machine is not None and one.begin is None
 
 
 def _queries(one: Specimen, most: int) -> list[int]:
@@ -116,12 +136,17 @@ def _sentences(
 ) -> list[str]:
     words = specimens.words
     said: list[Any] = []
-    shown = sides.get("input")
-    if shown is not None:
-        said.append(
-            f"Followed back from {sum(len(flow.queries) for flow in flows)} answers in {len(rows)} rows of "
-            f"{specimens.source}, what {name} has read counts {row_picture.reach(shown, settings.threshold, words)}."
+    read = {which: one for which, one in sides.items() if which != "state"}
+    if read:
+        counts = "; ".join(
+            f"{row_picture.named(which)} counts {row_picture.reach(one, settings.threshold, words)}"
+            for which, one in read.items()
         )
+        said.append(
+            f"{name} was followed back from {sum(len(flow.queries) for flow in flows)} answers in {len(rows)} rows of "
+            f"{specimens.source}: {counts}."
+        )
+        said += row_picture.parts_sentence(row_picture.shares(rows, flows))
     else:
         said.append(
             f"{name} was followed back from {len(rows)} answers, one for each of some rows of {specimens.source}."

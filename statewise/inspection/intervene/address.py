@@ -64,7 +64,7 @@ def covered(state: State, address: Address) -> list[str]:
 
 
 def places(state: State) -> list[Address]:
-    """Everything that has a name: the whole, every branch with several leaves, every leaf that holds real numbers."""
+    """Everything that has a name: the whole, every branch with several leaves, every leaf with real numbers in it."""
     paths = [path for path, leaf in leaves(state)]
     branches: dict[str, int] = {}
     for path in paths:
@@ -78,7 +78,7 @@ def places(state: State) -> list[Address]:
         for branch, count in branches.items()
         if 1 < count < len(paths) and branches.get(branch.rpartition(".")[0]) != count
     ]
-    real = [path for path, leaf in leaves(state) if leaf.is_floating_point()]
+    real = [path for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.numel()]
     return [Address(""), *(Address(path) for path in (*kept, *real) if path)]
 
 

@@ -12,8 +12,10 @@ from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.number import rough
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import WORDS, Deed
+from statewise.inspection.short import short_names
 
 _ROWS = 16
+_ROOM = 18  # letters beside a picture
 
 
 def with_error(one_P: Tensor) -> tuple[float, float, float]:
@@ -39,11 +41,11 @@ def places_figure(
         f"What each part of {of} is worth",
         "dots",
         Axis(f"added loss, {unit}"),
-        Axis("", "category", categories=tuple(names)),
+        Axis("", "category", categories=tuple(short_names(names) if max(map(len, names)) > _ROOM else names)),
         tuple(series),
         "Further right: the more it costs after the act; a bar is two standard errors over moments.",
-        f"{worst.address} {WORDS[worst.act]} adds {rough(float(effects[worst].mean()))} to "
-        f"{rough(float(base_PT.mean()))} {unit}.",
+        f"Most is added by {worst.address} {WORDS[worst.act]}: {rough(float(effects[worst].mean()))} {unit}, to the "
+        f"{rough(float(base_PT.mean()))} that it costs untouched.",
     )
 
 
@@ -73,7 +75,7 @@ def recovery_figure(effects: Mapping[Deed, Tensor], address: Address) -> Figure:
         Axis("added loss, nats a token"),
         tuple(series),
         "Where a curve comes back to 0, the model has read enough since to do without what was touched.",
-        f"In the last stretch, {address} {WORDS[worst.act]} still costs {rough(last[worst])} nats a token.",
+        f"In the last stretch, {address} {WORDS[worst.act]} adds {rough(last[worst])} nats a token.",
     )
 
 
@@ -83,14 +85,15 @@ def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str = "nats a token
     top = ranked[:_ROWS]
     total = sum(max(value, 0.0) for value in mean.values())
     part = sum(max(mean[address], 0.0) for address in ranked[: max(1, len(ranked) // 10)])
+    leaf = ranked[0].path
     return Figure(
         "intervene-units",
-        "The units that are missed most",
+        f"The units of {leaf} that are missed most",
         "bars",
         Axis(f"added loss, {unit}"),
-        Axis("", "category", categories=tuple(map(str, top))),
+        Axis("", "category", categories=tuple(f"{one.axis} = {one.number}" for one in top)),
         (Series("set to 0", tuple(mean[address] for address in top), tuple(float(at) for at in range(len(top)))),),
-        "Each bar is one unit (or head) of the leaf, set to 0 on its own, at every moment in turn.",
+        "Each bar is one unit (or head) of it, set to 0 on its own, at every moment in turn.",
         f"A tenth of {len(ranked)} units carries {part / total:.0%} of all that single units cost."
         if total > 0
         else "No unit costs anything on its own.",

@@ -251,5 +251,4 @@ LENS = Lens(
     quick=True,
     settings=InterveneSettings,
     look=look,
-    why="what reaches a translation is its source, and that is shown by the lens attention",
 )

@@ -41,14 +41,18 @@ class Effect(NamedTuple):
 
 @torch.no_grad()
 def row_cuts(one: Specimen, machine: Machine[Any]) -> list[RowCut]:
-    """At most three moments of a row that have a question after them."""
+    """A few moments of a row that have a question after them; the first, where something was read before it."""
     last_Q = [_last_place(one.distance(query)) for query in range(len(one.questions))]
     z_1TI = one.enter(one.x_TE[None])
-    found = []
-    for at in sorted({min(max(round(share * len(one)), 1), len(one) - 1) for share in _SHARES}):
+    length = len(one) - one.first
+    moments = {min(max(round(share * length), 1), length - 1) for share in _SHARES if length > 1}
+    begun, found = one.begun(z_1TI), []
+    for at in sorted(one.first + moment for moment in (moments if one.begin is None else {0, *moments})):
         asked = tuple(query for query, last in enumerate(last_Q) if last >= at)
         if asked:
-            y_1TC, state = machine(z_1TI[:, :at])
+            y_1TC, state = machine(z_1TI[:, one.first : max(at, one.first + 1)], begun)
+            if at == one.first:
+                y_1TC, state = y_1TC[:, :0], begun
             gap_Q = torch.tensor([last_Q[query] - at + 1 for query in asked])
             found.append(RowCut(one, at, state, y_1TC, asked, gap_Q))
     return found
@@ -112,7 +116,7 @@ def silenced_rows(one: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, 
             changed[address.part(name, value)] = 0
             return changed
 
-        with lens(address.path, edit=nothing):
+        with lens(address.path, edit=nothing, keep=False):
             y = one.read(z_1TI)
         found[address] = _effect(base, _Answered(one.judge(y, x_1TE), one.answer(y, x_1TE)), 0)
     return base.cost_NQ[0], found

@@ -95,7 +95,8 @@ def _touched(
     if len(cuts) < 2:
         raise UserError("there is no moment in these rows with an answer after it", fix="give longer rows")
     missing: list[str] = []
-    deeds = _deeds(machine, cuts[0], settings, missing)
+    fullest = by_row[0][-1]  # where a list has begun to grow
+    deeds = _deeds(machine, fullest, settings, missing)
     # What a swap brings in is from about as far in the next row; of a single row, from another moment.
     following = [*by_row[1:], by_row[0]] if len(by_row) > 1 else [[*cuts[1:], cuts[0]]]
     others = [next_[min(at, len(next_) - 1)] for some, next_ in zip(by_row, following) for at in range(len(some))]
@@ -103,10 +104,10 @@ def _touched(
     for cut, other in progress.over(list(zip(cuts, others)), "touching states"):
         for deed, effect in after(cut, machine, deeds, other.state).items():
             effects[deed].append(effect)
-    leaf = _chosen_leaf(effects, cuts[0], settings)
+    leaf = _chosen_leaf(effects, fullest, settings)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:
-        addresses, size = one_by_one(cuts[0].state, leaf, most=settings.units)
+        addresses, size = one_by_one(fullest.state, leaf, most=settings.units)
         zeroes = [Deed(address, "zero") for address in addresses]
         added: dict[Address, list[Tensor]] = {address: [] for address in addresses}
         for cut in progress.over(cuts, "one unit at a time"):
@@ -179,8 +180,8 @@ def _felt(found: _Found, spoken: Words, unit: str) -> list[Drawing]:
             Axis(f"added loss, {unit}"),
             tuple(series),
             "Where a curve comes back to 0, enough was read since to do without what was touched.",
-            f"About {rough(last[worst][0])} {spoken.place}s before the answer, everything {WORDS[worst.act]} still "
-            f"costs {rough(last[worst][1])} {unit}.",
+            f"About {rough(last[worst][0])} {spoken.place}s before the answer, everything {WORDS[worst.act]} adds "
+            f"{rough(last[worst][1])} {unit}.",
         )
     ]
 
@@ -189,27 +190,22 @@ def _felt(found: _Found, spoken: Words, unit: str) -> list[Drawing]:
 
 
 def _silenced(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress, spoken: Words) -> _Found:
-    with torch.no_grad():
-        z_1TI = rows[0].enter(rows[0].x_TE[None])
-        with lens() as seen:
-            rows[0].read(z_1TI)
-    if not seen.names:
+    shown = _shown(min(rows, key=len))
+    if not shown:
         raise UserError("this model shows nothing of itself that could be silenced")
     missing = ["A row is read at once, or from several ends: what the model shows of itself is silenced all along it."]
     if settings.address is None:
-        addresses = [Address(name) for name in seen.names]
+        addresses = [Address(name) for name in shown]
         if len(addresses) > _MOST_PLACES:
             left = len(addresses) - _MOST_PLACES
             missing.append(f"{left} further names; --set address=… looks at one of them")
             addresses = addresses[:_MOST_PLACES]
     else:
         address = parse_address(settings.address)
-        meant = [name for name in seen.names if fnmatchcase(name, address.path or "*")]
+        meant = [name for name in shown if fnmatchcase(name, address.path or "*")]
         if not meant:
-            raise UserError(
-                f"nothing that is observed is called {address.path!r}", fix=nearest(address.path, seen.names)
-            )
-        address.part(meant[0], seen.seen[meant[0]][0])
+            raise UserError(f"nothing that is observed is called {address.path!r}", fix=nearest(address.path, shown))
+        address.part(meant[0], shown[meant[0]])
         addresses = [address]
     effects: dict[Deed, list[Effect]] = {Deed(address, "silence"): [] for address in addresses}
     base = []
@@ -219,6 +215,21 @@ def _silenced(rows: Sequence[Specimen], settings: InterveneSettings, progress: P
         for address, effect in found.items():
             effects[Deed(address, "silence")].append(effect)
     return _Found(effects, torch.stack(base), [], {}, tuple(missing))
+
+
+@torch.no_grad()
+def _shown(one: Specimen) -> dict[str, Tensor]:
+    """Every name that is observed while a row is read, with the first of its values."""
+    first: dict[str, Tensor] = {}
+
+    def note(name: str, value: Tensor) -> Tensor:
+        first.setdefault(name, value)
+        return value
+
+    z_1TI = one.enter(one.x_TE[None])
+    with lens(edit=note, keep=False):
+        one.read(z_1TI)
+    return first
 
 
 # -------------------------------------------------------------------- words

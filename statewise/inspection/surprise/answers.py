@@ -2,6 +2,8 @@
 
 from typing import assert_never
 
+import numpy as np
+
 from statewise.inspection.finding import Finding
 from statewise.inspection.progress import Progress, ticking
 from statewise.inspection.subject import Subject, open_subject
@@ -10,7 +12,7 @@ from statewise.inspection.surprise.courses import found_in_courses
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.specs import UserError
-from statewise.tasks.specimen import Choices, Courses, Specimens
+from statewise.tasks.specimen import Choices, Courses, Floats, Specimens
 
 
 def look_at_answers(subject: Subject, specimens: Specimens, settings: SurpriseSettings, progress: Progress) -> Finding:
@@ -42,10 +44,22 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
     match (mine, theirs):
         case (Choices(), Choices()) if len(mine.nats_N) == len(theirs.nats_N) and mine.names == theirs.names:
             return Rival(other.name, mine.nats_N, theirs.nats_N)
+        case (Choices(), Choices()) if subject.specimens is not None and subject.specimens.words.writes:
+            # Other tokens, the same texts: what all of a row cost compares.
+            if len(subject.specimens) == len(other.specimens):
+                rows = len(other.specimens)
+                return Rival(other.name, _by_row(mine, rows), _by_row(theirs, rows), of="row")
         case (Courses(), Courses()) if mine.loss_WH.shape == theirs.loss_WH.shape and mine.loss == theirs.loss:
             return Rival(other.name, mine.loss_WH.mean(1), theirs.loss_WH.mean(1))
         case _:
-            raise UserError(
-                f"{against!r} does not answer the same questions as {subject.name}",
-                fix="set runs against each other that learned from the same data, or name one file for both: --data",
-            )
+            pass
+    raise UserError(
+        f"{against!r} does not answer the same questions as {subject.name}",
+        fix="set runs against each other that learned from the same data, or name one file for both: --data",
+    )
+
+
+def _by_row(found: Choices, rows: int) -> Floats:
+    """What all answers of each row cost together."""
+    paid_P: Floats = np.bincount(found.row_N, weights=found.nats_N, minlength=rows).astype(np.float64)
+    return paid_P

@@ -11,14 +11,14 @@ import torch
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import plain, share, whole
+from statewise.figures.number import plain, rough, share, whole
 from statewise.figures.passage import Passage, visible
 from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.calibration import Tally, reliability
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.tasks.specimen import UNTOLD, Choices, Floats, Specimens
+from statewise.tasks.specimen import UNTOLD, Choices, Floats, Specimens, Words
 
 LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
 _SHOWN = 300  # answers that are shown where they stand, if nothing was said: each row is a line
@@ -62,8 +62,11 @@ def found_in_choices(
         figures += [*_passage(specimens, found, shown), *_along(along, found.along)]
         if len(found.guess_N) > shown and not (found.place_N == UNTOLD).any():
             missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(found.guess_N):,}.")
-        figures += [reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"), _classes(costs)]
-        tables += [_worst(specimens, found, settings.worst), _class_table(costs)]
+        figures += [
+            reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"),
+            _classes(costs, specimens.words),
+        ]
+        tables += [_worst(specimens, found, settings.worst), _class_table(costs, specimens.words)]
         mean, entropy = float(np.nanmean(found.nats_N)), float(found.entropy_N[told_N].mean())
         data |= {
             "nats": mean,
@@ -78,7 +81,7 @@ def found_in_choices(
             f"{name} pays {plain(mean)} nats a {unit} on {specimens.source} ({int(told_N.sum()):,} {unit}s) and "
             f"expected to pay {plain(entropy)}; it is right {share(tally.accuracy)} of the time, and its confidence "
             f"is off by {share(tally.error())} in the mean.",
-            _hardest(costs),
+            _hardest(costs, specimens.words),
         ]
         unseen = len(told_N) - int(told_N.sum())
         if unseen and specimens.told:
@@ -88,23 +91,26 @@ def found_in_choices(
         sentences = [_answers(found, unit)]
         missing.append(f"What is right is not known here, so there is neither a cost nor a calibration of {unit}s.")
     if rival is not None and told_N.any():
-        sentences.insert(0, rival.sentence(name, f"nats a {unit}"))
+        sentences.insert(0, rival.sentence(name, f"nats a {rival.of or unit}"))
         data["against"] = rival.as_dict()
-        tables.insert(0, _rivals(specimens, found, rival, name, settings.worst))
+        gaps = _row_rivals if rival.of else _rivals
+        tables.insert(0, gaps(specimens, found, rival, name, settings.worst))
     return Finding("surprise", "Surprise", name, tuple(sentences), tuple(figures), tuple(tables), data, tuple(missing))
 
 
 def class_costs(found: Choices) -> list[ClassCost]:
     """Of every class that is the truth of an answer, the dearest first."""
+    order_N = np.argsort(found.truth_N, kind="stable")
+    which, begin = np.unique(found.truth_N[order_N], return_index=True)
     made = []
-    for number_, name in enumerate(found.names):
-        mine_N = found.truth_N == number_
-        if not mine_N.any():
+    for truth, mine_M in zip(which.tolist(), np.split(order_N, begin[1:])):
+        if truth == UNTOLD:
             continue
-        wrong = found.guess_N[mine_N & (found.guess_N != number_)]
+        guess_M = found.guess_N[mine_M]
+        wrong = guess_M[guess_M != truth]
         other = found.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
-        recall = float((found.guess_N[mine_N] == number_).mean())
-        made.append(ClassCost(name, int(mine_N.sum()), float(found.nats_N[mine_N].mean()), recall, other))
+        recall = float((guess_M == truth).mean())
+        made.append(ClassCost(found.names[truth], len(mine_M), float(found.nats_N[mine_M].mean()), recall, other))
     return sorted(made, key=lambda one: -one.nats)
 
 
@@ -120,13 +126,13 @@ def buckets(along_N: Floats, nats_N: Floats, *, most: int = _ALONG) -> list[Alon
     return made
 
 
-def _hardest(costs: Sequence[ClassCost]) -> str:
+def _hardest(costs: Sequence[ClassCost], spoken: Words) -> str:
     first, last = costs[0], costs[-1]
     if len(costs) == 1:
         return f"Only {first.name!r} occurs here."
     mistaken = f", and is most often taken for {first.taken_for!r}" if first.taken_for else ""
     return (
-        f"Of {len(costs)} classes, {first.name!r} is the dearest with {plain(first.nats)} nats{mistaken}; "
+        f"Of {len(costs)} {spoken.labels}, {first.name!r} is the dearest with {plain(first.nats)} nats{mistaken}; "
         f"{last.name!r} is the cheapest with {plain(last.nats)}."
     )
 
@@ -134,9 +140,8 @@ def _hardest(costs: Sequence[ClassCost]) -> str:
 def _along(along: Sequence[Along], label: str) -> list[Drawing]:
     if len(along) < 2:
         return []
-    first, last = along[0], along[-1]
-    gap, sure = last.mean - first.mean, float(np.hypot(first.half, last.half))
-    word = "no surer" if abs(gap) <= sure else "dearer" if gap > 0 else "cheaper"
+    least, most = min(along, key=lambda one: one.mean), max(along, key=lambda one: one.mean)
+    chance = most.mean - least.mean <= float(np.hypot(least.half, most.half))
     return [
         Figure(
             "surprise-along",
@@ -154,27 +159,26 @@ def _along(along: Sequence[Along], label: str) -> list[Drawing]:
                 ),
             ),
             reading="Answers in groups of about one size; the band is a 95 % interval of the mean.",
-            finding=f"At {plain(last.middle)} an answer costs {plain(last.mean)} nats, at {plain(first.middle)} "
-            f"{plain(first.mean)}"
-            + (": the difference is within chance." if word == "no surer" else f": it is {word} there."),
+            finding=f"With {rough(most.middle)} {label} an answer costs most, {plain(most.mean)} nats; with "
+            f"{rough(least.middle)} least, {plain(least.mean)}{': a difference within chance' if chance else ''}.",
         )
     ]
 
 
-def _classes(costs: Sequence[ClassCost]) -> Figure:
+def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
     shown = costs[:_BARS]
     left = len(costs) - len(shown)
     wrong = min(costs, key=lambda one: one.recall)
     return Figure(
         "surprise-classes",
-        "Which classes are dear",
+        f"Which {spoken.labels} are dear",
         "bars",
         Axis("nats an answer"),
         Axis("", "category", categories=tuple(one.name for one in shown)),
         (Series("mean", tuple(one.nats for one in shown), tuple(float(at) for at in range(len(shown)))),),
         reading="What an answer cost in the mean, by what the truth is.",
         finding=f"{wrong.name!r} is found least often: {share(wrong.recall)} of {wrong.answers:,}.",
-        missing=(f"{left} cheaper classes are in the table alone",) if left else (),
+        missing=(f"{left} cheaper {spoken.labels} are in the table alone",) if left else (),
     )
 
 
@@ -187,6 +191,7 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
     notes = []
     row = None
     made: tuple[str, ...] = ()
+    spoken, between = specimens.words, " " if specimens.words.spaced else ""
     for at in order[:most]:
         if found.row_N[at] != row:
             if row is not None:
@@ -194,7 +199,15 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
                 notes.append("")
             row = int(found.row_N[at])
             made = specimens.at(row).pieces
+            if spoken.writes:  # what was read before the first of them
+                before = made[: int(found.place_N[at]) + 1]
+                pieces.append((f"{between.join(before)} ", None))
+                notes.append("")
         cost, truth = float(found.nats_N[at]), int(found.truth_N[at])
+        if spoken.writes:
+            pieces.append((f"{found.names[int(found.known_N[at])]}{between}", None if np.isnan(cost) else cost))
+            notes.append(f"expected {found.names[int(found.guess_N[at])]}")
+            continue
         pieces.append((f"{made[int(found.place_N[at])]} ", None if np.isnan(cost) else cost))
         told = f", it is {found.names[truth]}" if truth != UNTOLD else ""
         notes.append(f"taken for {found.names[int(found.guess_N[at])]}{told}")
@@ -262,9 +275,9 @@ def _answers(found: Choices, unit: str) -> str:
     )
 
 
-def _class_table(costs: Sequence[ClassCost]) -> Named:
+def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
     columns = (
-        Column("class", "class", text=True),
+        Column("class", spoken.label, text=True),
         Column("answers", "answers"),
         Column("nats", "cost", "nats"),
         Column("recall", "found"),
@@ -280,7 +293,7 @@ def _class_table(costs: Sequence[ClassCost]) -> Named:
         )
         for one in costs
     )
-    return Named("surprise-by-class", "The classes", "The dearest first.", Table(columns, rows))
+    return Named("surprise-by-class", f"The {spoken.labels}", "The dearest first.", Table(columns, rows))
 
 
 def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
@@ -303,4 +316,25 @@ def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most:
         Column("gap", "gap", "nats"),
     )
     reading = f"The largest gaps come first; above 0, {rival.name} paid less."
+    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
+
+
+def _row_rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
+    """Where two runs do not have the same answers, but the same rows."""
+    gap_P = np.nan_to_num(rival.mine_N - rival.theirs_N)
+    between = " " if specimens.words.spaced else ""
+    rows = []
+    for at in np.argsort(-np.abs(gap_P))[:most]:
+        one = specimens.at(int(at))
+        paid = (rival.mine_N[at], rival.theirs_N[at], gap_P[at])
+        row = words(one.name), words(_short(visible(between.join(one.pieces))))
+        rows.append((*row, *(number(float(nats), plain) for nats in paid)))
+    columns = (
+        Column("where", "where", text=True),
+        Column("row", "the row", text=True),
+        Column("first", name, "nats"),
+        Column("second", rival.name, "nats"),
+        Column("gap", "gap", "nats"),
+    )
+    reading = f"The largest gaps come first; above 0, {rival.name} paid less for all of the row."
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))

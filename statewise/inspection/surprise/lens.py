@@ -232,5 +232,4 @@ LENS = Lens(
     quick=True,
     settings=SurpriseSettings,
     look=look,
-    why="a translator is judged by what it writes, not by one answer; `statewise evaluate` does that",
 )

@@ -15,6 +15,7 @@ class Rival(NamedTuple):
     name: str
     mine_N: Floats
     theirs_N: Floats
+    of: str = ""  # what an entry is, where that is no single answer
 
     @property
     def apart_N(self) -> Floats:
@@ -36,7 +37,7 @@ class Rival(NamedTuple):
         won = float((self.apart_N > 0).mean())
         return (
             f"{better} pays {plain(abs(mean))} ± {rough(half)} {unit} less than {worse} in the mean{sure}; "
-            f"{self.name} pays less for {share(won)} of the answers."
+            f"{self.name} pays less for {share(won)} of the {self.of or 'answer'}s."
         )
 
     def as_dict(self) -> dict[str, Any]:

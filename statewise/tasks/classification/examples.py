@@ -42,10 +42,14 @@ class Batch(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Sequences or grids, ready to be read. `cut` of them were longer than the spec allows."""
+    """Sequences or grids, ready to be read. `cut` of them were longer than the spec allows.
+
+    `unknown` is the share of all tokens that the vocabulary does not have; values are none.
+    """
 
     sequences: Sequence[NDArray[Any]]
     cut: int
+    unknown: float | None = None
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -97,7 +101,8 @@ class TextEncoding(NamedTuple):
         ids = self.tokenizer.encode_many(list(content))
         nothing = np.array([self.tokenizer.end_id])  # a text without a token is still a row
         cut = sum(len(one) > self.longest for one in ids)
-        return Rows([one[: self.longest] if len(one) else nothing for one in ids], cut)
+        read = [one[: self.longest] if len(one) else nothing for one in ids]
+        return Rows(read, cut, self.tokenizer.unknown_share(ids))
 
     def files(self) -> dict[str, Payload]:
         return {"tokenizer.json": self.tokenizer.to_json()}
@@ -110,11 +115,14 @@ class ValueEncoding(NamedTuple):
     scaling: Scaling
     longest: int
 
-    def encode(self, content: Sequence[NDArray[np.float32]]) -> Rows:
+    def encode(self, content: Sequence[NDArray[Any]]) -> Rows:
         channels = len(self.scaling.mean_C)
-        for values_TC in content:
+        for row, values_TC in enumerate(content):
             if values_TC.shape[1] != channels:
-                raise UserError(f"{values_TC.shape[1]} values at each moment, but training had {channels}")
+                raise UserError(
+                    f"row {row}: {values_TC.shape[1]} values at each moment, but training had {channels}",
+                    fix="give arrays of the shape that was learned from",
+                )
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]
         return Rows([one[: self.longest] for one in scaled], sum(len(one) > self.longest for one in scaled))
 
@@ -131,7 +139,7 @@ class GridEncoding(NamedTuple):
     scaling: Scaling
     columns: int | None
 
-    def encode(self, content: Sequence[NDArray[np.float32]]) -> Rows:
+    def encode(self, content: Sequence[NDArray[Any]]) -> Rows:
         channels = len(self.scaling.mean_C)
         for values_HWC in content:
             if values_HWC.shape[2] != channels:
@@ -168,7 +176,7 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     return TextEncoding(tokenizer, spec.longest)
 
 
-def _scaling(content: Sequence[NDArray[np.float32]]) -> Scaling:
+def _scaling(content: Sequence[NDArray[Any]]) -> Scaling:
     for one in content:
         if one.shape[-1] != content[0].shape[-1]:
             raise UserError(f"files have {content[0].shape[-1]} and {one.shape[-1]} values at a place: use one number")

@@ -54,6 +54,7 @@ class ClassificationJob(Job):
         self._train_label_N = classes.encode(train.labels, where=train.where).ids_N
         # A label that training never showed cannot be predicted: such rows count, and count as wrong.
         self.held_label_N, self.unseen = classes.encode(held.labels, where=held.where, unseen="wrong")
+        classes.refuse_all_new(held.labels, where=held.where[0])
         self._weight_K = torch.ones(len(classes), dtype=torch.float64)
         if spec.objective.weights == "balanced":
             self._weight_K = torch.from_numpy(classes.weights())
@@ -138,13 +139,16 @@ class ClassificationJob(Job):
         log_NK = log_probabilities(model, self.held_rows, device=self._par.device, poll=poll)
         right_N = log_NK.argmax(-1) == self.held_label_N
         seen_N = self.held_label_N >= 0
-        nats = -log_NK[seen_N, self.held_label_N[seen_N]].mean() if seen_N.any() else 0.0
+        nats = -log_NK[seen_N, self.held_label_N[seen_N]].mean()
         return {"accuracy": float(right_N.mean()), "nats": float(nats)}
 
 
-def _written(content: str | NDArray[np.float32]) -> str:
-    """All of a row, for the fingerprint; NumPy writes only the ends of a long one."""
-    return content if isinstance(content, str) else f"{content.shape}{content.tobytes().hex()}"
+def _written(content: str | NDArray[Any]) -> str:
+    """All of a row, for the fingerprint, in one type; NumPy writes only the ends of a long one."""
+    if isinstance(content, str):
+        return content
+    with np.errstate(over="ignore"):  # what is infinite here is as different from all that is not
+        return f"{content.shape}{content.astype(np.float32).tobytes().hex()}"
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from statewise.tasks.classification.examples import Encoding, Labels, load_encod
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, unknown_note
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.specimen import UNTOLD
 
@@ -36,6 +36,8 @@ class ClassificationEvaluation(NamedTuple):
     confusion: list[list[int]]
     labels: list[str]  # the order of `confusion`: a row for each true label, a column for each prediction
     unseen: dict[str, int]  # labels that training never showed; their rows count as wrong
+    cut: int  # rows of which not all was read
+    unknown: float | None  # share of the tokens that the vocabulary does not have; None: there are no tokens
 
     def report(self, name: str) -> Report:
         rows = (
@@ -50,7 +52,9 @@ class ClassificationEvaluation(NamedTuple):
             ),
         )
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
-        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=f"{self.rows:,} rows{unseen}")
+        cut = f" · {self.cut:,} longer than is read" if self.cut else ""
+        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}"
+        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note)
 
 
 @final
@@ -103,7 +107,8 @@ class ClassificationRun(Run):
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> ClassificationEvaluation:
         held = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
         label_N, unseen = self.classes.encode(held.labels, where=held.where, unseen="wrong")
-        log_NK = log_probabilities(self.model, self.encoding.encode(held.content), device=self.device)
+        rows = self.encoding.encode(held.content)
+        log_NK = log_probabilities(self.model, rows, device=self.device)
         guessed_N = log_NK.argmax(-1)
         seen_N = label_N >= 0
         scores = label_scores(held.labels, self.classes.decode(guessed_N.tolist()), names=self.classes.names)
@@ -121,6 +126,8 @@ class ClassificationRun(Run):
             confusion=scores.confusion,
             labels=scores.labels,
             unseen=dict(unseen),
+            cut=rows.cut,
+            unknown=rows.unknown,
         )
 
     def _read(self, data: str | Path | Sequence[str], *, labelled: bool = True) -> Labels:

@@ -45,7 +45,7 @@ def extended(series: Series, origin: int, horizon: int) -> Series:
         return series
     if series.covariates:
         raise UserError(
-            f"{series.where or series.id!r}: to forecast {horizon} moments, the covariates "
+            f"{series.where or 'the series'}, series {series.id!r}: to forecast {horizon} moments, the covariates "
             f"{', '.join(series.covariates)} must be known for all of them, but {lacking} are not",
             fix=f"append {lacking} rows with times and covariates and empty targets, or ask for a shorter "
             "horizon: --set forecast.horizon=N",

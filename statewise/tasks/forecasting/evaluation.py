@@ -261,7 +261,7 @@ def evaluate_frames(
     device: torch.device,
 ) -> ForecastEvaluation:
     """Each series from its beginning, one step ahead at every moment but the first."""
-    bits = isinstance(spec.objective, BernoulliSpec)
+    bits = spec.objective.of_bits
     tally = Tally(known.scaling, horizon=1)
     naive = Tally(known.scaling, horizon=1)
     total, weight = 0.0, 0.0
@@ -323,7 +323,7 @@ def evaluate_whole(
     horizon = spec.forecast.horizon
     read = min(max(span.begin, span.end - horizon) if span.begin == span.reach else span.begin for span in spans)
     read -= max(span.reach for span in spans)
-    if isinstance(spec.objective, BernoulliSpec) or read < 1:
+    if spec.objective.of_bits or read < 1:
         return frames
     once = spec.forecast.model_copy(update={"context": read, "stride": max(len(span.series) for span in spans)})
     loops = evaluate_windows(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,9 +25,10 @@ from statewise.data.series_window import SeriesBatch
 from statewise.data.time_feature import with_time_features
 from statewise.models.forecaster import Past
 from statewise.specs import SeriesDataSpec, UserError
-from statewise.tasks.forecasting.known import Known
+from statewise.tasks.forecasting.known import Array, Known
 
 _SHARES = "0.7/0.1/0.2"
+_FARTHEST = 1e15  # deviations: its square is still a number of 32 bits
 
 
 class Prepared(NamedTuple):
@@ -73,6 +75,7 @@ def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -
         id=spec.id,
         missing=spec.missing,
         unsorted=spec.unsorted,
+        repeated=spec.repeated,
         irregular=spec.irregular,
     )
 
@@ -135,4 +138,19 @@ def refuse_other_columns(series: Series, channels: Sequence[str], covariates: Se
 def as_read(series: Series, spec: SeriesDataSpec, known: Known) -> Series:
     """Scaled, with time as an input where that is wanted."""
     refuse_other_columns(series, known.channels, known.covariates)
-    return with_time_features(known.scaling.apply(series), spec.time_features, until=known.until)
+    scaled = known.scaled(series)
+    _refuse_far(scaled.values_TC, series.values_TC, series.channels, series)
+    _refuse_far(scaled.covariates_TX, series.covariates_TX, series.covariates, series)
+    return with_time_features(scaled, spec.time_features, until=known.until)
+
+
+def _refuse_far(read_TC: Array, given_TC: Array, names: Sequence[str], series: Series) -> None:
+    """A value that would be infinite in 32 bits, or its square."""
+    far = np.argwhere(np.abs(read_TC) > _FARTHEST)
+    if len(far):
+        row, column = far[0]
+        raise UserError(
+            f"{series.where or 'the series'}, series {series.id!r}: {names[column]!r} is {given_TC[row, column]:g} at "
+            f"{series.time_T[row]}, {abs(read_TC[row, column]):.1g} deviations from the mean of the training part",
+            fix="check its unit, or leave the cell empty",
+        )

@@ -125,7 +125,7 @@ class ForecastingJob(Job):
     @property
     def judges(self) -> Mapping[str, Better]:
         own = loss_name(self.spec)
-        if isinstance(self.spec.objective, BernoulliSpec):
+        if self.spec.objective.of_bits:
             return {own: "lower"}
         if isinstance(self.spec.objective, SquaredSpec):
             return {"mse": "lower", "mae": "lower", "squared_error": "lower"}
@@ -178,7 +178,7 @@ class ForecastingJob(Job):
     # ---------------------------------------------------------------- one step
 
     def window(self, step: int) -> Window:
-        bits = isinstance(self.spec.objective, BernoulliSpec)
+        bits = self.spec.objective.of_bits
         if self._windows is None:
             mine, everyone = self._batches.at(step), self._batches.all_at(step)
             rows = _whole([self.parts.train[i] for i in mine])
@@ -234,7 +234,7 @@ class ForecastingJob(Job):
                 prepared, lengths_B = as_prepared(rows).to(device), rows.lengths_B.to(device)
                 found = forecaster_loss(model, prepared, lengths_B)
                 total, weight = total + float(found.total), weight + float(found.weight)
-                if not isinstance(spec.objective, BernoulliSpec):
+                if not spec.objective.of_bits:
                     mean_BTC, target_BTC = one_step(model, prepared, lengths_B)
                     one, two, more = _errors(mean_BTC, target_BTC)
                     squared, absolute, count = squared + one, absolute + two, count + more
@@ -244,12 +244,12 @@ class ForecastingJob(Job):
                 prepared = prepare(batch).to(device)
                 found = forecaster_loss(model, prepared, ahead_only=True)
                 total, weight = total + float(found.total), weight + float(found.weight)
-                if not isinstance(spec.objective, BernoulliSpec):
+                if not spec.objective.of_bits:
                     mean_BHC = model.forecast(prepared.past, horizon=spec.forecast.horizon).mean_BHC
                     one, two, more = _errors(mean_BHC, prepared.target_BHC)
                     squared, absolute, count = squared + one, absolute + two, count + more
         figures = {own: total / max(weight, 1.0)}
-        if not isinstance(spec.objective, BernoulliSpec):
+        if not spec.objective.of_bits:
             figures |= {"mse": squared / max(count, 1), "mae": absolute / max(count, 1)}
         return {name: figures[name] for name in self.judges}
 

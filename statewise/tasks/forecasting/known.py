@@ -5,6 +5,7 @@ P order, C channels, N frames.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from statewise.data.scaling import Scaling
 from statewise.data.series import Series
 from statewise.data.series_split import SeriesParts, Span
-from statewise.specs import BernoulliSpec, ForecastingSpec, UserError
+from statewise.specs import ForecastingSpec, UserError
 from statewise.tasks.baseline import fit_autoregression
 
 Array = NDArray[np.float64]
@@ -35,6 +36,15 @@ class Known(NamedTuple):
     weight_PC: tuple[tuple[float, ...], ...] = ()
     frequency_C: tuple[float, ...] = ()  # of bits: how often each is on,
     after_2C: tuple[tuple[float, ...], ...] = ()  # and how often after it was off, and after it was on
+    covariate_mean_X: tuple[float, ...] = ()  # nothing: covariates are read as they are
+    covariate_std_X: tuple[float, ...] = ()
+
+    def scaled(self, series: Series) -> Series:
+        """Values and covariates as a model reads them."""
+        if self.covariate_mean_X:
+            scaled_TX = (series.covariates_TX - np.array(self.covariate_mean_X)) / np.array(self.covariate_std_X)
+            series = replace(series, covariates_TX=scaled_TX)
+        return self.scaling.apply(series)
 
     def to_json(self) -> str:
         return json.dumps({**self._asdict(), "scaling": self.scaling.to_json()}, indent=1) + "\n"
@@ -55,6 +65,9 @@ class Known(NamedTuple):
                 tuple(tuple(map(float, row)) for row in record["weight_PC"]),
                 tuple(map(float, record["frequency_C"])),
                 tuple(tuple(map(float, row)) for row in record["after_2C"]),
+                # Folders of before covariates were scaled have none of these.
+                tuple(map(float, record.get("covariate_mean_X", ()))),
+                tuple(map(float, record.get("covariate_std_X", ()))),
             )
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{str(where)!r}: series.json is not what a forecasting run writes") from None
@@ -63,7 +76,7 @@ class Known(NamedTuple):
 def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
     """From the training part alone."""
     first = parts.train[0].series
-    if isinstance(spec.objective, BernoulliSpec):
+    if spec.objective.of_bits:
         for span in (*parts.train, *parts.validation, *parts.test):
             refuse_no_bits(span.series)
     period = spec.data.period or guess_period(parts.train)
@@ -77,11 +90,24 @@ def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
         period,
         _naive_error(parts.train, period),
     )
-    if isinstance(spec.objective, BernoulliSpec):
+    if first.covariates and spec.data.scaling == "standard":
+        found = found._replace(**_covariates(parts.train))
+    if spec.objective.of_bits:
         return found._replace(**_frames(parts.train))
     context = spec.forecast.context if isinstance(spec.forecast.context, int) else min(map(_rows, parts.train))
     order = min(context, max(8, period + 1), _LARGEST_ORDER)
     return found._replace(**_regression([found.scaling.scaled(one) for one in _values(parts.train)], order=order))
+
+
+def _covariates(spans: Sequence[Span]) -> dict[str, Any]:
+    """Their scale, as that of values: a pressure in pascals would drown all else that is read."""
+    as_values = [
+        span._replace(series=replace(one, values_TC=one.covariates_TX, channels=one.covariates))
+        for span in spans
+        for one in [span.series]
+    ]
+    found = Scaling.fit(as_values, kind="standard")
+    return {"covariate_mean_X": found.mean_C, "covariate_std_X": found.std_C}
 
 
 def _rows(span: Span) -> int:
@@ -157,11 +183,23 @@ def guess_period(spans: Sequence[Span], *, longest: int = 400) -> int:
     rows = sum(span.end - span.begin for span in spans)
     if highest < max(0.1, 3 / np.sqrt(rows)):
         return 1
-    first = next(lag for lag in peaks if total[lag] >= 0.9 * highest)
-    # A lag that is off by one is off by more at its multiples, where a true season comes back as well.
+    # A little below the highest is enough for a lag that comes back at its multiples: a day, not two of them.
+    again = 0.9 * _recurring(total, next(lag for lag in peaks if total[lag] >= highest))
+    alike = {lag: 0.8 if _recurring(total, lag) >= again else 0.9 for lag in peaks}
+    first = next(lag for lag in peaks if total[lag] >= alike[lag] * highest)
+    # A lag that is off by one is off by more at its multiples.
     near = [lag for lag in range(max(2, round(0.8 * first)), round(1.25 * first) + 1) if lag < len(total)]
-    times = max(1, min(8, (len(total) - 1) // near[-1]))
-    return max(near, key=lambda lag: float(total[lag : times * lag + 1 : lag].mean()))
+    times = _multiples(total, near[-1])
+    return max(near, key=lambda lag: _recurring(total, lag, times=times))
+
+
+def _multiples(alike_L: Array, lag: int) -> int:
+    return max(1, min(8, (len(alike_L) - 1) // lag))
+
+
+def _recurring(alike_L: Array, lag: int, *, times: int | None = None) -> float:
+    """The mean likeness at the multiples of a lag."""
+    return float(alike_L[lag : (times or _multiples(alike_L, lag)) * lag + 1 : lag].mean())
 
 
 def _naive_error(spans: Sequence[Span], period: int) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import torch
 from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import BernoulliSpec, ForecastingSpec, UserError, make_spec
+from statewise.specs import ForecastingSpec, UserError, make_spec
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
@@ -223,7 +223,7 @@ class ForecastingRun(Run):
 
     def _read(self, paths: Sequence[str]) -> list[Series]:
         found = read_files(self.spec.data, paths)
-        if isinstance(self.spec.objective, BernoulliSpec):
+        if self.spec.objective.of_bits:
             for series in found:
                 refuse_no_bits(series)
         return found
@@ -279,24 +279,20 @@ class ForecastingRun(Run):
             table = table_of(path)
             columns = table.columns if table is not None else ("time", "series", *self.known.channels)
             delimiter = table.delimiter if table is not None else ","
+            shown = table.written if table is not None else "{:.10g}".format
             time, id_ = special_columns(table, self.spec.data)
             yield line(columns, delimiter)  # only now: what cannot be continued leaves no half a table
             for series, ahead in forecasts:
-                like = table.cells(time)[-1] if table is not None and time is not None else ""
+                like = table.cells(time) if table is not None and time is not None else [""]
                 for step, moment in enumerate(ahead.time_H):
                     cells: dict[str, str] = {}
                     if time is not None:
                         cells[time] = written(moment, like)
                     if id_ is not None:
                         cells[id_] = series.id
-                    cells |= {
-                        name: f"{value:.10g}"
-                        for name, value in zip(self.known.channels, ahead.mean_HC[step], strict=True)
-                    }
-                    cells |= {
-                        name: f"{value:.10g}"
-                        for name, value in zip(self.known.covariates, ahead.covariates_HX[step], strict=True)
-                    }
+                    names = (*self.known.channels, *self.known.covariates)
+                    values = (*ahead.mean_HC[step], *ahead.covariates_HX[step])
+                    cells |= {name: shown(value) for name, value in zip(names, values, strict=True)}
                     yield line([cells.get(name, "") for name in columns], delimiter)
 
     def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from statewise.data.series_split import Span
 from statewise.data.series_window import SeriesRows, series_rows
 from statewise.models.forecaster import DirectForecaster, Forecaster, Past, RecursiveForecaster
 from statewise.models.head import Head
-from statewise.specs import BernoulliSpec, ForecastingSpec
+from statewise.specs import ForecastingSpec
 from statewise.tasks.forecasting.evaluation import sampled
 from statewise.tasks.forecasting.examples import Prepared, carried, prepare
 from statewise.tasks.forecasting.job import as_prepared, as_sequence, cut, evaluation_windows, one_step
@@ -212,7 +212,7 @@ class ForecastingSpecimens(Specimens):
     @torch.no_grad()
     def _frames(self, model: RecursiveForecaster, poll: Poll) -> Courses:
         """One step ahead at every moment."""
-        bits = isinstance(self._spec.objective, BernoulliSpec)
+        bits = self._spec.objective.of_bits
         losses, naive, origins, rows = [], [], [], []
         for number, span in enumerate(self._spans):
             if span.end - span.begin < 2:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.series import NO_TIME
+from statewise.data.date_style import date_style
+from statewise.data.series import NO_TIME, time_column
 from statewise.data.series_table import SeriesTable, read_series_table
-from statewise.data.series_time import TIME_NAMES
 from statewise.specs import SeriesDataSpec
 
 
@@ -19,9 +19,7 @@ def special_columns(table: SeriesTable | None, data: SeriesDataSpec) -> tuple[st
     """The columns of the time and of the id."""
     if table is None:
         return "time", "series"
-    time = data.time
-    if time is None:
-        time = next((name for name in table.columns if name.lower() in TIME_NAMES and name != data.id), None)
+    time = time_column(table, data.time, id=data.id)
     return (None if time == NO_TIME else time), data.id
 
 
@@ -46,15 +44,6 @@ def moment_of(moment: Any) -> str | float | int:
     return int(moment) if float(moment).is_integer() else float(moment)
 
 
-def written(moment: Any, like: str) -> str:
-    """As the file writes its times: the date alone, a space or a T, seconds or none."""
-    if not isinstance(moment, np.datetime64):
-        return str(moment_of(moment))
-    text = str(moment.astype("datetime64[us]")).removesuffix(".000000")
-    text = text if "T" in like else text.replace("T", " ")
-    date, _, clock = text.partition("T" if "T" in like else " ")
-    if len(like) <= 10 and clock == "00:00:00":
-        return date
-    if like.count(":") == 1 and text.endswith(":00"):
-        return text.removesuffix(":00")
-    return text
+def written(moment: Any, like: Sequence[str]) -> str:
+    """As the column of these cells writes its times."""
+    return date_style(like).written(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))

@@ -61,7 +61,10 @@ def measure(true: Sequence[str], predicted: Sequence[str], *, names: Sequence[st
         labels=tuple(
             LabelScore(label, float(p), float(r), float(f), int(n)) for label, p, r, f, n in zip(labels, *table)
         ),
-        confusion_KK=metrics.confusion_matrix(true, predicted, labels=labels),
+        # Of a single label scikit-learn warns that there may be more; `labels` are all there are.
+        confusion_KK=metrics.confusion_matrix(true, predicted, labels=labels)
+        if len(labels) > 1
+        else np.array([[len(true)]]),
     )
 
 

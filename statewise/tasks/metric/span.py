@@ -9,7 +9,9 @@ from statewise.tasks.metric import label
 from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
-_TAG = re.compile(r"O|[BIES]-.+")
+_TAG = re.compile(r"O|[BIESLU]-.+")
+_SCHEMES = (re.compile(r"O|[BIES]-.+"), re.compile(r"O|[BILU]-.+"))  # IOB and IOBES, BILOU
+_AS_IOBES = {"L": "E", "U": "S"}  # what seqeval knows
 
 
 class SpanScores(NamedTuple):
@@ -21,8 +23,16 @@ class SpanScores(NamedTuple):
     token_accuracy: Score
 
 
+def marks_spans(names: Sequence[str]) -> bool:
+    """Whether tags are those of IOB, IOBES or BILOU, and not O alone."""
+    return set(names) != {"O"} and any(all(map(scheme.fullmatch, names)) for scheme in _SCHEMES)
+
+
 def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *, strict: bool = False) -> SpanScores:
-    """By default a stray `I-X` begins a span, as in conlleval. With `strict`, only what IOB2 allows is a span."""
+    """By default a stray `I-X` begins a span, as in conlleval; IOBES and BILOU end theirs where they say.
+
+    With `strict`, only what IOB2 allows is a span.
+    """
     _check_rows(true, predicted)
     for number, row in enumerate((*true, *predicted)):
         for tag in row:
@@ -36,7 +46,7 @@ def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *
     if strict:
         arguments |= {"mode": "strict", "scheme": library("seqeval.scheme").IOB2}
     metrics = library("seqeval.metrics")
-    rows = [list(row) for row in true], [list(row) for row in predicted]
+    rows = [[[_AS_IOBES.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in side] for side in (true, predicted)]
     precision, recall, f1 = (
         float(score(*rows, average="micro", **arguments))
         for score in (metrics.precision_score, metrics.recall_score, metrics.f1_score)

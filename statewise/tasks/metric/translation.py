@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.specs import UserError
+from statewise.specs.translation import BleuTokens
 from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
@@ -26,9 +27,11 @@ class QuickScores(NamedTuple):
     exact: float
 
 
-def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScores:
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: BleuTokens = "13a"
+) -> TranslationScores:
     """Every figure of one set of translations; the functions below give each with its own signature."""
-    whole = bleu(hypotheses, references)
+    whole = bleu(hypotheses, references, tokenize=tokenize)
     return TranslationScores(
         bleu=whole.value,
         signature=whole.signature,
@@ -39,17 +42,22 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
     )
 
 
-def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> QuickScores:
+def quick_scores(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: BleuTokens = "13a") -> QuickScores:
     """What is cheap enough to watch while training: TER alone takes longer than all the rest."""
-    return QuickScores(bleu(hypotheses, references).value, exact_match(hypotheses, references).value)
+    return QuickScores(bleu(hypotheses, references, tokenize=tokenize).value, exact_match(hypotheses, references).value)
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: BleuTokens = "13a",
+    more_references: Sequence[Sequence[str]] = (),
 ) -> Score:
     """Corpus BLEU of plain text, 0 to 100: sacrebleu tokenises it."""
     # `force` is only about a warning: the signature says how the text was split.
-    return _corpus("BLEU", library("sacrebleu.metrics").BLEU(force=True), hypotheses, [references, *more_references])
+    metric = library("sacrebleu.metrics").BLEU(tokenize=tokenize, force=True)
+    return _corpus("BLEU", metric, hypotheses, [references, *more_references])
 
 
 def tokenised_bleu(

@@ -3,6 +3,7 @@
 N words, P parts of sentences, B of them in a batch, T time, K tags.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, final
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from statewise.core.transfer import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
-from statewise.models.tagger import Tagger, build_tagger, is_bio, is_constrained
+from statewise.models.tagger import Tagger, build_tagger, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, some_rows
@@ -51,6 +52,7 @@ class TaggingJob(Job):
         self._tag_N = known.tags.encode(tags_of(train), where=_places(train)).ids_N
         # A tag that training never showed cannot be predicted: such words count, and count as wrong.
         self._held_tag_N = known.tags.encode(tags_of(held), unseen="wrong").ids_N
+        known.tags.refuse_all_new(tags_of(held), where=held[0].where)
         if is_constrained(spec.objective, known.tags.names):
             _refuse_broken_spans(train)
             self._begin_spans()
@@ -60,7 +62,7 @@ class TaggingJob(Job):
             self.train_rows.length_P, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
         self._sentences = len(train)
-        self._spans = is_bio([*known.tags.names, *tags_of(held)])
+        self._spans = span.marks_spans([*known.tags.names, *tags_of(held)])
         if self._spans:
             library("seqeval.metrics")  # that it is missing should be said now, not after the first evaluation's steps
 
@@ -202,7 +204,7 @@ def guess(
         right_BT = _of(p_BTK, torch.from_numpy(np.where(seen_BT, tag_BT, 0)).to(device)).cpu().numpy()
         nats -= float(np.log(np.maximum(right_BT[seen_BT].astype(np.float64), _LEAST)).sum())
         count += int(seen_BT.sum())
-    return Guess(best_N, p_N, nats / max(1, count))
+    return Guess(best_N, p_N, nats / count if count else math.nan)
 
 
 def by_sentence(line: Sequence[E], sentences: Sequence[Tagged]) -> list[Sequence[E]]:

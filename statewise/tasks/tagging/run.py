@@ -11,7 +11,7 @@ import torch
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
 from statewise.data.lines import read_bytes
 from statewise.data.source import STDIN
-from statewise.models.tagger import Tagger, is_bio
+from statewise.models.tagger import Tagger
 from statewise.specs import TaggingSpec
 from statewise.tasks.metric import label, span
 from statewise.tasks.report import Report
@@ -109,7 +109,7 @@ class TaggingRun(Run):
         guessed = guess(self.model, encode(self.spec, self.known, held), true_N, device=self.device)
         own, trivial = tags.decode(guessed.best_N.tolist()), self.known.lexicon.tag(words)
         new = [word not in self.known.lexicon.of_word for word in words]
-        spans = is_bio([*tags.names, *true])
+        spans = span.marks_spans([*tags.names, *true])
         own_scores, trivial_scores = (label.measure(true, found, names=tags.names) for found in (own, trivial))
         return TaggingEvaluation(
             accuracy=own_scores.accuracy.value,

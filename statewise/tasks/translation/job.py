@@ -57,7 +57,7 @@ class TranslationJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        return {"nats": "lower", "bleu": "higher", "exact": "higher"}
+        return {"nats": "lower", "bleu": "higher", "exact": "higher", "length_exact": "higher"}
 
     def build(self) -> Machine[Any]:
         return self.translator.build()
@@ -130,12 +130,15 @@ class TranslationJob(Job):
         return total, state
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        """Nats with the truth told; BLEU and exact matches of a few greedy translations."""
+        """Nats with the truth told; BLEU, exact matches and right lengths of a few greedy translations."""
         rows = self.held_rows.first(self.spec.train.evaluate_tokens)
         figures = {"nats": told(self.translator, model, rows, poll=poll).nats_per_token}
         if watch := self.spec.decoding.watch:
             writer = Writer(self.translator, model, self.spec.decoding)
-            written = writer.greedy(self.held_rows.sources[:watch], poll=poll)
-            scores = quick_scores(written, self.held.targets[:watch])
-            figures |= {"bleu": scores.bleu, "exact": scores.exact}
+            best = writer.greedy(self.held_rows.sources[:watch], poll=poll)
+            scores = quick_scores(
+                [writer.text(one) for one in best], self.held.targets[:watch], tokenize=self.spec.data.bleu
+            )
+            as_long = [len(one.tokens) == true for one, true in zip(best, self.held_rows.whole)]
+            figures |= {"bleu": scores.bleu, "exact": scores.exact, "length_exact": sum(as_long) / len(as_long)}
         return figures

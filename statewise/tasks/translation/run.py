@@ -14,13 +14,17 @@ from statewise.data import Text, Tokenizer, read_texts
 from statewise.data.vocabulary import END
 from statewise.decoding import Hypothesis
 from statewise.decoding.termination import calibrate_lengths
+from statewise.models import ConditionalMachine
+from statewise.models.termination import Terminating
 from statewise.specs import TranslationSpec, UserError, make_spec
+from statewise.specs.translation import BleuTokens
 from statewise.tasks.metric.translation import bleu, chrf, exact_match, tokenised_bleu, translation_scores
-from statewise.tasks.report import More, Report
+from statewise.tasks.report import More, Report, unknown_note
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import LengthRange, by_length, for_machines
 from statewise.tasks.translation.make import make_translator
+from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, told
 from statewise.training.checkpoint import vouched_for
 from statewise.training.forcing import ExposureGap
@@ -53,6 +57,8 @@ class TranslationEvaluation(NamedTuple):
     frequent: dict[str, float]  # the most frequent target of training, whatever the source
     frequent_target: str
     cut: int  # rows of which not all was read
+    unknown: float  # share of the source's tokens that its vocabulary does not have,
+    unknown_target: float  # and of the target's
     decoding: dict[str, Any]
     termination: str
     length_error: float  # tokens that the translations are too long or too short, in the mean
@@ -72,6 +78,7 @@ class TranslationEvaluation(NamedTuple):
             ("uniform (knows nothing)", "", "", "", "", f"{self.uniform_nats:.3f}"),
         )
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
+        cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
         return Report(
             ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
             rows,
@@ -184,7 +191,8 @@ class TranslationRun(Run):
         writer = self._writer()
         best = [found[0] for found in writer.search(rows.sources)]
         written = [writer.text(one) for one in best]
-        scores = translation_scores(written, held.targets)
+        tokenize = self.spec.data.bleu
+        scores = translation_scores(written, held.targets, tokenize=tokenize)
         length_N = [len(one.tokens) for one in best]
         exact_N = [one.split() == other.split() for one, other in zip(written, held.targets)]
         apart_N = np.abs(np.array(length_N) - rows.whole)
@@ -200,10 +208,12 @@ class TranslationRun(Run):
             rows=len(held),
             tokens=truth.tokens,
             uniform_nats=math.log(self.languages.target.vocab),
-            copy=_baseline(held.sources, held.targets),
-            frequent=_baseline([self.frequent] * len(held), held.targets),
+            copy=_baseline(held.sources, held.targets, tokenize),
+            frequent=_baseline([self.frequent] * len(held), held.targets, tokenize),
             frequent_target=self.frequent,
             cut=rows.cut,
+            unknown=self.languages.source.unknown_share(rows.sources),
+            unknown_target=self.languages.target.unknown_share(rows.targets),
             decoding=writer.decoding.model_dump(),
             termination=self.spec.termination.kind,
             length_error=float(apart_N.mean()),
@@ -233,6 +243,23 @@ class TranslationRun(Run):
         encoded = self.languages.encode(self._held(data))
         batch = self._translator.batch(encoded, np.arange(min(rows, len(encoded))))
         return self._translator.exposure_gap(self.model, batch, choice=choice, seed=seed)
+
+    # ---------------------------------------------------------------- lenses
+
+    def specimens(
+        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
+    ) -> TranslationSpecimens:
+        """Of a text, lines without a target are looked at with the translation that the model itself writes."""
+        if text is not None:
+            given = pairs_in(text, self.translate, self.languages)
+        else:
+            held = self._held(data)
+            rows, where = self.languages.encode(held), [str(one) for one in held.where]
+            named = "the held-out pairs" if data is None else f"{data}"
+            cut = f", {rows.cut:,} of them cut to {self.languages.longest:,} tokens" if rows.cut else ""
+            given = Given(rows, where, [True] * len(held), f"{named}{cut}")
+        assert isinstance(self.model, ConditionalMachine | Terminating)
+        return TranslationSpecimens(self.model, given, languages=self.languages, device=self.device)
 
     def _held(self, data: str | Path | Sequence[str] | None) -> Pairs:
         if data is None:
@@ -340,11 +367,11 @@ def _longest_learned(opened: Opened) -> int | None:
     return longest
 
 
-def _baseline(written: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+def _baseline(written: Sequence[str], references: Sequence[str], tokenize: BleuTokens) -> dict[str, float]:
     """Without TER, which may take minutes where lines are long and nothing fits."""
-    figures = (bleu, tokenised_bleu, chrf, exact_match)
-    names = ("bleu", "bleu_tokenised_lower", "chrf", "exact")
-    return {name: figure(written, references).value for name, figure in zip(names, figures)}
+    rest = {"bleu_tokenised_lower": tokenised_bleu, "chrf": chrf, "exact": exact_match}
+    own = {"bleu": bleu(written, references, tokenize=tokenize).value}
+    return own | {name: figure(written, references).value for name, figure in rest.items()}
 
 
 def _scan_source(line: str) -> str:

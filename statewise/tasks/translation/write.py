@@ -22,10 +22,10 @@ class Writer(NamedTuple):
     model: Any
     decoding: DecodingSpec
 
-    def greedy(self, sources: Sequence[Ids], *, poll: Callable[[], None] = lambda: None) -> list[str]:
+    def greedy(self, sources: Sequence[Ids], *, poll: Callable[[], None] = lambda: None) -> list[Hypothesis]:
         """The likeliest token at every step: the quickest translation there is."""
         plain = self._replace(decoding=self.decoding.model_copy(update={"beam": 1, "n_best": 1, "coverage_penalty": 0}))
-        return [self.text(found[0]) for found in plain.search(sources, poll=poll)]
+        return [found[0] for found in plain.search(sources, poll=poll)]
 
     @torch.no_grad()
     def search(

@@ -18,7 +18,7 @@ from statewise.data.embedded.operations import operations
 from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, flat_tree, spans_of
 from statewise.encoders import Forest, forest
 from statewise.specs import UserError, nearest
-from statewise.specs.tree import ChildSumSpec, ComposerSpec, TreeDataSpec, TreeSpec
+from statewise.specs.tree import TreeDataSpec, TreeSpec
 
 Index = NDArray[np.int64]
 _SPAN_TOKENS = 1 << 16  # of one batch of spans, padding and all: the spans of a deep tree would fill any memory
@@ -64,7 +64,10 @@ def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool =
         names = {label for tree in flat for label in tree.labels if label is not None}
         for name in spec.labels:
             if name not in names:
-                raise UserError(f"data.labels renames {name!r}, but no node has that label", fix=nearest(name, names))
+                raise UserError(
+                    f"data.labels renames {name!r}, but no node has that label",
+                    fix=f"{nearest(name, names)}; or say others: --set 'data.labels={{0 = \"bad\"}}'",
+                )
     made = [form(tree, spec) for tree in flat]
     where = [tree.where for tree in trees]
     if spec.unlabelled_root == "keep":
@@ -87,11 +90,9 @@ def form(flat: FlatTree, spec: TreeDataSpec) -> FlatTree:
 
 def refuse_wide(spec: TreeSpec, read: Read) -> None:
     """A node with more children than the composer has places for."""
-    model = spec.model
-    if not spec.follows_trees or isinstance(model, ChildSumSpec):
+    arity = spec.most_children
+    if arity is None:
         return
-    assert isinstance(model, ComposerSpec)
-    arity = model.arity
     for tree, where in zip(read.trees, read.where):
         widest = max(map(len, tree.children))
         if widest > arity:

@@ -3,6 +3,7 @@
 N nodes of all trees together, B trees, M nodes of a batch, K classes.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, final
@@ -48,6 +49,9 @@ class TreeJob(Job):
         for part in (train, held):
             refuse_wide(spec, part)
         self.root_counts = Counter(tree.root_label for tree in train.trees if tree.root_label is not None)
+        classes.refuse_all_new(
+            [label for tree in held.trees for label in _learned(tree, spec.objective.nodes)], where=held.where[0]
+        )
         self.held = make_trees(spec, held, tokenizer, classes)
         every = make_trees(spec, train, tokenizer, classes)
         target_N = counted(every, roots_only=spec.objective.nodes == "root")
@@ -198,9 +202,9 @@ def accuracy(log_NK: NDArray[np.float64], label_N: Index, node_M: Index) -> floa
 
 
 def nats(log_NK: NDArray[np.float64], label_N: Index, node_M: Index) -> float:
-    """Mean surprise; a label that training never showed has none."""
+    """Mean surprise; a label that training never showed has none, and where all are such, nothing has."""
     known_M = node_M[label_N[node_M] >= 0]
-    return float(-log_NK[known_M, label_N[known_M]].mean()) if len(known_M) else 0.0
+    return float(-log_NK[known_M, label_N[known_M]].mean()) if len(known_M) else math.nan
 
 
 @torch.no_grad()

@@ -1,0 +1,99 @@
+"""The same held-out rows as every entry answered them, those on which they part first; and a forecast of each."""
+
+from typing import NamedTuple
+
+from statewise.comparison.report.results import Results
+from statewise.comparison.trial import Answer, Course
+from statewise.figures.figure import Axis, Figure, Series
+from statewise.figures.number import plain
+
+_SHOWN = 12
+
+
+class Asked(NamedTuple):
+    """One row, what is true of it, and what each entry said."""
+
+    given: str
+    truth: str
+    answers: dict[str, str]
+
+    @property
+    def right(self) -> list[str]:
+        return [entry for entry, answer in self.answers.items() if answer == self.truth]
+
+
+def disputed(results: Results) -> list[Asked]:
+    """Of a seed that all have, so that all were asked the same; rows on which about half are right come first."""
+    told = _of_one_seed(results)
+    shared = [one for one in next(iter(told.values()), {}) if all(one in table for table in told.values())]
+    rows = [
+        Asked(given, truth, {entry: told[entry][given, asked, truth] for entry in told})
+        for given, asked, truth in shared
+    ]
+    return sorted(rows, key=lambda one: abs(2 * len(one.right) - len(one.answers)))[:_SHOWN]
+
+
+def _of_one_seed(results: Results) -> dict[str, dict[tuple[str, str, str], str]]:
+    known = {name: {one.seed: one.answers for one in results.final[name] if one.answers} for name in results.done}
+    known = {name: seeds for name, seeds in known.items() if seeds}
+    shared = set.intersection(*(set(seeds) for seeds in known.values())) if known else set()
+    if not shared:
+        return {}
+    return {name: _by_question(seeds[min(shared)]) for name, seeds in known.items()}
+
+
+def _by_question(answers: list[Answer]) -> dict[tuple[str, str, str], str]:
+    return {(one.given, one.asked, one.truth): one.answer for one in answers}
+
+
+def answered(asked: list[Asked]) -> str:
+    if not asked:
+        return ""
+    split = [one for one in asked if 0 < len(one.right) < len(one.answers)]
+    if not split:
+        alike = "right" if asked[0].right else "wrong"
+        return f"On none of the rows that were kept do the entries part: on those shown here all are {alike}."
+    return (
+        f"Rows of the held-out data, those on which the entries part first: on {len(split)} of these {len(asked)} some "
+        "are right and others are not. Right answers are marked."
+    )
+
+
+def courses(results: Results) -> list[Figure]:
+    """What each entry forecast of the same stretch, beside what came."""
+    runs = {name: next((one.course for one in results.final[name] if one.course), None) for name in results.done}
+    told = {name: course for name, course in runs.items() if course is not None}
+    if not told:
+        return []
+    first = next(iter(told.values()))
+    same = {name: course for name, course in told.items() if course.name == first.name}
+    apart = {name: _mean_squared(course) for name, course in same.items()}
+    nearest = min(apart, key=apart.__getitem__)
+    begin = -len(first.past)
+    came = _series("what came", begin, [*first.past, *first.truth])
+    series = [_series(name, 0, course.forecast)._replace(entry=name) for name, course in same.items()]
+    left = [name for name in results.done if name not in same]
+    return [
+        Figure(
+            name="forecast",
+            title=f"The forecast of {first.name}",
+            kind="line",
+            x=Axis("steps ahead (0: the first that is forecast)"),
+            y=Axis("value, in the data's own unit"),
+            series=(*series, came),
+            reading="The held-out course begins before the forecast does; where the curves part, the errors grow.",
+            finding=f"Here {nearest} comes nearest, {plain(apart[nearest] ** 0.5)} off in the root of the mean square; "
+            "one stretch is an example, and no ranking.",
+            missing=(f"No forecast of this stretch: {', '.join(left)}.",) if left else (),
+        )
+    ]
+
+
+def _series(name: str, begin: int, values: list[float | None]) -> Series:
+    there = [(float(begin + at), value) for at, value in enumerate(values) if value is not None]
+    return Series(name, tuple(x for x, _ in there), tuple(y for _, y in there))
+
+
+def _mean_squared(course: Course) -> float:
+    pairs = [(a, b) for a, b in zip(course.truth, course.forecast) if a is not None and b is not None]
+    return sum((a - b) ** 2 for a, b in pairs) / max(len(pairs), 1)
