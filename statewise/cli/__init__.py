@@ -18,7 +18,6 @@ from statewise.cli.predict import predict
 from statewise.cli.reproduce import reproduce
 from statewise.cli.train import train
 from statewise.cli.verify import verify
-from statewise.specs import UserError, nearest
 
 EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the machine could not (disk full) ·
 2 something to mend in what was asked · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
@@ -36,6 +35,8 @@ class _Verbs(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
+            from statewise.specs import UserError, nearest
+
             raise UserError(f"{args[0]!r} is not a verb of statewise", fix=nearest(args[0], self.commands))
         return super().resolve_command(ctx, args)
 
@@ -87,8 +88,6 @@ def _run() -> int:
         result = app(prog_name="statewise", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except UserError as error:
-        return _complain(str(error), 2)
     except _UsageError as error:
         if not sys.argv[1:]:
             error.show()  # no verb at all: the help is the answer
@@ -112,7 +111,10 @@ def _run() -> int:
         name = f" {error.filename!r}" if error.filename else ""
         return _complain(f"could not read or write{name}: {error.strerror}; what was saved before is intact", 1)
     except Exception as error:
-        # Only training raises these two, and only then is it loaded: looking them up costs nothing.
+        # Whoever raises one of these has loaded it: looking them up costs nothing, and a help text needs none of them.
+        mistake = sys.modules.get("statewise.specs.error")
+        if mistake is not None and isinstance(error, mistake.UserError):
+            return _complain(str(error), 2)
         problem = sys.modules.get("statewise.training.problem")
         if problem is not None and isinstance(error, problem.NonFinite):
             return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)

@@ -27,4 +27,4 @@ def test_it_answers_at_once(argument: str) -> None:
         best = min(best, processor_seconds() - start)
         assert done.returncode == 0, done.stderr
         assert ("train" if argument == "--help" else statewise.__version__) in done.stdout
-    assert best < 0.5, f"{best:.2f} s at best"
+    assert best < 0.4, f"{best:.2f} s at best"
