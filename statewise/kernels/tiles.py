@@ -50,9 +50,12 @@ def unwritten(ragged: bool) -> Callable[..., Tensor]:
     return torch.zeros if ragged else torch.empty
 
 
-def walk_sizes(q: Tensor, v: Tensor, *, chunk: int, tile: int | None = None) -> dict[str, Any]:
-    """What a walk is compiled for. `tile`: the most numbers of a state in one program, where columns are shared out."""
-    exact = q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+def walk_sizes(q: Tensor, v: Tensor, *, chunk: int, exact: bool, tile: int | None = None) -> dict[str, Any]:
+    """What a walk is compiled for. `tile`: the most numbers of a state in one program, where columns are shared out.
+
+    `exact`: products of float32 are wanted as such. Inside autocast they are not: it would have narrowed them further.
+    """
+    exact = exact and q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
     key, value = (max(16, triton.next_power_of_2(part.shape[-1])) for part in (q, v))
     if tile is not None:
         value = min(value, max(16, tile // key))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -97,6 +98,28 @@ def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch
     assert scan_op.choice(torch.zeros(1, 3)).implementation == "triton"
     with force("batched"):
         assert scan_op.choice(torch.zeros(1, 3)).implementation == "batched"
+
+
+@needs_triton
+@pytest.mark.parametrize("op", [linear_op, delta_op], ids=["linear_attention", "gated_delta"])
+def test_products_inside_autocast_need_not_be_exact(op, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def kernel(q, k, v, *rest, exact: bool) -> tuple[Tensor, Tensor]:
+        asked.append(exact)
+        return v, rest[-2]
+
+    name = op.__name__.rpartition(".")[2]
+    monkeypatch.setattr("statewise.kernels.with_triton.obstacle", lambda like: None)
+    monkeypatch.setattr(op, "load", lambda op: type("Module", (), {name: staticmethod(kernel)}))
+    x, g, s = torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1), torch.zeros(1, 1, 4, 4)
+    gates = [g] if op is linear_op else [g, g]
+    for narrows in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrows):
+            getattr(op, name)(x, x, x, *gates, s)
+    assert asked == [True, False]
+    sizes = import_module("statewise.kernels.tiles").walk_sizes
+    assert [sizes(x, x, chunk=32, exact=exact)["PRECISION"] for exact in asked] == ["tf32x3", "tf32"]
 
 
 def on_device(values: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

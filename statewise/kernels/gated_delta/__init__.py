@@ -1,5 +1,6 @@
 """The gated delta rule: the equation, the chunked form, one for GPUs, and the choice between them."""
 
+import torch
 from torch import Tensor
 
 from statewise.kernels.along_time import no_autocast, wide
@@ -30,10 +31,11 @@ def gated_delta(
 ) -> tuple[Tensor, Tensor]:
     """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
     chosen = choice(s_BHKV, wish=wish).implementation
+    exact = not torch.is_autocast_enabled(s_BHKV.device.type)
     with no_autocast(s_BHKV):
         inputs = q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH
         if chosen == "triton":  # which widens in registers what it reads
-            y_BTHV, after_BHKV = load("gated_delta").gated_delta(*inputs, *wide(s_BHKV), lengths_B)
+            y_BTHV, after_BHKV = load("gated_delta").gated_delta(*inputs, *wide(s_BHKV), lengths_B, exact=exact)
         else:
             run = naive.gated_delta if chosen == "naive" else chunked.gated_delta
             q, k, v, beta, g, s = wide(*inputs, s_BHKV)

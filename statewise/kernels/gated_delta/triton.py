@@ -185,9 +185,10 @@ class _Walk(torch.autograd.Function):
         s: Tensor,
         length_B: Tensor,
         ragged: bool,
+        exact: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, tile=_TILE)
+        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=exact, tile=_TILE)
         chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
         y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
         inverse = s.new_empty(batch, heads, chunks, _CHUNK, _CHUNK)
@@ -202,7 +203,7 @@ class _Walk(torch.autograd.Function):
             SAVE=save, **sizes,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, beta, g, s, length_B, inverse, begin, after)
-        ctx.ragged = ragged
+        ctx.ragged, ctx.exact = ragged, exact
         return y, after
 
     @staticmethod
@@ -213,10 +214,10 @@ class _Walk(torch.autograd.Function):
             again = chunked.gated_delta(*wide(*inputs), length_B)
             wanted = [part for part in inputs if part.requires_grad]
             found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
+            return (*(next(found) if part.requires_grad else None for part in inputs), None, None, None)
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, tile=_TILE)
+        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact, tile=_TILE)
         empty, shares = unwritten(ctx.ragged), triton.cdiv(v.shape[-1], sizes["VP"])
         dq, dk, dbeta, dg = (
             empty(shares, *part.shape, dtype=part.dtype if shares == 1 else torch.float32, device=q.device)
@@ -228,7 +229,7 @@ class _Walk(torch.autograd.Function):
             q, k, v, beta, g, length_B, inverse, begin, after, dy, dafter, dq, dk, dv, dbeta, dg, ds,
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes,
         )  # fmt: skip
-        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None
+        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None, None
 
 
 def gated_delta(
@@ -239,9 +240,11 @@ def gated_delta(
     g_BTH: Tensor,
     s_BHKV: Tensor,
     lengths_B: Tensor | None,
+    *,
+    exact: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`naive.gated_delta`; inputs in any precision, the state and all sums in float32."""
+    """`naive.gated_delta`; inputs in any precision, the state and all sums in float32, products if `exact`."""
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (beta_BTH, g_BTH, s_BHKV))
-    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None)
+    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact)
     return y_BTHV, after_BHKV

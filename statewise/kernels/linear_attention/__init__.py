@@ -3,6 +3,7 @@
 `quadratic.py` is the third form, for comparison.
 """
 
+import torch
 from torch import Tensor
 
 from statewise.kernels.along_time import no_autocast, wide
@@ -33,10 +34,13 @@ def linear_attention(
 ) -> tuple[Tensor, Tensor]:
     """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
     chosen = choice(s_BHKV, wish=wish).implementation
+    exact = not torch.is_autocast_enabled(s_BHKV.device.type)
     with no_autocast(s_BHKV):
         inputs = q_BTHK, k_BTHK, v_BTHV, g_BTH
         if chosen == "triton":  # which widens in registers what it reads
-            y_BTHV, after_BHKV = load("linear_attention").linear_attention(*inputs, *wide(s_BHKV), lengths_B)
+            y_BTHV, after_BHKV = load("linear_attention").linear_attention(
+                *inputs, *wide(s_BHKV), lengths_B, exact=exact
+            )
         else:
             run = naive.linear_attention if chosen == "naive" else chunked.linear_attention
             q, k, v, g, s = wide(*inputs, s_BHKV)

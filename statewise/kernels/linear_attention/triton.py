@@ -115,7 +115,7 @@ def _backward(
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor, ragged: bool
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor, ragged: bool, exact: bool
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
@@ -124,10 +124,10 @@ class _Walk(torch.autograd.Function):
         after = torch.empty_like(s)
         _forward[(batch * heads,)](
             q, k, v, g, s, length_B, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK),
+            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK, exact=exact),
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
-        ctx.ragged = ragged
+        ctx.ragged, ctx.exact = ragged, exact
         return y, after
 
     @staticmethod
@@ -138,7 +138,7 @@ class _Walk(torch.autograd.Function):
             again = chunked.linear_attention(*wide(*inputs), length_B)
             wanted = [part for part in inputs if part.requires_grad]
             found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
+            return (*(next(found) if part.requires_grad else None for part in inputs), None, None, None)
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
         empty = unwritten(ctx.ragged)
@@ -146,15 +146,23 @@ class _Walk(torch.autograd.Function):
         ds = torch.empty_like(s)
         _backward[(batch * heads,)](
             q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
-            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), **walk_sizes(q, v, chunk=_CHUNK),
+            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK),
+            **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact),
         )  # fmt: skip
-        return dq, dk, dv, dg, ds, None, None
+        return dq, dk, dv, dg, ds, None, None, None
 
 
 def linear_attention(
-    q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
+    q_BTHK: Tensor,
+    k_BTHK: Tensor,
+    v_BTHV: Tensor,
+    g_BTH: Tensor,
+    s_BHKV: Tensor,
+    lengths_B: Tensor | None,
+    *,
+    exact: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`naive.linear_attention`; inputs in any precision, the state and all sums in float32."""
+    """`naive.linear_attention`; inputs in any precision, the state and all sums in float32, products if `exact`."""
     heads, pieces = q_BTHK.shape[2], _pieces(v_BTHV.shape[-1])
     if (
         pieces > 1
@@ -167,7 +175,7 @@ def linear_attention(
         s_BHKV = s_BHKV.unflatten(-1, (pieces, -1)).movedim(-2, 2).flatten(1, 2)
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (g_BTH, s_BHKV))
-    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None)
+    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact)
     if pieces > 1:
         y_BTHV = y_BTHV.unflatten(2, (heads, pieces)).flatten(3)
         after_BHKV = after_BHKV.unflatten(1, (heads, pieces)).movedim(2, -2).flatten(-2)
