@@ -16,6 +16,7 @@ from statewise.comparison.trial import Failure, Found, Trial
 from statewise.specs.study import StudySpec
 
 _SECONDS_BETWEEN_LINES = 10.0
+_ENOUGH = 0.1  # trials, or so much of one, from which something can be said of the rest
 
 
 class Board(Protocol):
@@ -46,6 +47,14 @@ class Quiet:
     def close(self) -> None: ...
 
 
+def _share(words: Mapping[str, Any]) -> float:
+    """How much of a trial is done. After training it evaluates and measures, which is little."""
+    if not words:
+        return 0.0
+    share: float = words.get("share", 1.0)
+    return share
+
+
 class Tally:
     """What is known of a phase: which trials run and how far each is, which have ended and how."""
 
@@ -64,11 +73,11 @@ class Tally:
         return len(self.found) + len(self.failures)
 
     def left(self) -> str:
-        """The time that the rest will take if it goes on like this."""
-        since = self.done - self._before
-        if since == 0:
+        """The time that the rest will take if it goes on like this. What is half done counts as half."""
+        since = self.done - self._before + sum(_share(words) for _, words in self.running.values())
+        if since < _ENOUGH:
             return ""
-        seconds = (time.monotonic() - self._began) / since * (len(self.trials) - self.done)
+        seconds = (time.monotonic() - self._began) / since * (len(self.trials) - self._before - since)
         return f"about {int(seconds // 60)}:{int(seconds % 60):02d} left"
 
     def headline(self) -> str:

@@ -168,7 +168,8 @@ class _Telling:
         now = time.monotonic()
         if now - self._last >= _EVERY:
             self._last = now
-            self._tell({"doing": str(at), "tokens_per_second": tokens_per_second})
+            share = at.done / at.whole if at.whole else 1.0
+            self._tell({"doing": str(at), "share": share, "tokens_per_second": tokens_per_second})
 
     def say(self, text: str) -> None:
         print(text, flush=True)  # into the trial's own log

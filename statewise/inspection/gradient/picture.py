@@ -159,7 +159,7 @@ def _series(name: str, points: Sequence[tuple[float, float]]) -> Series:
 def stretch_sentence(stretches: Sequence[Stretch]) -> str:
     first, last = stretches[0], stretches[-1]
     largest = f", its largest part by {rough(last.singular[0])}" if last.singular else ""
-    word = "shrinks" if last.rms < 1 else "stretches" if last.rms > 1 else "keeps"
+    word = "shrinks" if last.rms < 0.95 else "stretches" if last.rms > 1.05 else "keeps"  # as far as it is printed
     return (
         f"One step multiplies a small change of the state by {rough(first.rms)} in the mean; {last.steps} steps "
         f"by {rough(last.rms)}{largest}: the state {word} what it is told."
