@@ -11,7 +11,6 @@ fused and with the naive kernel, and a bare loop around torch.nn.
 import argparse
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from race import prepare_peer
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -114,22 +114,6 @@ def watch(
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with code {process.returncode}")
     return reached, time.monotonic() - began, last
-
-
-def prepare_peer(checkout: Path, text: Path, folder: Path) -> Path:
-    """A copy of the peer with the text in place, so that nothing is downloaded or left behind."""
-    copy = folder / "peer"
-    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(".git"))
-    shutil.copy(text, copy / "data" / "shakespeare_char" / "input.txt")
-    (copy / "requests.py").write_text("")  # imported by its prepare.py for a download that is not needed here
-    subprocess.run(
-        [sys.executable, "data/shakespeare_char/prepare.py"],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy)},
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return copy
 
 
 # ------------------------------------------------------------------- part 2

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -313,9 +314,8 @@ def test_a_state_from_the_same_moment_changes_nothing(world: Path) -> None:
 ENCODER_DECODERS = ["translator", "translator-one-vector", "translator-transformer"]
 
 
-@pytest.mark.parametrize("name", ENCODER_DECODERS)
-def test_with_the_context_of_another_source_it_translates_that(name: str, world: Path) -> None:
-    """What a source leaves is the state before a target: swapped, the target costs what it does after the other."""
+def translator(world: Path, name: str) -> tuple[TranslationSpecimens, ConditionalMachine[Any], Any]:
+    """Its held-out pairs as rows, the model behind them, and the pairs as tokens."""
     run, specimens = opened(world, name)
     assert isinstance(run, TranslationRun)
     rows = specimens.precise()
@@ -323,6 +323,13 @@ def test_with_the_context_of_another_source_it_translates_that(name: str, world:
     model = rows.model
     assert isinstance(model, ConditionalMachine)
     held = run.languages.encode(read_split(run.spec.data, seed=run.spec.seed)[1])
+    return rows, model, held
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODERS)
+def test_with_the_context_of_another_source_it_translates_that(name: str, world: Path) -> None:
+    """What a source leaves is the state before a target: swapped, the target costs what it does after the other."""
+    rows, model, held = translator(world, name)
     one, other = rows.at(0), rows.at(1)
     assert one.machine is not None
     cut, theirs = row_cuts(one, one.machine)[0], row_cuts(other, one.machine)[0]
@@ -347,13 +354,7 @@ def test_with_the_context_of_another_source_it_translates_that(name: str, world:
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
 def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) -> None:
     """Against autograd through the whole model, at its own tables of vectors."""
-    run, specimens = opened(world, name)
-    assert isinstance(run, TranslationRun)
-    rows = specimens.precise()
-    assert isinstance(rows, TranslationSpecimens)
-    model = rows.model
-    assert isinstance(model, ConditionalMachine)
-    held = run.languages.encode(read_split(run.spec.data, seed=run.spec.seed)[1])
+    rows, model, held = translator(world, name)
     question, one = 1, rows.at(0)
     flow = follow_row(one, [question], states=True)
     source_S, target_T = torch.from_numpy(held.sources[0]), torch.from_numpy(held.targets[0])

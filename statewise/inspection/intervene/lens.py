@@ -16,11 +16,20 @@ from statewise.decoding import Sampling
 from statewise.figures.number import plain, rough
 from statewise.figures.table import Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.intervene.address import Address, parse_address, places
+from statewise.inspection.intervene.address import Address, parse_address
 from statewise.inspection.intervene.cut import Cut, cuts, state_after
 from statewise.inspection.intervene.drawing import forked_figure, places_figure, recovery_figure, units_figure
 from statewise.inspection.intervene.effect import continued, observed_names, touched
-from statewise.inspection.intervene.measure import WORDS, Deed, base_costs, measured, possible, remembered, units
+from statewise.inspection.intervene.measure import (
+    WORDS,
+    Deed,
+    asked_of_state,
+    base_costs,
+    measured,
+    possible,
+    remembered,
+    units,
+)
 from statewise.inspection.intervene.rows import look_at_rows
 from statewise.inspection.intervene.settings import InterveneSettings
 from statewise.inspection.lens import ROW_TASKS, Lens
@@ -30,7 +39,6 @@ from statewise.inspection.subject import Subject, open_subject
 from statewise.models import TokenMachine
 from statewise.specs import UserError, nearest
 
-_MOST_PLACES = 24  # rows of a picture
 _FEWEST_UNITS = 4  # worth one
 
 
@@ -83,26 +91,17 @@ def look(subject: Subject, settings: InterveneSettings, progress: Progress) -> F
 def _deeds(model: Machine[Any], cut: Cut, settings: InterveneSettings, missing: list[str]) -> list[Deed]:
     """What is done: everything that can be to every place, or to the one that is asked for."""
     initial = model.init_state(1)
-    if settings.address is None:
-        found = places(cut.state)
-        if len(found) > _MOST_PLACES:
-            left = len(found) - _MOST_PLACES
-            missing.append(f"{left} further places of the state; --set address=… looks at one of them")
-        return possible(initial, found[:_MOST_PLACES])
-    address, named = parse_address(settings.address), dict(leaves(cut.state))
-    meant = [path for path in named if address.covers(path)]
-    for path in meant:
-        address.part(path, named[path])
-    whole = possible(initial, [Address("")])
-    if meant:
-        return whole if address == Address("") else whole + possible(initial, [address])
+    found = asked_of_state(initial, cut.state, settings.address, missing)
+    if found is not None:
+        return found
+    address = parse_address(settings.address or "")
     shown = observed_names(model, cut.state, cut.tokens_T[:1])
     if not any(fnmatchcase(name, address.path) for name in shown):
         raise UserError(
             f"nothing in the state, and nothing that is observed, is called {address.path!r}",
-            fix=nearest(address.path, [*named, *shown]),
+            fix=nearest(address.path, [*dict(leaves(cut.state)), *shown]),
         )
-    return [*whole, Deed(address, "silence")]
+    return [*possible(initial, [Address("")]), Deed(address, "silence")]
 
 
 def _others(subject: Subject, found: Sequence[Cut], settings: InterveneSettings) -> tuple[list[State], str]:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, concat, leaves
-from statewise.inspection.intervene.address import Address, refuse_half_a_list
+from statewise.inspection.intervene.address import Address, parse_address, places, refuse_half_a_list
 from statewise.inspection.intervene.cut import Cut
 from statewise.inspection.intervene.effect import Act, cost, costs, divergence, silenced, touched
 from statewise.inspection.progress import Progress
 from statewise.specs import UserError
 
+MOST_PLACES = 24  # rows of a picture
 ACTS: tuple[Act, ...] = ("zero", "forget", "swap", "freeze")
 WORDS: Mapping[Act, str] = {
     "zero": "set to 0",
@@ -46,6 +47,24 @@ def possible(initial: State, addresses: Sequence[Address]) -> list[Deed]:
             acts = tuple(act for act in acts if act != "forget")
         found += [Deed(address, act) for act in acts]
     return found
+
+
+def asked_of_state(initial: State, state: State, asked: str | None, missing: list[str]) -> list[Deed] | None:
+    """Everything that can be done to every place of a state, or to the one that is asked for; None: it has no such."""
+    if asked is None:
+        found = places(state)
+        if len(found) > MOST_PLACES:
+            left = len(found) - MOST_PLACES
+            missing.append(f"{left} further places of the state; --set address=… looks at one of them")
+        return possible(initial, found[:MOST_PLACES])
+    address, named = parse_address(asked), dict(leaves(state))
+    meant = [path for path in named if address.covers(path)]
+    for path in meant:
+        address.part(path, named[path])
+    if not meant:
+        return None
+    whole = Address("")
+    return possible(initial, [whole] if address == whole else [whole, address])
 
 
 @torch.no_grad()

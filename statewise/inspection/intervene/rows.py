@@ -17,9 +17,9 @@ from statewise.figures.number import plain, rough, share
 from statewise.figures.table import Column, Table, number, words
 from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.intervene.address import Address, parse_address, places
+from statewise.inspection.intervene.address import Address, parse_address
 from statewise.inspection.intervene.drawing import doubling, places_figure, units_figure, with_error
-from statewise.inspection.intervene.measure import WORDS, Deed, one_by_one, possible
+from statewise.inspection.intervene.measure import MOST_PLACES, WORDS, Deed, asked_of_state, one_by_one
 from statewise.inspection.intervene.row_measure import Effect, RowCut, after, costs_before, row_cuts, silenced_rows
 from statewise.inspection.intervene.settings import InterveneSettings
 from statewise.inspection.progress import Progress
@@ -27,7 +27,6 @@ from statewise.inspection.subject import Subject
 from statewise.specs import UserError, nearest
 from statewise.tasks.specimen import Specimen, Specimens, Words
 
-_MOST_PLACES = 24  # rows of a picture
 _FEWEST_UNITS = 4  # worth one
 _SHORTEST = 4  # places of a row that is touched
 _OF_TEXTS = ("other", "ahead", "tokens", "temperature", "seed")  # settings that rows have no use for
@@ -121,21 +120,11 @@ def _touched(
 
 
 def _deeds(machine: Machine[Any], cut: RowCut, settings: InterveneSettings, missing: list[str]) -> list[Deed]:
-    initial = machine.init_state(1)
-    if settings.address is None:
-        found = places(cut.state)
-        if len(found) > _MOST_PLACES:
-            left = len(found) - _MOST_PLACES
-            missing.append(f"{left} further places of the state; --set address=… looks at one of them")
-        return possible(initial, found[:_MOST_PLACES])
-    address, named = parse_address(settings.address), dict(leaves(cut.state))
-    meant = [path for path in named if address.covers(path)]
-    if not meant:
-        raise UserError(f"nothing in the state is called {address.path!r}", fix=nearest(address.path, named))
-    for path in meant:
-        address.part(path, named[path])
-    whole = possible(initial, [Address("")])
-    return whole if address == Address("") else whole + possible(initial, [address])
+    found = asked_of_state(machine.init_state(1), cut.state, settings.address, missing)
+    if found is None:
+        path = parse_address(settings.address or "").path
+        raise UserError(f"nothing in the state is called {path!r}", fix=nearest(path, dict(leaves(cut.state))))
+    return found
 
 
 def _chosen_leaf(effects: Mapping[Deed, list[Effect]], cut: RowCut, settings: InterveneSettings) -> str | None:
@@ -196,10 +185,10 @@ def _silenced(rows: Sequence[Specimen], settings: InterveneSettings, progress: P
     missing = ["A row is read at once, or from several ends: what the model shows of itself is silenced all along it."]
     if settings.address is None:
         addresses = [Address(name) for name in shown]
-        if len(addresses) > _MOST_PLACES:
-            left = len(addresses) - _MOST_PLACES
+        if len(addresses) > MOST_PLACES:
+            left = len(addresses) - MOST_PLACES
             missing.append(f"{left} further names; --set address=… looks at one of them")
-            addresses = addresses[:_MOST_PLACES]
+            addresses = addresses[:MOST_PLACES]
     else:
         address = parse_address(settings.address)
         meant = [name for name in shown if fnmatchcase(name, address.path or "*")]

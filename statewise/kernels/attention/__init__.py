@@ -8,9 +8,8 @@ from torch import Tensor
 
 from statewise.kernels.attention import fused, naive
 from statewise.kernels.attention.append import append as append
-from statewise.kernels.attention.room import used_slots as used_slots
+from statewise.kernels.attention.room import used_slots, write_
 from statewise.kernels.attention.room import with_room as with_room
-from statewise.kernels.attention.room import write_ as write_
 from statewise.kernels.attention.sight import Sight as Sight
 from statewise.kernels.choice import Choice, Wish, choose, is_asked
 from statewise.kernels.with_triton import load, obstacle
