@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from statewise.tasks import train
+from statewise.tasks import Run, load, train
+from statewise.tasks.specimen import Specimens
 from statewise.training.progress import Silent
 
 STEPS: dict[str, Any] = {
@@ -140,3 +141,11 @@ def make_run(name: str, folder: Path) -> Path:
         given = {name: value for name, value in {**STEPS, **settings}.items() if value is not None}
         train(recipe, settings=given, data=folder / file, out=out, display=Silent())
     return out
+
+
+def opened(world: Path, name: str) -> tuple[Run, Specimens]:
+    """A run of this name, and its held-out rows as lenses see them."""
+    run = load(make_run(name, world), device="cpu")
+    specimens = run.specimens()
+    assert specimens is not None
+    return run, specimens
