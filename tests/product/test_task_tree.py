@@ -208,6 +208,17 @@ def test_a_binary_task_by_renaming(world: Path, tmp_path: Path) -> None:
     assert len(list(run.predict(tmp_path / "five.txt"))) == 85  # prediction leaves nothing out
 
 
+def test_labels_that_a_renaming_leaves_out_are_named(tmp_path: Path) -> None:
+    """Written for three classes, it meets five: two more than are renamed, and whoever reads the first line knows."""
+    lines = [f"({i % 5} ({i % 5} a) ({i % 5} b))" for i in range(40)]
+    (tmp_path / "five.txt").write_text("\n".join(lines))
+    said = call(
+        *("train", "tree", "--data", str(tmp_path / "five.txt"), "--out", str(tmp_path / "run")),
+        *("--set", "train.steps=1", "--set", 'data.labels={0 = "low", 1 = "", 2 = "high"}'),
+    )
+    assert "4 classes; not named by data.labels: 3, 4" in " ".join((said.out + said.err).split())
+
+
 def test_unseen_labels_count_as_wrong(run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("(7 and (1 1) (1 1))\n(1 or (1 1) (1 1))\n")
     found = load(run).evaluate(tmp_path / "a.txt")._asdict()

@@ -132,8 +132,16 @@ class TreeJob(Job):
         dropped = f", {self.dropped:,} left out for their root" if self.dropped else ""
         return (
             f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train):,} trees{dropped}, "
-            f"{self.train.size_B.sum():,} nodes, {len(self.classes)} classes, {len(self.held):,} trees held out)"
+            f"{self.train.size_B.sum():,} nodes, {len(self.held):,} trees held out, {len(self.classes)} classes"
+            f"{self._not_renamed()})"
         )
+
+    def _not_renamed(self) -> str:
+        """Classes that a spec which renames others says nothing of: written for five, it may meet seven."""
+        named = self.spec.data.labels
+        kept = [name for name in self.classes.names if name not in named.values()] if named else []
+        more = ", …" if len(kept) > 8 else ""
+        return f"; not named by data.labels: {', '.join(kept[:8])}{more}" if kept else ""
 
     def facts(self) -> dict[str, Any]:
         return {
