@@ -7,6 +7,7 @@ those are searched for in the text: a text that talks about `<end>` must not end
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -23,6 +24,8 @@ WHOLE = "whole"
 NUM_CODE_POINTS = 0x110000
 
 _NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_OF_SUCH_A_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_LONGEST_WORD = 9  # of such characters; what has more is taken for a sentence
 _WORDS, _BPE_PIECES = 10_000, 2_048
 # Of a larger text, words and BPE see the beginning: frequencies have settled by then.
 _TRAINING_BYTES = 1 << 26
@@ -51,9 +54,10 @@ def train_backend(
                 raise UserError(f"min_count {min_count}: no byte is ever unknown", fix="leave it out")
             backend = byte_backend()
         case "word":
-            return _train_words(
-                texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, _between_spaces(), small
-            )
+            limit = _limit(kind, vocab, least=3, default=_WORDS)
+            backend = _train_words(texts, limit, min_count, _between_spaces(), small)
+            _refuse_sentences(backend)
+            return backend
         case "wordpunct":
             return _train_words(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, _apart(), small)
         case "whole":
@@ -107,6 +111,18 @@ def _between_spaces() -> pre_tokenizers.PreTokenizer:
             pre_tokenizers.Split(Regex(f"{END[0]}(?={END[1:]})"), "isolated"),
         ]
     )
+
+
+def _refuse_sentences(backend: Tokenizer) -> None:
+    """Where a script has no spaces, what stands between two is a sentence, and every new one would be unknown."""
+    words = [word for word in backend.get_vocab() if word not in (END, UNKNOWN, "\n")]
+    long = [word for word in words if len(_OF_SUCH_A_SCRIPT.findall(word)) > _LONGEST_WORD]
+    if 2 * len(long) > len(words):
+        shown = min(long, key=lambda word: (len(word), word))
+        raise UserError(
+            f"{len(long):,} of {len(words):,} words have no space in a whole sentence, as {shown!r}",
+            fix="put spaces between words, or take wordpunct (each such character is a word), char or bpe",
+        )
 
 
 def _apart() -> pre_tokenizers.PreTokenizer:

@@ -230,3 +230,13 @@ def test_missing_folder_and_huge_files_are_refused(tmp_path: Path) -> None:
 def test_half_a_character_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match="half a character at index 1"):
         tokenizer.encode("a\ud83d")
+
+
+def test_words_of_a_script_without_spaces_are_refused() -> None:
+    sentences = ["我昨天在圖書館看了一本書，", "今天下雨所以我沒有出門去，", "明天我們一起去看電影好嗎？"]
+    with pytest.raises(UserError, match="3 of 3 words have no space in a whole sentence") as caught:
+        Tokenizer.train("word", ["\n".join(sentences)])
+    assert "wordpunct" in str(caught.value)
+    apart = Tokenizer.train("word", [" ".join("我 昨天 在 圖書館 看 了 一 本 書".split())])
+    assert len(apart.encode("我 看 書")) == 3
+    assert apart.unknown_id not in apart.encode("我 看 書")
