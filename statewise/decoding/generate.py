@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, map_state
-from statewise.decoding import graph
+from statewise.decoding import graph, reading
 from statewise.decoding.sampling import Sampling, choose
 from statewise.kernels.cores import threads_for
 from statewise.layers.packed import LARGE, Finished, packed_products
@@ -34,15 +34,15 @@ class Continuation(NamedTuple):
 @torch.no_grad()
 def begin(model: Machine[Any], prompt_BT: Tensor, *, vocab: int) -> Continuation:
     """Read a prompt (all but its last token) from the initial state."""
-    batch = len(prompt_BT)
+    batch, read_BT = len(prompt_BT), prompt_BT[:, :-1]
     start = Continuation(
-        state=model.init_state(batch),
+        state=reading.absorb(model, read_BT, None) if read_BT.shape[1] else model.init_state(batch),
         token_B=prompt_BT[:, 0],
         position_B=torch.zeros(batch, dtype=torch.int64, device=prompt_BT.device),
         seen_BV=torch.zeros(batch, vocab, dtype=torch.bool, device=prompt_BT.device),
         tail_BK=torch.full((batch, _TAIL), -1, dtype=torch.int64, device=prompt_BT.device),
     )
-    return read(model, start, prompt_BT[:, 1:])
+    return _told(start, prompt_BT[:, 1:]) if read_BT.shape[1] else start
 
 
 @torch.no_grad()
@@ -51,7 +51,7 @@ def read(model: Machine[Any], at: Continuation, more_BT: Tensor) -> Continuation
     if more_BT.shape[1] == 0:
         return at
     inputs_BT = torch.cat([at.token_B[:, None], more_BT[:, :-1]], dim=1)
-    return _told(at, more_BT)._replace(state=model.absorb(inputs_BT, at.state))
+    return _told(at, more_BT)._replace(state=reading.absorb(model, inputs_BT, at.state))
 
 
 def _told(at: Continuation, more_BT: Tensor) -> Continuation:

@@ -64,7 +64,7 @@ class Loop:
         self._rewind(start)
 
     def _rewind(self, start: Start) -> None:
-        map_state(lambda mine, given: mine.copy_(given), self.state, start.state)
+        copy_(self.state, start.state)
         self.token_B.copy_(start.token_B)
         self.seen_BV.copy_(start.seen_BV)
         self.done_B1.zero_()
@@ -149,8 +149,18 @@ _idle: WeakKeyDictionary[Machine[Any], dict[object, Loop]] = WeakKeyDictionary()
 def _key(model: Machine[Any], start: Start, sampling: Sampling, never: Sequence[int], room: int) -> object:
     """What a captured step depends on: shapes, filters, and where the weights are."""
     shapes = tuple((leaf.shape, leaf.stride(), leaf.dtype) for _, leaf in leaves(start.state))
-    weights = tuple((p.data_ptr(), p.dtype) for p in (*model.parameters(), *model.buffers()))
-    return shapes, start.token_B.shape, sampling._replace(seed=0), tuple(never), room, weights
+    return shapes, start.token_B.shape, sampling._replace(seed=0), tuple(never), room, weights(model)
+
+
+def weights(model: Machine[Any]) -> object:
+    """Where they are."""
+    return tuple((p.data_ptr(), p.dtype) for p in (*model.parameters(), *model.buffers()))
+
+
+def copy_(mine: State, given: State) -> None:
+    """The values of a state into memory that stays where it is: one launch for many leaves."""
+    into, out = ([leaf for _, leaf in leaves(state)] for state in (mine, given))
+    torch._foreach_copy_(into, out)
 
 
 class Borrowed(NamedTuple):

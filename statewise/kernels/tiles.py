@@ -15,6 +15,21 @@ from torch import Tensor
 
 
 @triton.jit
+def own_state(z, H, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr):
+    """Which program this is, its row and head, its keys' numbers, where those of a state with columns z are, and if."""
+    program = tl.program_id(0).to(tl.int64)
+    x = tl.arange(0, KP)
+    return program, program // H, program % H, x, x[:, None] * V + z[None, :], (x < K)[:, None] & (z < V)[None, :]
+
+
+@triton.jit
+def own_moments(t, x, z, b, h, length, T, H, K: tl.constexpr, V: tl.constexpr):
+    """Moments t of row b and head h: which of all rows B T H they are, and if: they, their keys x, their values z."""
+    held = t < length
+    return (b * T + t) * H + h, held, held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+
+
+@triton.jit
 def tile(ptr, time_stride, c, x, here):
     """Moments c from `ptr` on, numbers x of each."""
     return tl.load(ptr + c[:, None] * time_stride + x[None, :], mask=here, other=0.0).to(tl.float32)

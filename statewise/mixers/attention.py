@@ -106,8 +106,8 @@ class Attention(Mixer[AttentionState]):
 
     @torch.no_grad()
     def reserve(self, state: AttentionState, tokens: int) -> tuple[AttentionState, int]:
-        """A copy of the state with so many free slots."""
-        slots = int(state.length_B.max()) + tokens
+        """A copy of the state with so many slots more; how many are in use, a device would have to be asked."""
+        slots = state.keys_BSGK.shape[1] + tokens
         keys_BSGK, values_BSGK = with_room(state.keys_BSGK, slots), with_room(state.values_BSGK, slots)
         return AttentionState(keys_BSGK, values_BSGK, state.length_B), tokens
 

@@ -65,8 +65,8 @@ class BasicAttention(Mixer[BasicAttentionState]):
 
     @torch.no_grad()
     def reserve(self, state: BasicAttentionState, tokens: int) -> tuple[BasicAttentionState, int]:
-        """A copy of the state with so many free slots."""
-        slots = int(state.length_B.max()) + tokens
+        """A copy of the state with so many slots more; how many are in use, a device would have to be asked."""
+        slots = state.list_BSD.shape[1] + tokens
         return BasicAttentionState(with_room(state.list_BSD, slots), state.length_B), tokens
 
     @torch.no_grad()

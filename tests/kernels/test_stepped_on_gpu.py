@@ -148,9 +148,11 @@ def test_products_follow_the_precision_that_is_set() -> None:
 
 def test_a_capture_that_fails_leaves_no_mark() -> None:
     """Waiting for the GPU cannot be captured. Random numbers, memory and the next capture are as before."""
-    beside = walk._beside(torch.device("cuda", 0), torch.cuda.current_stream().cuda_stream)
+    where = torch.device("cuda", 0), torch.cuda.current_stream().cuda_stream
+    beside = walk._beside(*where)
     with pytest.raises(RuntimeError):
         walk._capture(torch.cuda.synchronize, beside.stream, beside.pool)
+    beside = walk._beside(*where)
     drawn = torch.randn(1000, device="cuda")
     assert float(drawn.std()) > 0.5
     held = torch.zeros(4, device="cuda")

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten, walk_sizes
+from statewise.kernels.tiles import decays, dense, own_moments, own_state, row_lengths, strides, tile, unwritten, walk_sizes
 
 _CHUNK = 32
 _TILE = 4096  # numbers of a state that a program keeps in registers
@@ -68,23 +68,17 @@ def _forward(
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
     SAVE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    b, h = program // H, program % H
-    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.program_id(1) * VP + tl.arange(0, VP)
-    square = x[:, None] * V + z[None, :]
-    whole = (x < K)[:, None] & (z < V)[None, :]
+    c, z = tl.arange(0, C), tl.program_id(1) * VP + tl.arange(0, VP)
+    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
     s = tl.load(s_ptr + program * K * V + square, mask=whole, other=0.0)
     length = tl.load(length_ptr + b)
     for n in range((length + C - 1) // C):
         if SAVE:
             tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        t = n * C + c
-        held = t < length
-        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
-        rows = (b * T + t) * H + h
         beta = tl.load(beta_ptr + rows, mask=held, other=0.0).to(tl.float32)
         g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
         m = tl.load(inverse_ptr + (program * N + n) * C * C + c[:, None] * C + c[None, :])
@@ -109,25 +103,19 @@ def _backward(
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """`part` is how many rows B T H one program of columns has to itself in dq, dk, dβ and dg."""
-    program = tl.program_id(0).to(tl.int64)
-    b, h = program // H, program % H
-    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.program_id(1) * VP + tl.arange(0, VP)
+    c, z = tl.arange(0, C), tl.program_id(1) * VP + tl.arange(0, VP)
+    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
     before = tl.program_id(1).to(tl.int64) * part
-    square = x[:, None] * V + z[None, :]
-    whole = (x < K)[:, None] & (z < V)[None, :]
     ds = tl.load(dafter_ptr + program * K * V + square, mask=whole, other=0.0)
     after = tl.load(after_ptr + program * K * V + square, mask=whole, other=0.0)
     length = tl.load(length_ptr + b)
     count = (length + C - 1) // C
     for back in range(count):
         n = count - 1 - back
-        t = n * C + c
-        held = t < length
-        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
-        rows = (b * T + t) * H + h
         dy = tl.load(dy_ptr + rows[:, None] * V + z[None, :], mask=here_v, other=0.0).to(tl.float32)
         beta = tl.load(beta_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
         g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.tiles import decays, dense, row_lengths, strides, tile, unwritten, walk_sizes
+from statewise.kernels.tiles import decays, dense, own_moments, own_state, row_lengths, strides, tile, unwritten, walk_sizes
 
 _CHUNK = 32
 _WIDEST, _NARROWEST = 64, 16  # values of a head in one program, where they can be shared out
@@ -33,19 +33,14 @@ def _forward(
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
     SAVE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    b, h = program // H, program % H
-    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.arange(0, VP)
-    square = x[:, None] * V + z[None, :]
-    whole = (x < K)[:, None] & (z < V)[None, :]
+    c, z = tl.arange(0, C), tl.arange(0, VP)
+    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
     s = tl.load(s_ptr + program * K * V + square, mask=whole, other=0.0)
     length = tl.load(length_ptr + b)
     for n in range((length + C - 1) // C):
         if SAVE:
             tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        t = n * C + c
-        rows, held = (b * T + t) * H + h, t < length
-        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
+        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
@@ -68,11 +63,8 @@ def _backward(
     q_row, q_time, q_head, k_row, k_time, k_head, v_row, v_time, v_head, T, H, N,
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0).to(tl.int64)
-    b, h = program // H, program % H
-    c, x, z = tl.arange(0, C), tl.arange(0, KP), tl.arange(0, VP)
-    square = x[:, None] * V + z[None, :]
-    whole = (x < K)[:, None] & (z < V)[None, :]
+    c, z = tl.arange(0, C), tl.arange(0, VP)
+    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
     ds = tl.load(dafter_ptr + program * K * V + square, mask=whole, other=0.0)
     after = tl.load(after_ptr + program * K * V + square, mask=whole, other=0.0)
     length = tl.load(length_ptr + b)
@@ -80,10 +72,8 @@ def _backward(
     for back in range(count):
         n = count - 1 - back
         s = tl.load(begin_ptr + (program * N + n) * K * V + square, mask=whole, other=0.0)
-        t = n * C + c
-        rows, held = (b * T + t) * H + h, t < length
+        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
         at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
-        here_k, here_v = held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
@@ -164,9 +154,7 @@ def linear_attention(
 ) -> tuple[Tensor, Tensor]:
     """`naive.linear_attention`; inputs in any precision, the state and all sums in float32, products if `exact`."""
     heads, pieces = q_BTHK.shape[2], _pieces(v_BTHV.shape[-1])
-    if (
-        pieces > 1
-    ):  # columns of a state know nothing of each other, so they may be heads of their own, with the same keys
+    if pieces > 1:  # columns of a state know nothing of each other: they may be heads of their own, with the same keys
         q_BTHK, k_BTHK, g_BTH = (
             part.unsqueeze(3).expand(-1, -1, -1, pieces, *part.shape[3:]).flatten(2, 3)
             for part in (q_BTHK, k_BTHK, g_BTH)

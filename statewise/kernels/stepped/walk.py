@@ -131,12 +131,16 @@ class Walk:
 
 def _capture(work: Callable[[], object], stream: torch.cuda.Stream, pool: Any) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with capturing(stream.device, pool), torch.cuda.stream(stream):
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads may allocate meanwhile
-        try:
-            work()
-        finally:
-            graph.capture_end()
+    try:
+        with capturing(stream.device, pool), torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads may allocate meanwhile
+            try:
+                work()
+            finally:
+                graph.capture_end()
+    except RuntimeError:
+        _beside.cache_clear()  # PyTorch's allocator of pinned memory takes no other capture into this pool
+        raise
     return graph
 
 
