@@ -29,6 +29,7 @@ class Run(ctypes.Structure):
         ("patience", ctypes.c_uint64),
         ("T", ctypes.c_int),
         ("B", ctypes.c_int),
+        ("short_last", ctypes.c_int),
     )
 
 

@@ -149,7 +149,9 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
         y_TBP[0].zero_()
     if h_BD is not None:
         first(y_TBP[0], width).copy_(h_BD)
-    last = torch.empty((2 if lstm else 1) * batch, padded, device=device)
+    dtypes = [u_GD.dtype if part is None else part.dtype for part in ((h_BD, c_BD) if lstm else (h_BD,))]
+    short = all(wanted is dtype for wanted in dtypes)
+    last = torch.empty(len(dtypes) * batch, padded, dtype=dtype if short else torch.float32, device=device)
     cells_TBP = torch.empty(time, batch, padded, device=device) if lstm and work.keep else None
     keep_gates = work.keep and gates > 1 and work.memory == "gates"
     saved_TBP4 = torch.empty(time, batch, padded, 4, dtype=dtype, device=device) if keep_gates else None
@@ -169,10 +171,10 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
             c_out=last.data_ptr() + last.nbytes // 2 if lstm else None,
             T=time,
             B=batch,
+            short_last=short,
         ),
         device,
     )
-    dtypes = [u_GD.dtype if part is None else part.dtype for part in ((h_BD, c_BD) if lstm else (h_BD,))]
     outputs = (first(y_TBP[1:], width).transpose(0, 1), *_split(first(last, width), dtypes))
     if not work.keep:
         return outputs, Kept()
@@ -220,10 +222,9 @@ def _backward(
     else:
         dy_TBP = across(cast(gradients[0].transpose(0, 1), dtype), padded)
     into_last = [None if part is None else across(cast(part, torch.float32), padded) for part in gradients[1:]]
-    # What the kernel says of the first state, and behind it zeros for those parts of the last that nobody used.
-    parts = len(into_last)
-    ends = (torch.zeros if None in map(pointer, into_last) else torch.empty)(2 * parts, batch, padded, device=device)
-    out, size = ends.data_ptr(), 4 * batch * padded
+    parts, ends = len(into_last), None
+    if wanted.h_BD or wanted.c_BD:  # what the kernel says of the first state
+        ends = torch.empty(parts, batch, padded, device=device)
     d_NG = _exchange(work.backward, rows, gates * padded, dtype=dtype, device=device)
     candidate_NP = torch.empty(rows, padded, dtype=dtype, device=device) if work.cell == "gru" else None
     u_T = u_GP.mT.contiguous()
@@ -239,10 +240,10 @@ def _backward(
             cells=pointer(cells_TBP),
             exchange=d_NG.data_ptr(),
             candidate=pointer(candidate_NP),
-            dh=pointer(into_last[0]) or out + parts * size,
-            dc=(pointer(into_last[1]) or out + 3 * size) if parts == 2 else None,
-            h_out=out,
-            c_out=out + size if parts == 2 else None,
+            dh=pointer(into_last[0]),
+            dc=pointer(into_last[1]) if parts == 2 else None,
+            h_out=pointer(ends),
+            c_out=None if ends is None or parts == 1 else ends.data_ptr() + ends.nbytes // 2,
             T=time,
             B=batch,
         ),
@@ -252,9 +253,11 @@ def _backward(
     dh = dc = dw = du = None
     if wanted.h_BD:
         assert h_BD is not None
+        assert ends is not None
         dh = cast(first(torch.mm(d_NG[:batch], u_GP) + ends[0], width), h_BD.dtype)
     if wanted.c_BD:
         assert c_BD is not None
+        assert ends is not None
         dc = cast(first(ends[1], width), c_BD.dtype)
     # Into W x, the GRU's candidate goes without the reset gate, which the part inside U h has passed.
     into = [d_NG] if candidate_NP is None else [d_NG[:, : 2 * padded], candidate_NP]

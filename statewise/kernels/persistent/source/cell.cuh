@@ -15,15 +15,21 @@ struct Run {
   float* cells;          // LSTM: [T, B, H], the cell after each step; null: not kept
   u16* exchange;         // backward: d(U h) [T, B, G, H]
   u16* candidate;        // backward, GRU: gradient of what enters the candidate [T, B, H]
-  const float* dh;       // backward: of the last state [B, H]
-  const float* dc;       // backward: of the last cell [B, H]
-  float* h_out;          // forward: last state;  backward: gradient of the first that did not pass the product
-  float* c_out;          // forward: last cell;   backward: gradient of the first
+  const float* dh;       // backward: of the last state [B, H]; null: 0
+  const float* dc;       // backward: of the last cell [B, H]; null: 0
+  float* h_out;          // forward: last state;  backward: gradient of the first that did not pass the product, or null
+  float* c_out;          // forward: last cell;   backward: gradient of the first, or null
   u32* counters;         // wide kernels: [T, batch slices], zero at first
   int* alarm;            // set to 1 where a wait outlasted its bound
   u64 patience;          // that bound, nanoseconds
   int T, B;
+  int short_last;        // forward: the last state and cell are written in 16 bits
 };
+
+DI void leave(const Run& p, float* out, size_t at, float value) {
+  if (p.short_last) reinterpret_cast<u16*>(out)[at] = narrow(value);
+  else if (out) out[at] = value;
+}
 
 // A wait that ends: after `patience` the kernel runs on over what it has, and the alarm tells the host.
 struct Watch {

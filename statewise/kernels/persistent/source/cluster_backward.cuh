@@ -53,8 +53,8 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
       const int b = min(b0 + n, B - 1);
       at[l][e] = (u32)b*H + u0 + u;
       ends[l][e] = p.lengths ? p.lengths[b] : T;
-      pass[l][e] = p.dh[at[l][e]];
-      dc[l][e] = CELL == LSTM ? p.dc[at[l][e]] : 0.f;
+      pass[l][e] = p.dh ? p.dh[at[l][e]] : 0.f;
+      dc[l][e] = CELL == LSTM && p.dc ? p.dc[at[l][e]] : 0.f;
       c[l][e] = CELL == LSTM ? p.cells[(size_t)(T-1)*B*H + at[l][e]] : 0.f;
     }
   }
@@ -195,8 +195,8 @@ DI void cluster_backward(const Run& p, unsigned char* memory) {
     #pragma unroll
     for (int e = 0; e < E; e++)
       if ((real >> (l*E + e)) & 1) {
-        p.h_out[at[l][e]] = watch.expired ? __uint_as_float(0x7FFFFFFFu) : pass[l][e];
-        if (CELL == LSTM) p.c_out[at[l][e]] = dc[l][e];
+        leave(p, p.h_out, at[l][e], watch.expired ? __uint_as_float(0x7FFFFFFFu) : pass[l][e]);
+        if (CELL == LSTM) leave(p, p.c_out, at[l][e], dc[l][e]);
       }
   if (watch.expired) *p.alarm = 1;
   if (C > 1) cluster_sync();

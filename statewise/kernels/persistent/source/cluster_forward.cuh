@@ -163,8 +163,8 @@ DI void cluster_forward(const Run& p, unsigned char* memory) {
       for (int e = 0; e < E; e++) {
         const int b = b0 + column(nt, e);
         if (b < B) {
-          p.h_out[(u32)b*H + unit(mt, e)] = watch.expired ? __uint_as_float(0x7FFFFFFFu) : h[mt][nt][e];
-          if (CELL == LSTM) p.c_out[(u32)b*H + unit(mt, e)] = c[mt][nt][e];
+          leave(p, p.h_out, (u32)b*H + unit(mt, e), watch.expired ? __uint_as_float(0x7FFFFFFFu) : h[mt][nt][e]);
+          if (CELL == LSTM) leave(p, p.c_out, (u32)b*H + unit(mt, e), c[mt][nt][e]);
         }
       }
   if (watch.expired) *p.alarm = 1;

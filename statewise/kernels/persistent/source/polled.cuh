@@ -55,8 +55,8 @@ DI void polled(const Run& p, unsigned char* memory) {
         if (CELL == LSTM) c[j] = p.c0[at[j]];
         if (CELL == GRU) b_u[j] = p.b_u[u];
       } else {
-        pass[j] = p.dh[at[j]];
-        if (CELL == LSTM) { dc[j] = p.dc[at[j]]; c[j] = p.cells[(size_t)(T-1)*B*H + at[j]]; }
+        pass[j] = p.dh ? p.dh[at[j]] : 0.f;
+        if (CELL == LSTM) { dc[j] = p.dc ? p.dc[at[j]] : 0.f; c[j] = p.cells[(size_t)(T-1)*B*H + at[j]]; }
       }
     }
   }
@@ -227,8 +227,8 @@ DI void polled(const Run& p, unsigned char* memory) {
   #pragma unroll
   for (int j = 0; j < EPT; j++)
     if (tid + j*NTH < EL && b0 + column(j) < B) {
-      p.h_out[at[j]] = expired ? __uint_as_float(0x7FFFFFFFu) : WAY == FORWARD ? h[j] : pass[j];
-      if (CELL == LSTM) p.c_out[at[j]] = WAY == FORWARD ? c[j] : dc[j];
+      leave(p, p.h_out, at[j], expired ? __uint_as_float(0x7FFFFFFFu) : WAY == FORWARD ? h[j] : pass[j]);
+      if (CELL == LSTM) leave(p, p.c_out, at[j], WAY == FORWARD ? c[j] : dc[j]);
     }
   if (expired) *p.alarm = 1;
   if (C > 1) cluster_sync();

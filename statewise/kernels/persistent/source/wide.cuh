@@ -96,7 +96,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         if (here(l)) {
           const u32 at = (u32)min(b0 + column(l, e), B - 1)*H + own0 + unit(l, e);
           if constexpr (WAY == FORWARD) { h[l][e] = widen(p.y[at]); if (CELL == LSTM) c[l][e] = p.c0[at]; }
-          else { h[l][e] = p.dh[at]; if (CELL == LSTM) c[l][e] = p.dc[at]; }
+          else { if (p.dh) h[l][e] = p.dh[at]; if (CELL == LSTM && p.dc) c[l][e] = p.dc[at]; }
         }
       }
     int turn = 0;
@@ -223,8 +223,8 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
       for (int e = 0; e < E; e++)
         if (here(l) && b0 + column(l, e) < B) {
           const u32 at = (u32)(b0 + column(l, e))*H + own0 + unit(l, e);
-          p.h_out[at] = watch.expired ? __uint_as_float(0x7FFFFFFFu) : h[l][e];
-          if (CELL == LSTM) p.c_out[at] = c[l][e];
+          leave(p, p.h_out, at, watch.expired ? __uint_as_float(0x7FFFFFFFu) : h[l][e]);
+          if (CELL == LSTM) leave(p, p.c_out, at, c[l][e]);
         }
     if (watch.expired) *p.alarm = 1;
   }
