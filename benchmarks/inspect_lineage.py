@@ -33,13 +33,13 @@ class Row(NamedTuple):
     intervene: Finding
 
 
-def inspected(path: Path, *, text: str | None, window: int | None, fresh: int) -> Row:
+def inspected(path: Path, *, text: str | None, fresh: int, **wanted: int | None) -> Row:
     progress = make_progress()
     subject = open_subject(path, text=text)
     # All start afresh at the same places; a run that never learned beyond a shorter window keeps that one.
     limit = min(fresh, subject.tokens.window or fresh)
     subject = subject._replace(reading=replace(subject.tokens, window=limit))
-    settings = {} if window is None else {"window": window}
+    settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return Row(
         path.name,
         sum(p.numel() for p in subject.machine.parameters()),
@@ -51,6 +51,14 @@ def inspected(path: Path, *, text: str | None, window: int | None, fresh: int) -
 
 def reach(length: float | None, tried: float) -> str:
     return f"> {tried:,.0f}" if length is None else f"{length:,.0f}"
+
+
+def between(context: dict[str, Any]) -> str:
+    """The length, and in brackets what the 95 % interval of the losses leaves open."""
+    length, least, most = (
+        reach(one, max(context["contexts"])) for one in (context["memory_length"], *context["memory_length_interval"])
+    )
+    return length if least == most else f"{length} ({least} to {most})"
 
 
 def half_life(kl: list[float]) -> str:
@@ -70,7 +78,7 @@ def memory(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
                 f"{row.parameters:,}",
                 f"{row.surprise.data['bits_per_token']:.3f}",
                 reach(decay["memory_length"], gradient["window"]),
-                reach(context["memory_length"], max(context["contexts"])),
+                between(context),
                 f"{row.intervene.data['added']['forget everything']:+.3f}",
                 half_life(row.intervene.data["forked"]),
             ]
@@ -112,10 +120,14 @@ def main() -> None:
     parser.add_argument("--text", help="a file, or the text itself")
     parser.add_argument("--fresh", type=int, default=256, help="tokens after which every run starts afresh")
     parser.add_argument("--window", type=int, help="tokens that gradients are followed through")
+    parser.add_argument("--targets", type=int, help="tokens that the worth of context is measured on")
     parser.add_argument("--markdown", action="store_true", help="tables for docs/results.md")
     wanted = parser.parse_args()
     try:
-        rows = [inspected(path, text=wanted.text, window=wanted.window, fresh=wanted.fresh) for path in wanted.runs]
+        rows = [
+            inspected(path, text=wanted.text, fresh=wanted.fresh, window=wanted.window, targets=wanted.targets)
+            for path in wanted.runs
+        ]
     except UserError as error:
         parser.error(str(error))
     console = Console()

@@ -4,6 +4,7 @@ B windows, C context, T time.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +24,20 @@ class Gain(NamedTuple):
 
     def length(self, threshold: float) -> int | None:
         """The context from which on less than a share of the whole gain is still to be had; None: only the longest."""
+        return self._length(threshold, [nats - self.nats[-1] for nats in self.nats])
+
+    def lengths(self, threshold: float) -> tuple[int | None, int | None]:
+        """The least and the most that it may be: were every loss at the low, or at the high end of its interval."""
+        low, high = (
+            [nats - self.nats[-1] + sign * half for nats, half in zip(self.nats, self.half)] for sign in (-1, 1)
+        )
+        return self._length(threshold, low), self._length(threshold, high)
+
+    def _length(self, threshold: float, dearer: Sequence[float]) -> int | None:
         whole = self.nats[0] - self.nats[-1]
         if whole <= 0:
             return self.contexts[0]
-        short = [at for at, nats in enumerate(self.nats[:-1]) if nats - self.nats[-1] >= threshold * whole]
+        short = [at for at, nats in enumerate(dearer[:-1]) if nats >= threshold * whole]
         first = short[-1] + 1 if short else 0
         return self.contexts[first] if first < len(self.contexts) - 1 else None
 

@@ -96,13 +96,16 @@ def _sentences(
 ) -> list[str]:
     said = []
     by_gain = picture.length_words(worth.length(threshold), worth.contexts[-1])
+    open_end = picture.unsure(worth, threshold)
     if decays:
         shown = decays.get("input", decays.get("state"))
         assert shown is not None
         by_gradient = picture.length_words(shown.length(threshold), length)
-        said.append(f"{name} remembers {by_gradient} by its gradients, and {by_gain} by what context is worth to it.")
+        said.append(
+            f"{name} remembers {by_gradient} by its gradients, and {by_gain} by what context is worth to it{open_end}."
+        )
     else:
-        said.append(f"{name} remembers {by_gain} by what context is worth to it.")
+        said.append(f"{name} remembers {by_gain} by what context is worth to it{open_end}.")
     if stretches:
         said.append(picture.stretch_sentence(stretches))
     return said
@@ -131,7 +134,11 @@ def _data(
             for one in stretches
         ],
         "spectral_radius": [float(one_N.abs().max()) for one_N in found_PN],
-        "context": {**worth._asdict(), "memory_length": worth.length(settings.threshold)},
+        "context": {
+            **worth._asdict(),
+            "memory_length": worth.length(settings.threshold),
+            "memory_length_interval": worth.lengths(settings.threshold),
+        },
         "clipping": None if clips is None else {**clips._asdict(), "total": clips.total},
         "saturation": {name: one._asdict() for name, one in zip(("scaled", "unscaled"), shares)},
     }

@@ -187,7 +187,18 @@ def context(worth: Gain, threshold: float) -> Figure:
         reading="The same tokens, predicted from only so many before them: how much dearer they are than with the "
         "longest context. The band is a 95 % interval.",
         finding=f"From 1 token to {worth.contexts[-1]:,}, context is worth {plain(extra[0])} nats; all but "
-        f"{share(threshold)} of it is had with {length_words(length, worth.contexts[-1])}.",
+        f"{share(threshold)} of it is had with {length_words(length, worth.contexts[-1])}{unsure(worth, threshold)}.",
+    )
+
+
+def unsure(worth: Gain, threshold: float) -> str:
+    """How far the interval of the losses leaves the length open, in brackets; nothing where it does not."""
+    least, most = worth.lengths(threshold)
+    if least == most:
+        return ""
+    more = f"more than {worth.contexts[-1]:,}"
+    return (
+        f" (from {more if least is None else f'{least:,}'} to {more if most is None else f'{most:,}'}, by the interval)"
     )
 
 
