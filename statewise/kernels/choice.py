@@ -19,7 +19,6 @@ Wish = Literal["auto", "naive", "fused", "batched", "persistent", "stepped", "tr
 _WISHES = get_args(Wish)
 
 _WHY = {
-    "naive": "what should be faster here has not been through all checks on a GPU, and runs where it is asked for",
     "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
     "batched": "one product for many moments, where the equation takes them one by one, is the fastest here",
     "persistent": "one kernel keeps the matrix on the chip for the whole sequence and is the fastest here",

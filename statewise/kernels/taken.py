@@ -22,7 +22,8 @@ def taken(op: str, choose: Callable[[], Choice], weight: Tensor, *call: object) 
     if device.type != "cuda" or torch.compiler.is_compiling():
         return choose()
     dtype, chip = persistent.compute_dtype(weight), chip_of(device.index or 0)
-    key = (op, call, weight.shape, dtype, device, chip, outside(), persistent.retired(), stepped.retired())
+    alike = dtype is not torch.float32 or stepped.one_precision()
+    key = (op, call, weight.shape, dtype, alike, device, chip, outside(), persistent.retired(), stepped.retired())
     found = _taken.get(key)
     if found is None:
         found = _taken[key] = choose()

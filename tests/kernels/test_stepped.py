@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_without_graphs_it_goes_step_by_step_and_says_so(monkeypatch: pytest.Mon
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
     monkeypatch.setattr(walk.Walk, "_captured", CAPTURED)
     beside = SimpleNamespace(stream=SimpleNamespace(wait_stream=lambda other: None, device=None), pool=None)
-    monkeypatch.setattr(walk, "_beside", lambda device, stream: beside)
+    monkeypatch.setattr(walk, "_beside", cache(lambda device, stream: beside))
     monkeypatch.setattr(walk, "capturing", lambda device, pool: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Refused)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -338,17 +339,35 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=64) == (["fused"], {"stepped": "no compiler"})
 
 
+def test_in_float32_it_is_taken_where_both_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
+    monkeypatch.setattr(stepped, "obstacle", lambda cell, **_: None)
+    monkeypatch.setattr(stepped, "chip_of", lambda device: SimpleNamespace(measured=True))
+    matmul, rnn = torch.backends.cuda.matmul, torch.backends.cudnn.rnn
+    before = matmul.fp32_precision, rnn.fp32_precision
+
+    def first(cell: Any, width: int, batch: int) -> str:
+        return stepped.with_stepped(["fused"], {}, cell, gpu_weight(torch.float32, width), batch=batch)[0][0]
+
+    try:
+        for products, layers in (("tf32", "tf32"), ("ieee", "ieee")):
+            matmul.fp32_precision, rnn.fp32_precision = products, layers
+            assert [first("lstm", 256, 1), first("gru", 1024, 256), first("tanh", 1024, 16)] == ["stepped"] * 3
+            assert [first("lstm", 128, 64), first("tanh", 512, 64), first("tanh", 1024, 1)] == ["fused"] * 3
+        matmul.fp32_precision, rnn.fp32_precision = "ieee", "tf32"
+        assert first("lstm", 1024, 64) == "fused", "as PyTorch comes: cuDNN is faster where it rounds and we do not"
+    finally:
+        matmul.fp32_precision, rnn.fp32_precision = before
+
+
 def test_layer_norm_has_this_form_alone_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
     monkeypatch.setattr(lstm, "obstacle", lambda cell, **_: None)
     weight = gpu_weight(torch.bfloat16)
     weights = LSTMWeights(weight, weight, weight, norm=LSTMNorm(weight, weight, weight, weight))
-    assert lstm.choice(weights).implementation == "naive"
-    assert lstm.choice(weights, wish="stepped").implementation == "stepped"
+    assert lstm.choice(weights).implementation == "stepped"
     with pytest.raises(UserError, match="fused LSTM, but it has no layer norm"):
         lstm.choice(weights, wish="fused")
-    monkeypatch.setenv("STATEWISE_UNPROVEN", "1")
-    assert lstm.choice(weights).implementation == "stepped"
     for name in ("with_persistent", "with_stepped"):
         monkeypatch.setattr(lstm, name, lambda others, *_, **options: (others, {}))
     assert "no layer norm and no zoneout" in lstm.choice(weights._replace(zoneout=0.1)).reason

@@ -117,13 +117,15 @@ def test_what_cannot_be_captured_is_remembered_by_its_shape(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_captured_pass_leaves_what_reading_leaves(spec: ModelSpec) -> None:
     model = model_of(spec, "cuda")
     states = [begin(model, prompt(seed, device="cuda"), vocab=VOCAB).state for seed in (1, 2, 3)]
-    assert [*reading._seen[model].values()] == [None], "it was captured"
-    assert len(reading._passes[model]) == 1
+    if spec.kind == "markov":  # looks its counts up on the host
+        assert "cannot be captured" in str(next(iter(reading._seen[model].values())))
+    else:
+        assert [*reading._seen[model].values()] == [None], "it was captured"
+        assert len(reading._passes[model]) == 1
     for seed, state in zip((1, 2, 3), states):
         assert_same(state, model.absorb(prompt(seed, device="cuda")[:, :-1]))
     tokens_BT, _ = extend(model, begin(model, prompt(4, device="cuda"), vocab=VOCAB), Sampling(temperature=0), tokens=5)

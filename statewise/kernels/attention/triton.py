@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """One more token of each row on a GPU: its key and value written into the list, its queries answered, by one kernel.
 
 A program takes one head of one row. It begins with the new key, which it has at hand, and goes through the slots in
@@ -14,8 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_HELD = 2048  # numbers of a tile of keys; twice as many where there are fewer programs than multiprocessors to run them
-_FEW = 264
+_HELD = 1024  # numbers of a tile of keys, for one warp; where programs are few, for four of them, and more each
+_FEW = 512
+_WARP = 2048  # numbers of a tile that the registers of a warp have room for
 _PART = 256  # slots that a program takes, where there are more than programs enough to fill the GPU
 _MOST_PARTS, _ENOUGH = 32, 1056
 
@@ -117,7 +117,7 @@ def attend_(
         y_BHK, after_B, sums_BHPK, slots, scale,
         q_BHK.stride(0), k_BGK.stride(0), v_BGK.stride(0), *keys_BSGK.stride()[:3], *values_BSGK.stride()[:3],
         H=heads, SHARED=heads // k_BGK.shape[1], K=width, PARTS=parts, SLOPED=slopes_H is not None,
-        UNITS=units, **_tile(units, programs=batch * heads * parts),
+        UNITS=units, **_tile(units, programs=batch * heads * parts, parts=parts),
     )  # fmt: skip
     if parts > 1:
         padded = triton.next_power_of_2(parts)
@@ -125,9 +125,11 @@ def attend_(
     return y_BHK, after_B
 
 
-def _tile(units: int, *, programs: int) -> dict[str, int]:
-    wide = 2 if programs < _FEW else 1
-    return {"SLOTS": max(16, wide * _HELD // units), "num_warps": 4 * wide}
+def _tile(units: int, *, programs: int, parts: int) -> dict[str, int]:
+    """How many slots at a time, and how many warps: the fastest of those tried on an H200."""
+    held, warps = (_HELD, 1) if programs >= _FEW else ((8 if parts > 1 else 4) * _HELD, 4)
+    slots = max(16, held // units)
+    return {"SLOTS": slots, "num_warps": max(warps, slots * units // _WARP)}
 
 
 def _heads_together(a_BHK: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, Implementation, Wish, choose, takes_unproven
+from statewise.kernels.choice import Choice, Implementation, Wish, choose
 from statewise.kernels.lstm import fused, naive, persistent, stepped
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
@@ -37,8 +37,7 @@ def _with_norm(weights: LSTMWeights, *, wish: Wish, batch: int) -> Choice:
     reason = obstacle("lstm", width=weights.u_GP.shape[1], batch=batch, weight=weights.u_GP, normed=True)
     if reason is not None:
         return choose("LSTM", obstacles=["layer norm"], wish=wish, absent={**absent, "stepped": reason})
-    fast: list[Implementation] = ["stepped"] if takes_unproven() else ["naive", "stepped"]
-    return choose("LSTM", obstacles=[], wish=wish, fast=fast, absent=absent)
+    return choose("LSTM", obstacles=[], wish=wish, fast=["stepped"], absent=absent)
 
 
 def chosen_before(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:

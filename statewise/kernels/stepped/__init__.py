@@ -63,15 +63,26 @@ def ahead(cell: Cell, weight: Tensor, *, width: int, batch: int) -> bool:
     """Whether it is known to be faster than cuDNN, or, where unproven forms are taken, expected to be.
 
     In bfloat16 cuDNN launches several kernels a step at every shape, in float16 where batch or width are too much for
-    its own persistent kernels.
+    its own persistent kernels, in float32 but for narrow Elman layers.
     """
-    dtype = compute_dtype(weight)
-    if takes_unproven():
+    dtype, gated = compute_dtype(weight), cell in ("gru", "lstm")
+    if takes_unproven() and dtype != torch.float32:
         return dtype == torch.bfloat16 or (dtype == torch.float16 and (batch > 64 or width > 1024))
-    gated = cell in ("gru", "lstm")
+    if not chip_of(weight.device.index or 0).measured:
+        return False
+    if dtype == torch.float32:
+        return one_precision() and (width >= 256 if gated else width >= 1024 and batch >= 16)
     least = (1024 if batch >= 256 else 2048) if gated else 2048
-    measured = width >= least and batch >= (64 if gated else 256)
-    return dtype == torch.bfloat16 and measured and chip_of(weight.device.index or 0).measured
+    return dtype == torch.bfloat16 and width >= least and batch >= (64 if gated else 256)
+
+
+def one_precision() -> bool:
+    """Whether products of float32 are rounded alike here and in cuDNN's recurrent layers.
+
+    As PyTorch comes, cuDNN rounds to TF32 and products do not: who asks for neither has chosen the faster.
+    """
+    rnn = torch.backends.cudnn.rnn.fp32_precision  # type: ignore[attr-defined]  # its stub has not got it
+    return (torch.backends.cuda.matmul.fp32_precision == "tf32") == bool(rnn == "tf32")
 
 
 def with_stepped(
