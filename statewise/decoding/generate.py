@@ -4,7 +4,8 @@ B batch, T time, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -81,7 +82,6 @@ class _Writing:
         self.tokens = tokens  # that will be asked for, if this is known
         self.sampling = sampling.check()
         self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
-        self.initial: State = model.init_state(1)
         self.begun = at.state
         self.count = 0  # tokens written since then
         self.room = 0  # tokens until the state has to be given more
@@ -91,11 +91,21 @@ class _Writing:
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
         self.products: dict[int, Finished | None] = {}
-        self.largest = len(at.token_B) * max((p.numel() for p in model.parameters() if p.dim() == 2), default=0)
+
+    @cached_property
+    def largest(self) -> int:
+        """Numbers that are multiplied by the largest product of a step."""
+        matrices = (p.numel() for p in self.model.parameters() if p.dim() == 2)
+        return len(self.at.token_B) * max(matrices, default=0)
+
+    @cached_property
+    def initial(self) -> State:
+        first: State = self.model.init_state(1)
+        return first
 
     def threads(self) -> AbstractContextManager[None]:
         """One, where no product of a step is large enough for more."""
-        return threads_for(self.largest, enough=LARGE)
+        return threads_for(self.largest, enough=LARGE) if self.at.token_B.device.type == "cpu" else nullcontext()
 
     def step(self) -> Tensor:
         """One more token."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from statewise.core import Machine, State, is_observed, leaves, map_state
 from statewise.core.capture import capturing
@@ -153,8 +153,16 @@ def _key(model: Machine[Any], start: Start, sampling: Sampling, never: Sequence[
 
 
 def weights(model: Machine[Any]) -> object:
-    """Where they are."""
-    return tuple((p.data_ptr(), p.dtype) for p in (*model.parameters(), *model.buffers()))
+    """Where they are. Asked for with every text, and PyTorch's own way through a model takes as long as some tokens."""
+    found: list[tuple[int, torch.dtype]] = []
+    waiting: list[nn.Module] = [model]
+    while waiting:
+        module = waiting.pop()
+        for part in (*module._parameters.values(), *module._buffers.values()):
+            if part is not None:
+                found.append((part.data_ptr(), part.dtype))
+        waiting += [child for child in module._modules.values() if child is not None]
+    return tuple(found)
 
 
 def copy_(mine: State, given: State) -> None:

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """What Triton's kernels share that walk a row and head through time: where its numbers are, how it decays.
 
 Inputs are read where they are, in whatever precision, and widened in registers: slices of one projection and heads that

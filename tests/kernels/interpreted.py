@@ -271,6 +271,19 @@ def few_rows() -> Iterator[Case]:
             yield f"rows={rows} outputs={outputs} bend={bend}", float((y - exact).norm() / exact.norm())
 
 
+def largest() -> Iterator[Case]:
+    """Parts that are not full, the same number twice, infinities, and what is no number."""
+    module = importlib.import_module("statewise.kernels.largest.triton")
+    module._PART = 16
+    for width in (1, 16, 50):
+        x_BV = noise(5, width, seed=width).float()
+        x_BV[1] = 3.0
+        x_BV[2, width // 2] = float("inf")
+        x_BV[3] = -float("inf")
+        x_BV[4, -1] = float("nan")
+        yield f"width={width}", float((module.largest(x_BV) != x_BV.argmax(-1)).sum())
+
+
 def layer_norm() -> Iterator[Case]:
     """More vectors than programs take in one go, the last tile not full; with and without a bias; second gradients."""
     module = importlib.import_module("statewise.kernels.layer_norm.triton")
@@ -286,10 +299,11 @@ def layer_norm() -> Iterator[Case]:
         for kind, kept in (("triton", found), ("naive", expected)):
             x, gain, *rest = [part.clone().requires_grad_() for part in given]
             bias = rest[0] if rest else None
+            slice_ND = x.repeat(1, 2)[:, :width]  # of a wider projection: its rows do not lie side by side
             if kind == "triton":
-                y_ND = module.norm(x, gain, bias, 1e-3, centred=centred, dtype=torch.float32)
+                y_ND = module.norm(slice_ND, gain, bias, 1e-3, centred=centred, dtype=torch.float32)
             else:
-                y_ND = naive_norm.norm(x, gain, bias, 1e-3, centred=centred)
+                y_ND = naive_norm.norm(slice_ND, gain, bias, 1e-3, centred=centred)
             loss, wanted = (y_ND.sin() * weight_ND).sum(), [x, gain, *rest]
             once = torch.autograd.grad(loss, wanted, retain_graph=True)
             again = torch.autograd.grad(loss, wanted, create_graph=True)
@@ -303,12 +317,14 @@ def layer_norm() -> Iterator[Case]:
         yield f"width={width} centred={centred} biased={biased}", max(errors)
 
 
-def twice(run: Callable[..., tuple[torch.Tensor, ...]], inputs: list[torch.Tensor], states: list[torch.Tensor]):
-    """Gradients of the gradients' squares."""
-    inputs, states = (
-        [value.requires_grad_(value.is_floating_point()) for value in in_float32(group)] for group in (inputs, states)
-    )
-    wanted = [value for value in (*inputs, *states) if value.requires_grad]
+def twice(
+    run: Callable[..., tuple[torch.Tensor, ...]], inputs: list[torch.Tensor], states: list[torch.Tensor], *, alone: bool
+):
+    """Gradients of the gradients' squares, by everything or `alone` by the first input, which no state depends on."""
+    inputs, states = ([value.clone() for value in in_float32(group)] for group in (inputs, states))
+    wanted = inputs[:1] if alone else [value for value in (*inputs, *states) if value.is_floating_point()]
+    for value in wanted:
+        value.requires_grad_()
     total = sum(part.square().sum() for part in run(inputs, states, None) if part.requires_grad)
     options = {"allow_unused": True, "materialize_grads": True}
     first = torch.autograd.grad(total, wanted, create_graph=True, **options)
@@ -338,8 +354,10 @@ def second_order() -> Iterator[Case]:
             naive = {"linear_attention": naive_linear, "gated_delta": naive_delta}[op]
             inputs, states = linear_case(5, delta=op == "gated_delta", decay=0.3)
             run, expected = (linear_form(getattr(m, op)) for m in (module, naive))
-        pairs = zip(twice(run, inputs, states), twice(expected, inputs, states), strict=True)
-        yield f"{op} {inner}", max(float((a - b).norm() / b.norm().clamp(min=1e-6)) for a, b in pairs)
+        for alone in (False, True):
+            pairs = zip(*(twice(one, inputs, states, alone=alone) for one in (run, expected)), strict=True)
+            error = max(float((a - b).norm() / b.norm().clamp(min=1e-6)) for a, b in pairs)
+            yield f"{op} {inner} {'by its first input' if alone else 'by everything'}", error
 
 
 if __name__ == "__main__":

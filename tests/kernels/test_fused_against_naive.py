@@ -192,14 +192,7 @@ def test_a_backward_of_our_own_can_be_differentiated_again(name: str) -> None:
     assert torch.autograd.gradgradcheck(run, tensors)
 
 
-def on_cuda(test: Callable[..., None]) -> Callable[..., None]:
-    """Marked, skipped where there is no device, and without a warning that kernels/torch_op.py knows of."""
-    test = pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")(test)
-    test = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")(test)
-    return pytest.mark.gpu(test)
-
-
-@on_cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)], ids=str)
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", TIMES)
@@ -212,7 +205,7 @@ def test_cudnn_is_the_equation(name: str, time: int, rows: str, dtype: torch.dty
     assert max(errors.values()) <= tolerance, errors
 
 
-@on_cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_cudnn_takes_any_layout_of_state(name: str) -> None:
     """A state may be a view (rows of a larger one, an expanded start): cuDNN itself insists on contiguous ones."""

@@ -56,7 +56,6 @@ def test_a_coarser_format_stays_in_the_band(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_together_on_a_gpu() -> None:
     given = matrices(torch.bfloat16)
     for one, matrix in zip(batched.orthogonal([m.cuda() for m in given]), given, strict=True):

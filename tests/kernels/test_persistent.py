@@ -14,15 +14,16 @@ from statewise.kernels import persistent
 from statewise.kernels.choice import Choice, choose, force
 from statewise.kernels.persistent import alarm, compiler, driver, table
 from statewise.kernels.persistent.chip import H200, KNOWN, Chip
-from statewise.kernels.persistent.plan import Cell, Plan
+from statewise.kernels.persistent.h200 import FASTEST, Row
+from statewise.kernels.persistent.plan import Cell, Plan, Way
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
-ENTRIES = [(*key, batch, row) for key, rows in table._TABLE.items() for batch, row in rows.items()]
+ENTRIES = [(*key, batch, row) for key, rows in FASTEST.items() for batch, row in rows.items()]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry[:4])))
-def test_every_plan_of_the_table_fits(entry: tuple[Cell, table.Way, int, int, table.Row]) -> None:
+def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) -> None:
     cell, way, width, batch, row = entry
     plan = table._plan(cell, way, width, row)
     assert plan.fits(H200)
@@ -30,8 +31,8 @@ def test_every_plan_of_the_table_fits(entry: tuple[Cell, table.Way, int, int, ta
     assert down * plan.rows >= batch or plan.kind == "cluster"
     if plan.cooperative:
         assert across * down <= H200.clusters[plan.blocks] * plan.blocks
-    opposite: table.Way = "backward" if way == "forward" else "forward"
-    assert batch in table._TABLE[cell, opposite, width], "a shape needs both ways"
+    opposite: Way = "backward" if way == "forward" else "forward"
+    assert batch in FASTEST[cell, opposite, width], "a shape needs both ways"
 
 
 def test_a_shape_takes_the_next_one_in_the_table() -> None:

@@ -45,11 +45,11 @@ OPS = {
     "rotary": 1e-5,
     "attention_step": 1e-5,
     "few_rows": 1e-5,
+    "largest": 0.0,
     "layer_norm": 1e-5,
-    "second_order": 2e-3,
+    "second_order": 2e-4,
 }
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 @needs_triton
@@ -144,7 +144,6 @@ def on_cuda(run):
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 64, 65, 700])
 def test_compiled_scan(time: int, rows: str) -> None:
@@ -163,7 +162,6 @@ def test_compiled_scan(time: int, rows: str) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("silu", [True, False], ids=["silu", "bare"])
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 2, 65])
@@ -181,7 +179,6 @@ def test_compiled_short_convolution(time: int, rows: str, silu: bool) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("kind", ["gated_delta", "linear_attention", "mamba2", "ttt_linear", "mingru", "minlstm"])
 def test_a_training_step_in_half_precision_is_the_slow_one(kind: str) -> None:
     """Under autocast, through the whole model: every kernel reads half precision, and slices of a projection."""
@@ -202,7 +199,6 @@ def test_a_training_step_in_half_precision_is_the_slow_one(kind: str) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 64, 65, 200])
 def test_compiled_linear_attention(time: int, rows: str) -> None:
@@ -214,7 +210,6 @@ def test_compiled_linear_attention(time: int, rows: str) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 33, 65])
 @pytest.mark.parametrize(("key", "value"), [(64, 64), (100, 150)])
@@ -229,7 +224,6 @@ def test_compiled_gated_delta(key: int, value: int, time: int, rows: str, monkey
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 63, 150])
 @pytest.mark.parametrize("normed", [True, False], ids=["norm", "bare"])
@@ -251,7 +245,6 @@ def test_compiled_test_time_training(
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(1, 1, 1, 2), (3, 65, 6, 64), (2, 300, 3, 33), (2, 7, 4, 128)])
 def test_compiled_rotation(shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -271,7 +264,6 @@ def test_compiled_rotation(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 384), (16384, 384), (700, 1000), (33, 8192)])
 def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
@@ -304,7 +296,6 @@ def test_compiled_norm(shape: tuple[int, int], centred: bool) -> None:
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("slots", [80, 3000])
 @pytest.mark.parametrize(("heads", "shared", "width"), [(12, 1, 64), (4, 2, 33), (1, 1, 256)])
@@ -324,7 +315,6 @@ def test_compiled_step_of_attention(heads: int, shared: int, width: int, slots: 
 
 
 @pytest.mark.gpu
-@on_gpu
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("shape", [(1, 768, 2304), (1, 3072, 768), (1, 33, 50257), (7, 768, 100), (16, 650, 65)])
 def test_compiled_product_of_few_rows(shape: tuple[int, int, int], biased: bool) -> None:
@@ -340,7 +330,6 @@ def test_compiled_product_of_few_rows(shape: tuple[int, int, int], biased: bool)
 
 
 @pytest.mark.gpu
-@on_gpu
 def test_a_norm_for_products_comes_in_their_precision() -> None:
     x_BTD, gain_D = noise(3, 5, 64, seed=0).float().cuda(), torch.ones(64, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):

@@ -12,6 +12,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from statewise.kernels.early import early
 
 _HELD = 1024  # numbers of a tile of keys, for one warp; where programs are few, for four of them, and more each
 _FEW = 512
@@ -25,8 +28,11 @@ def _attend(
     q_ptr, k_ptr, v_ptr, keys_ptr, values_ptr, length_ptr, slopes_ptr, y_ptr, after_ptr, sums_ptr, S, scale,
     q_row, k_row, v_row, keys_row, keys_slot, keys_head, values_row, values_slot, values_head,
     H: tl.constexpr, SHARED: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, SLOPED: tl.constexpr,
-    UNITS: tl.constexpr, SLOTS: tl.constexpr,
+    EARLY: tl.constexpr, UNITS: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     b, h, part = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H, tl.program_id(1)
     g = h // SHARED
     u = tl.arange(0, UNITS)
@@ -76,7 +82,18 @@ def _attend(
 
 
 @triton.jit
-def _join(sums_ptr, y_ptr, K: tl.constexpr, PARTS: tl.constexpr, UNITS: tl.constexpr, PADDED: tl.constexpr):
+def _join(
+    sums_ptr,
+    y_ptr,
+    K: tl.constexpr,
+    PARTS: tl.constexpr,
+    UNITS: tl.constexpr,
+    PADDED: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     n = tl.program_id(0).to(tl.int64)
     u, p = tl.arange(0, UNITS), tl.arange(0, PADDED)
     sums = sums_ptr + (n * PARTS + p) * (K + 2)
@@ -117,11 +134,11 @@ def attend_(
         y_BHK, after_B, sums_BHPK, slots, scale,
         q_BHK.stride(0), k_BGK.stride(0), v_BGK.stride(0), *keys_BSGK.stride()[:3], *values_BSGK.stride()[:3],
         H=heads, SHARED=heads // k_BGK.shape[1], K=width, PARTS=parts, SLOPED=slopes_H is not None,
-        UNITS=units, **_tile(units, programs=batch * heads * parts, parts=parts),
+        UNITS=units, **_tile(units, programs=batch * heads * parts, parts=parts), **early(q_BHK),
     )  # fmt: skip
     if parts > 1:
         padded = triton.next_power_of_2(parts)
-        _join[(batch * heads,)](sums_BHPK, y_BHK, K=width, PARTS=parts, UNITS=units, PADDED=padded)
+        _join[(batch * heads,)](sums_BHPK, y_BHK, K=width, PARTS=parts, UNITS=units, PADDED=padded, **early(q_BHK))
     return y_BHK, after_B
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.cross_entropy import naive
-from statewise.kernels.second_order import differentiable
+from statewise.kernels.second_order import through
 from statewise.kernels.with_triton import load, obstacle
 
 LOGITS = {"cpu": 2**20, "cuda": 2**27}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
@@ -94,9 +94,7 @@ class _TotalNats(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again
             with torch.autocast(y_ND.device.type, ctx.narrow, enabled=ctx.narrow != y_ND.dtype):
                 total = naive.total_nats(y_ND, weight_VD, bias_V, target_N, share_N, ctx.smoothing)
-            inputs = [part for part in (y_ND, weight_VD, bias_V) if part is not None]
-            found = differentiable(total, inputs, scale)
-            return (*found, *[None] * (7 - len(found)))
+            return *through((total,), (y_ND, weight_VD, bias_V), (scale,)), None, None, None, None
         kept, ctx.gradients = ctx.gradients, None  # handed out, not copied; who comes a second time walks again
         if kept is None:
             with no_autocast(y_ND):

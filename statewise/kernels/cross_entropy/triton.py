@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The nats of a row of logits, and their gradient in the place of the logits: two readings and one writing.
 
 C tokens of one chunk, V vocabulary.

@@ -18,7 +18,7 @@ from statewise.kernels.bend import by_sigmoid, tanh_of_half_
 from statewise.kernels.cores import threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
 from statewise.kernels.moments import Moments, Rows, before_and_after, begin_with, states_before
-from statewise.kernels.second_order import differentiable
+from statewise.kernels.second_order import through
 
 
 class _Recurrence(torch.autograd.Function):
@@ -62,8 +62,7 @@ class _Recurrence(torch.autograd.Function):
         x_NI, h_BD, w_DI, u_DD, _ = inputs
         rows: Rows = ctx.rows
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
-            again = differentiable(_equation(inputs, ctx.activation, rows), inputs, dy_ND)
-            return *again, None, None
+            return *through((_equation(inputs, ctx.activation, rows),), inputs, gradients), None, None
         slope_ = _tanh_slope_ if ctx.activation == "tanh" else _relu_slope_
         # Room for the gradients of all states; past the bend, each becomes that of what was bent.
         d_ND = begin_with(torch.zeros_like(h_BD), len(dy_ND), rows)

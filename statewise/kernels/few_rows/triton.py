@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """A matrix times a few vectors on a GPU. Its time is that of reading the matrix, so each program reads some rows of it
 once, for all vectors: as sums of products for one vector, by the units for products for more. Sums are float32.
 
@@ -9,6 +8,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from statewise.kernels.early import early
 
 
 @triton.jit
@@ -23,12 +25,19 @@ def _bent(y, BEND: tl.constexpr):
 @triton.jit(do_not_specialize=["outputs"])
 def _vector(
     x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, outputs, inputs,
-    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
+    OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
     o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    i = tl.arange(0, INPUTS)
     weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
-    total = tl.zeros([OUTPUTS, INPUTS], tl.float32)
-    for first in range(0, inputs, INPUTS):
+    part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+    x = tl.load(x_ptr + i, mask=i < inputs, other=0.0).to(tl.float32)
+    total = part.to(tl.float32) * x[None, :]
+    for first in range(INPUTS, inputs, INPUTS):
         i = first + tl.arange(0, INPUTS)
         x = tl.load(x_ptr + i, mask=i < inputs, other=0.0).to(tl.float32)
         part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
@@ -45,9 +54,12 @@ def _vector(
 @triton.jit(do_not_specialize=["B", "outputs"])
 def _rows(
     x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, B, outputs, inputs,
-    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr,
+    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
@@ -97,7 +109,7 @@ def product(
     # What is not there is not read; any address will do.
     bias = weight_OI if bias_O is None else bias_O
     onto = weight_OI if onto_BO is None else onto_BO.contiguous()
-    finish = {"BIASED": bias_O is not None, "BEND": bend, "ONTO": onto_BO is not None}
+    finish = {"BIASED": bias_O is not None, "BEND": bend, "ONTO": onto_BO is not None, **early(x_BI)}
     across = triton.cdiv(outputs, tile["OUTPUTS"])
     if rows == 1:
         _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile)

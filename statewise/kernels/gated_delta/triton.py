@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The gated delta rule on a GPU: a program walks a row and head through the chunks, its state in registers.
 
 The mathematics is that of `chunked.py`, with E = e^G, F = e^{G_C - G} and D = tril(e^{G_t - G_s}). What does not wait
@@ -29,7 +28,18 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.tiles import decays, dense, own_moments, own_state, row_lengths, strides, tile, unwritten, walk_sizes
+from statewise.kernels.second_order import through
+from statewise.kernels.tiles import (
+    decays,
+    dense,
+    own_moments,
+    own_state,
+    row_lengths,
+    strides,
+    tile,
+    unwritten,
+    walk_sizes,
+)
 
 _CHUNK = 32
 _TILE = 4096  # numbers of a state that a program keeps in registers
@@ -199,10 +209,8 @@ class _Walk(torch.autograd.Function):
         q, k, v, beta, g, s, length_B, inverse, begin, after = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, beta, g, s)
-            again = chunked.gated_delta(*wide(*inputs), length_B)
-            wanted = [part for part in inputs if part.requires_grad]
-            found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None, None, None)
+            again = chunked.gated_delta(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
+            return *through(again, inputs, gradients), None, None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
         sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact, tile=_TILE)

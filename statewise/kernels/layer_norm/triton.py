@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """Normalisation of vectors on a GPU, in the precision that its reader wants.
 
 Forward, a program takes a few vectors. Backward, a fixed number of programs go through all of them: each writes the
@@ -14,9 +13,11 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from statewise.kernels.early import early
 from statewise.kernels.layer_norm import naive
-from statewise.kernels.second_order import differentiable
+from statewise.kernels.second_order import through
 
 _HELD = 2048  # numbers of a tile: as many vectors as fit
 _PROGRAMS = 528  # backward: a few for each multiprocessor
@@ -25,8 +26,12 @@ _PROGRAMS = 528  # backward: a few for each multiprocessor
 @triton.jit(do_not_specialize=["N", "eps"])
 def _forward(
     x_ptr, more_ptr, gain_ptr, bias_ptr, y_ptr, total_ptr, mean_ptr, scale_ptr, N, D, eps,
-    CENTRED: tl.constexpr, BIASED: tl.constexpr, SUM: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    CENTRED: tl.constexpr, BIASED: tl.constexpr, SUM: tl.constexpr, EARLY: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.arange(0, BLOCK)
     inside = (n < N)[:, None] & (d < D)[None, :]
@@ -91,7 +96,6 @@ class _Norm(torch.autograd.Function):
     def forward(
         ctx: Any, x_ND: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, centred: bool, dtype: torch.dtype
     ) -> Tensor:
-        x_ND = x_ND.contiguous()
         count, width = x_ND.shape
         tile = _tile(width)
         y_ND = torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
@@ -99,6 +103,7 @@ class _Norm(torch.autograd.Function):
         _forward[(triton.cdiv(count, tile["ROWS"]),)](
             x_ND, x_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, y_ND, mean_N, scale_N, count, width, eps,
             CENTRED=centred, BIASED=bias_D is not None, SUM=False, **tile,
+            **({"EARLY": False} if any(ctx.needs_input_grad) else early(x_ND)),
         )  # fmt: skip
         ctx.save_for_backward(x_ND, gain_D, bias_D, mean_N, scale_N)
         ctx.eps, ctx.centred = eps, centred
@@ -109,9 +114,7 @@ class _Norm(torch.autograd.Function):
         x_ND, gain_D, bias_D, mean_N, scale_N = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again
             y_ND = naive.norm(x_ND, gain_D, bias_D, ctx.eps, centred=ctx.centred)
-            present = [part for part in (x_ND, gain_D, bias_D) if part is not None]
-            found = differentiable(y_ND, present, gradients[0].to(y_ND.dtype))
-            return (*found, *[None] * (6 - len(found)))
+            return *through((y_ND,), (x_ND, gain_D, bias_D), gradients), None, None, None
         count, width = x_ND.shape
         tile = _tile(width)
         programs = min(_PROGRAMS, triton.cdiv(count, tile["ROWS"]))
@@ -128,7 +131,7 @@ class _Norm(torch.autograd.Function):
 def norm(
     x_ND: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, *, centred: bool, dtype: torch.dtype
 ) -> Tensor:
-    y_ND: Tensor = _Norm.apply(x_ND, gain_D, bias_D, eps, centred, dtype)
+    y_ND: Tensor = _Norm.apply(x_ND.contiguous(), gain_D, bias_D, eps, centred, dtype)
     return y_ND
 
 
@@ -148,6 +151,6 @@ def sum_and_norm(
     total_ND, y_ND = torch.empty_like(x_ND), torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
     _forward[(triton.cdiv(count, tile["ROWS"]),)](
         x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, gain_D, gain_D, count, width, eps,
-        CENTRED=centred, BIASED=bias_D is not None, SUM=True, **tile,
+        CENTRED=centred, BIASED=bias_D is not None, SUM=True, **tile, **early(x_ND),
     )  # fmt: skip
     return total_ND, y_ND

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """Linear attention with a decay on a GPU: one program a row and head walks through the chunks, its state in registers.
 
 The mathematics is that of `chunked.py`. On the way forward what each chunk begins with is written down. On the way
@@ -20,7 +19,18 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.tiles import decays, dense, own_moments, own_state, row_lengths, strides, tile, unwritten, walk_sizes
+from statewise.kernels.second_order import through
+from statewise.kernels.tiles import (
+    decays,
+    dense,
+    own_moments,
+    own_state,
+    row_lengths,
+    strides,
+    tile,
+    unwritten,
+    walk_sizes,
+)
 
 _CHUNK = 32
 _WIDEST, _NARROWEST = 64, 16  # values of a head in one program, where they can be shared out
@@ -125,10 +135,8 @@ class _Walk(torch.autograd.Function):
         q, k, v, g, s, length_B, begin, after = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, g, s)
-            again = chunked.linear_attention(*wide(*inputs), length_B)
-            wanted = [part for part in inputs if part.requires_grad]
-            found = iter(torch.autograd.grad(again, wanted, gradients, create_graph=True, allow_unused=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None, None, None)
+            again = chunked.linear_attention(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
+            return *through(again, inputs, gradients), None, None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
         empty = unwritten(ctx.ragged)

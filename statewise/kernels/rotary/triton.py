@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """Rotary positions on a GPU: read once, turned, written once. The way back is the same turn the other way round.
 
 A program takes some tokens, finds their cosines and sines, and goes through all heads with them.

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The scan on a GPU, in chunks of time that programs of their own take side by side.
 
 Three passes, as in `parallel.py`, over a and b only: each chunk is scanned from zero for what it adds and how it decays
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import past_end, wide
 from statewise.kernels.scan import naive, parallel
+from statewise.kernels.second_order import through
 from statewise.kernels.tiles import dense
 
 _BLOCK = 128  # units of one program, each on a lane of its own
@@ -197,9 +197,7 @@ class _Scan(torch.autograd.Function):
             if ctx.gated:
                 a, b = naive.gates(a, b)
             again_BTD, _ = parallel.scan(a, b, h_BD, None)
-            wanted = [part for part in (a_BTD, b_BTD, h_BD) if part.requires_grad]
-            found = iter(torch.autograd.grad(again_BTD, wanted, gradients[0], create_graph=True))
-            return (*(next(found) if part.requires_grad else None for part in (a_BTD, b_BTD, h_BD)), None)
+            return *through((again_BTD,), (a_BTD, b_BTD, h_BD), gradients), None
         dy_BTD = gradients[0].contiguous()
         batch, time, width = a_BTD.shape
         begin_BND, (blocks, chunks, length) = _begins(a_BTD, dy_BTD, h_BD, back=True, gated=ctx.gated)

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The short convolution on a GPU: a tile of moments and channels a program, one kernel forward and one backward.
 
 With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken from the window, on the way back
@@ -17,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.second_order import through
 from statewise.kernels.short_convolution import naive
 from statewise.kernels.tiles import dense, row_lengths
 
@@ -131,9 +131,7 @@ class _Convolution(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (x, window, weight)
             again, _ = naive.short_convolution(*inputs, length_B, ctx.silu)
-            wanted = [part for part in inputs if part.requires_grad]
-            found = iter(torch.autograd.grad(again, wanted, gradients[0], create_graph=True))
-            return (*(next(found) if part.requires_grad else None for part in inputs), None, None)
+            return *through((again,), inputs, gradients), None, None
         batch, time, channels = x.shape
         taps = weight.shape[1]
         parts = triton.cdiv(time + taps - 1, _MOMENTS)

@@ -82,7 +82,7 @@ def one_precision() -> bool:
     As PyTorch comes, cuDNN rounds to TF32 and products do not: who asks for neither has chosen the faster.
     """
     rnn = torch.backends.cudnn.rnn.fp32_precision  # type: ignore[attr-defined]  # its stub has not got it
-    return (torch.backends.cuda.matmul.fp32_precision == "tf32") == bool(rnn == "tf32")
+    return bool((torch.backends.cuda.matmul.fp32_precision == "tf32") == (rnn == "tf32"))
 
 
 def with_stepped(

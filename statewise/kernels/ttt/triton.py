@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """Test-time training of a linear inner model on a GPU: one program a row and head walks through all mini-batches.
 
 The mathematics is that of `dual.py`. The weights stay in registers from the first mini-batch to the last. On the way

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The inner loss of test-time training as Triton functions: what `inner.py` says, on tiles, and its way back.
 
 Tiles are [slots of a mini-batch, width of a head], filled up to powers of two; `inside_K` says which columns count.

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """Test-time training of an inner MLP on a GPU: one program a row and head walks through all mini-batches.
 
 As `triton.py` does for a linear one, and by the mathematics of `dual.py`. Two matrices and their gradients are more

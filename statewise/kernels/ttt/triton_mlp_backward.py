@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 """The way back through `triton_mlp.py`: stretch by stretch from the last, the weights between computed again.
 
 With a = k W₁, h = gelu(a), r = h W₂, e₂ the error at r, b = e₂ W₂ᵀ, e₁ = b gelu'(a), S = η e,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.along_time import wide
+from statewise.kernels.second_order import through
 from statewise.kernels.ttt import dual
 from statewise.kernels.ttt.inner import InnerNorm
 from statewise.kernels.ttt.naive import Carried
@@ -54,8 +55,4 @@ def differentiated(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) ->
     norm = None if gain is None else InnerNorm(gain, bias)
     q, k, v, rate = wide(q, k, v, rate)
     y, after = dual.ttt(q, k, v, rate, state, start, norm, ctx.mini_batch, length_B)
-    wanted = [part for part in inputs if part is not None and part.requires_grad]
-    outputs = (y, *after.change, *after.pending)
-    found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=True, allow_unused=True))
-    each = [next(found) if part is not None and part.requires_grad else None for part in inputs]
-    return (*each, None, None, None, None)
+    return *through((y, *after.change, *after.pending), inputs, gradients), None, None, None, None
