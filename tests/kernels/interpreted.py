@@ -66,6 +66,7 @@ def in_float32(values: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def ttt() -> Iterator[Case]:
     module = importlib.import_module("statewise.kernels.ttt.triton")
+    module._KEEP = 2
     yield from ttt_cases("linear", module, ((4, 13), (16, 33), (3, 1)))
 
 
@@ -73,12 +74,14 @@ def ttt_mlp() -> Iterator[Case]:
     module = importlib.import_module("statewise.kernels.ttt.triton_mlp")
     module._BLOCK = 16
     SHAPES["mlp"] = [(3, 20), (20, 3)]  # of hidden units more than one block, and the last one not full
-    yield from ttt_cases("mlp", module, ((4, 13),))
+    for keep in (1, 2):
+        module._keep = lambda *_, keep=keep: keep
+        for name, error in ttt_cases("mlp", module, ((4, 13),)):
+            yield f"keep={keep} {name}", error
 
 
 def ttt_cases(inner: str, module: object, sizes: tuple[tuple[int, int], ...]) -> Iterator[Case]:
     """Rows at different places of their mini-batches, and weights that are computed again on the way back."""
-    module._KEEP = 2
     for number, (mini_batch, time) in enumerate(sizes):
         for rows in (None, ragged(time)):
             normed = (number + (rows is None)) % 2 == 0

@@ -22,7 +22,8 @@ from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, nor
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
 from statewise.kernels.ttt.walk import differentiated, walked
 
-_KEEP = 8  # mini-batches from one set of weights that is written down to the next
+_SPARE = 8  # mini-batches from one set of weights that is written down to the next, where memory is to be spared
+_SHARE = 64  # which is where all of them would take more than such a part of it
 _BLOCK = 32  # hidden units that are taken at once; with twice as many, registers spill to memory
 
 
@@ -101,6 +102,16 @@ def _forward(
         tl.debug_barrier()  # the next mini-batch reads weights that other threads wrote
 
 
+def _keep(q_BTHK: Tensor, hidden: int, mini_batch: int) -> int:
+    """Every set of weights is written down, or one in a few: then those between are computed again on the way back."""
+    batch, time, heads, head = q_BTHK.shape
+    needed = 8 * head * hidden * batch * heads * (time // mini_batch + 1)
+    if q_BTHK.device.type == "cuda":
+        there = torch.cuda.get_device_properties(q_BTHK.device).total_memory
+        return 1 if needed <= there // _SHARE else _SPARE
+    return _SPARE
+
+
 def _sizes(q_BTHK: Tensor, hidden: int, mini_batch: int) -> dict[str, Any]:
     head = q_BTHK.shape[-1]
     exact = q_BTHK.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
@@ -110,7 +121,7 @@ def _sizes(q_BTHK: Tensor, hidden: int, mini_batch: int) -> dict[str, Any]:
         "CP": max(16, triton.next_power_of_2(mini_batch)),
         "KP": max(16, triton.next_power_of_2(head)),
         "MB": min(_BLOCK, max(16, triton.next_power_of_2(hidden))),
-        "KEEP": _KEEP,
+        "KEEP": _keep(q_BTHK, hidden, mini_batch),
         "EPS": EPS,
         "PRECISION": "tf32x3" if exact else "tf32",
         "num_warps": 4 if head <= 32 else 8,
@@ -141,7 +152,8 @@ class _Walk(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         batch, time, heads, _ = q.shape
         hidden = start1.shape[-1]
-        kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), _KEEP)
+        sizes = _sizes(q, hidden, mini_batch)
+        kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), sizes["KEEP"])
         save = any(ctx.needs_input_grad)
         y = unwritten(ragged)(q.shape, dtype=torch.float32, device=q.device)
         w1, w2 = (start1 + change1).contiguous(), (start2 + change2).contiguous()
@@ -151,7 +163,7 @@ class _Walk(torch.autograd.Function):
         _forward[(batch * heads,)](
             q, k, v, rate, w1, w2, p1, p2, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, y, kept1, kept2, *q.stride()[:3], time, heads, hidden, kept_count,
-            NORM=gain is not None, SAVE=save, **_sizes(q, hidden, mini_batch),
+            NORM=gain is not None, SAVE=save, **sizes,
         )  # fmt: skip
         given = (q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias)
         ctx.save_for_backward(*given, place_B, length_B, kept1, kept2)
@@ -172,14 +184,16 @@ class _Walk(torch.autograd.Function):
         empty = unwritten(ctx.ragged)
         d_inputs = tuple(empty(part.shape, dtype=part.dtype, device=q.device) for part in (q, k, v, rate))
         dgain, dbias = (dy.new_empty(batch, heads, head) for _ in range(2))
-        between1, between2 = (dy.new_empty(batch, heads, _KEEP, head * hidden) for _ in range(2))
+        sizes = _sizes(q, hidden, ctx.mini_batch)
+        between = sizes["KEEP"] if sizes["KEEP"] > 1 else 0
+        between1, between2 = (dy.new_empty(batch, heads, between, head * hidden) for _ in range(2))
         none = dy.new_empty(0)
         place_B, length_B, kept1, kept2 = places
         backward_kernel[(batch * heads,)](
             q, k, v, rate, pending1, pending2, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, kept1, kept2, dy, between1, between2, *d_inputs,
             dw1, dw2, dp1, dp2, dgain, dbias, *q.stride()[:3], time, heads, hidden, ctx.kept_count,
-            NORM=gain is not None, **_sizes(q, hidden, ctx.mini_batch),
+            NORM=gain is not None, **sizes,
         )  # fmt: skip
         # The change is told from the start, which is thus taken away again from what is left in the end.
         starts = ((dw1 - dafter1).sum(0), (dw2 - dafter2).sum(0))

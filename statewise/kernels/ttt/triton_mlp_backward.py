@@ -59,52 +59,56 @@ def backward_kernel(
         stretch = stretches - 1 - back
         first = stretch * KEEP
         last = tl.minimum(first + KEEP, count)
-        # The weights that each mini-batch of this stretch began with, once more.
-        for n in range(first, last):
-            w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
-            w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
-            if n == first:
-                for begin in range(0, M, MB):
-                    m = begin + tl.arange(0, MB)
-                    down = (x < K)[:, None] & (m < M)[None, :]
-                    up = (m < M)[:, None] & (x < K)[None, :]
-                    at1 = x[:, None] * M + m[None, :]
-                    at2 = m[:, None] * K + x[None, :]
-                    base = (program * kept_count + stretch) * K * M
-                    tl.store(w1_ptr + at1, tl.load(kept1_ptr + base + at1, mask=down, other=0.0), mask=down)
-                    tl.store(w2_ptr + at2, tl.load(kept2_ptr + base + at2, mask=up, other=0.0), mask=up)
-                tl.debug_barrier()
-            if n + 1 < last:
-                rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-                starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-                at_in = starts[:, None] + x[None, :]
-                here = held[:, None] & inside
-                k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-                v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-                rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
-                r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
-                e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
-                for begin in range(0, M, MB):
-                    m = begin + tl.arange(0, MB)
-                    down = (x < K)[:, None] & (m < M)[None, :]
-                    up = (m < M)[:, None] & (x < K)[None, :]
-                    at1 = x[:, None] * M + m[None, :]
-                    at2 = m[:, None] * K + x[None, :]
-                    w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
-                    w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
-                    a = dot(k, w1, PRECISION)
-                    s1 = rate * dot(e2, tl.trans(w2), PRECISION) * gelu_slope(a)
-                    w1 -= tl.load(p1_ptr + matrix + at1, mask=down & (n == 0), other=0.0)
-                    w2 -= tl.load(p2_ptr + matrix + at2, mask=up & (n == 0), other=0.0)
-                    w1 -= dot(tl.trans(k), s1, PRECISION)
-                    w2 -= dot(tl.trans(gelu(a)), rate * e2, PRECISION)
-                    tl.store(w1_ptr + K * M + at1, w1, mask=down)
-                    tl.store(w2_ptr + K * M + at2, w2, mask=up)
-                tl.debug_barrier()
+        if KEEP > 1:  # the weights that each mini-batch of this stretch began with, once more
+            for n in range(first, last):
+                w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
+                w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
+                if n == first:
+                    for begin in range(0, M, MB):
+                        m = begin + tl.arange(0, MB)
+                        down = (x < K)[:, None] & (m < M)[None, :]
+                        up = (m < M)[:, None] & (x < K)[None, :]
+                        at1 = x[:, None] * M + m[None, :]
+                        at2 = m[:, None] * K + x[None, :]
+                        base = (program * kept_count + stretch) * K * M
+                        tl.store(w1_ptr + at1, tl.load(kept1_ptr + base + at1, mask=down, other=0.0), mask=down)
+                        tl.store(w2_ptr + at2, tl.load(kept2_ptr + base + at2, mask=up, other=0.0), mask=up)
+                    tl.debug_barrier()
+                if n + 1 < last:
+                    rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
+                    starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+                    at_in = starts[:, None] + x[None, :]
+                    here = held[:, None] & inside
+                    k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+                    v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
+                    rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
+                    r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
+                    e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
+                    for begin in range(0, M, MB):
+                        m = begin + tl.arange(0, MB)
+                        down = (x < K)[:, None] & (m < M)[None, :]
+                        up = (m < M)[:, None] & (x < K)[None, :]
+                        at1 = x[:, None] * M + m[None, :]
+                        at2 = m[:, None] * K + x[None, :]
+                        w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
+                        w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
+                        a = dot(k, w1, PRECISION)
+                        s1 = rate * dot(e2, tl.trans(w2), PRECISION) * gelu_slope(a)
+                        w1 -= tl.load(p1_ptr + matrix + at1, mask=down & (n == 0), other=0.0)
+                        w2 -= tl.load(p2_ptr + matrix + at2, mask=up & (n == 0), other=0.0)
+                        w1 -= dot(tl.trans(k), s1, PRECISION)
+                        w2 -= dot(tl.trans(gelu(a)), rate * e2, PRECISION)
+                        tl.store(w1_ptr + K * M + at1, w1, mask=down)
+                        tl.store(w2_ptr + K * M + at2, w2, mask=up)
+                    tl.debug_barrier()
         for step in range(last - first):
             n = last - 1 - step
-            w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
-            w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
+            if KEEP > 1:
+                w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
+                w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
+            else:
+                w1_ptr = kept1_ptr + (program * kept_count + n) * K * M
+                w2_ptr = kept2_ptr + (program * kept_count + n) * K * M
             rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
             starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
             at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
