@@ -27,7 +27,14 @@ from torch import Tensor
 from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
-from statewise.kernels.ttt.triton_inner import back_through_error, back_through_norm, error, normalised, slots
+from statewise.kernels.ttt.triton_inner import (
+    back_through_error,
+    back_through_norm,
+    error,
+    learned_norm,
+    normalised,
+    tokens,
+)
 from statewise.kernels.ttt.walk import differentiated, walked
 
 _KEEP = 8  # mini-batches from one set of weights that is written down to the next
@@ -50,25 +57,19 @@ def _forward(
     start = tl.load(start_ptr + h * K * K + square, mask=whole, other=0.0)
     w = start + tl.load(change_ptr + program * K * K + square, mask=whole, other=0.0)
     p = tl.load(pending_ptr + program * K * K + square, mask=whole, other=0.0)
-    gain = tl.zeros([1, KP], tl.float32)
-    bias = tl.zeros([1, KP], tl.float32)
-    if NORM:
-        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
-        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
     end = place + length
     earlier = c[:, None] >= c[None, :]
     for n in range((end + C - 1) // C):
         if SAVE and n % KEEP == 0:
             tl.store(kept_ptr + (program * kept_count + n // KEEP) * K * K + square, w, mask=whole)
-        rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-        starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-        at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
-        here = held[:, None] & inside
+        _, at, at_in, _, here, rate = tokens(
+            rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+        )
         q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-        rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
         r = tl.dot(k, w, input_precision=PRECISION)
         s = rate[:, None] * error(k, v, r, gain, bias, inside, K, NORM, EPS)
         a = tl.where(earlier, tl.dot(q, tl.trans(k), input_precision=PRECISION), 0.0)
@@ -103,11 +104,7 @@ def _backward(
     whole = (x < K)[:, None] & inside
     dw = tl.load(dafter_ptr + program * K * K + square, mask=whole, other=0.0)
     dp = tl.load(dleft_ptr + program * K * K + square, mask=whole, other=0.0)
-    gain = tl.zeros([1, KP], tl.float32)
-    bias = tl.zeros([1, KP], tl.float32)
-    if NORM:
-        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
-        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     dgain = tl.zeros([KP], tl.float32)
     dbias = tl.zeros([KP], tl.float32)
     place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
@@ -123,13 +120,11 @@ def _backward(
         w = tl.load(kept_ptr + (program * kept_count + stretch) * K * K + square, mask=whole, other=0.0)
         for n in range(first, last):
             tl.store(between_ptr + (program * KEEP + n - first) * K * K + square, w, mask=whole)
-            rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-            at_in = starts[:, None] + x[None, :]
-            here = held[:, None] & inside
+            rows, _, at_in, held, here, rate = tokens(
+                rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+            )
             k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-            rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
             r = tl.dot(k, w, input_precision=PRECISION)
             s = rate[:, None] * error(k, v, r, gain, bias, inside, K, NORM, EPS)
             begun = tl.load(pending_ptr + program * K * K + square, mask=whole & (n == 0), other=0.0)
@@ -139,15 +134,13 @@ def _backward(
             n = last - 1 - step
             w = tl.load(between_ptr + (program * KEEP + n - first) * K * K + square, mask=whole, other=0.0)
             p = tl.load(pending_ptr + program * K * K + square, mask=whole & (n == 0), other=0.0)
-            rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-            at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
-            here = held[:, None] & inside
+            rows, at, at_in, held, here, rate = tokens(
+                rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+            )
             q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             dy = tl.load(dy_ptr + at, mask=here, other=0.0).to(tl.float32)
-            rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
             r = tl.dot(k, w, input_precision=PRECISION)
             e = error(k, v, r, gain, bias, inside, K, NORM, EPS)
             s = rate[:, None] * e

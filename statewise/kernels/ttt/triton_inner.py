@@ -66,6 +66,31 @@ def slots(base, n, place, length, T, row_stride, c, C: tl.constexpr):
 
 
 @triton.jit
+def tokens(
+    rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside_K, C: tl.constexpr, K: tl.constexpr
+):
+    """Mini-batch n of row b and head h. Of each slot: its token's number among all; where that is written and read;
+    whether there is one, also for each of its numbers; and its rate.
+    """
+    rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
+    starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
+    at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
+    rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)
+    return rows, at, at_in, held, held[:, None] & inside_K, rate
+
+
+@triton.jit
+def learned_norm(gain_ptr, bias_ptr, h, x, K: tl.constexpr, KP: tl.constexpr, NORM: tl.constexpr):
+    """Gain and bias of head h, for every slot the same; zeros where there is no norm."""
+    gain = tl.zeros([1, KP], tl.float32)
+    bias = tl.zeros([1, KP], tl.float32)
+    if NORM:
+        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    return gain, bias
+
+
+@triton.jit
 def gelu(a):
     return 0.5 * a * (1.0 + tl.erf(a * 0.7071067811865476))
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
-from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, normalised, output, slots
+from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, learned_norm, normalised, output, tokens
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
 from statewise.kernels.ttt.walk import differentiated, walked
 
@@ -43,23 +43,18 @@ def _forward(
     w2_ptr += program * K * M
     p1_ptr += program * K * M
     p2_ptr += program * K * M
-    gain = tl.zeros([1, KP], tl.float32)
-    bias = tl.zeros([1, KP], tl.float32)
-    if NORM:
-        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
-        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
     end = place + length
     earlier = c[:, None] >= c[None, :]
     for n in range((end + C - 1) // C):
-        rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-        starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-        at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
-        here = held[:, None] & inside
+        _, at, at_in, _, here, rate = tokens(
+            rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+        )
         q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-        rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
+        rate = rate[:, None]
         r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
         e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
         s2 = rate * e2
@@ -124,7 +119,7 @@ def _sizes(q_BTHK: Tensor, hidden: int, mini_batch: int) -> dict[str, Any]:
         "KEEP": _keep(q_BTHK, hidden, mini_batch),
         "EPS": EPS,
         "PRECISION": "tf32x3" if exact else "tf32",
-        "num_warps": 4 if head <= 32 else 8,
+        "num_warps": 4 if head <= 64 else 8,
         "num_stages": 1,  # tiles that are loaded ahead would not fit into the shared memory
     }
 

@@ -24,8 +24,9 @@ from statewise.kernels.ttt.triton_inner import (
     gelu,
     gelu_curve,
     gelu_slope,
+    learned_norm,
     output,
-    slots,
+    tokens,
 )
 
 
@@ -43,11 +44,7 @@ def backward_kernel(
     c, x = tl.arange(0, CP), tl.arange(0, KP)
     inside = (x < K)[None, :]
     matrix = program * K * M
-    gain = tl.zeros([1, KP], tl.float32)
-    bias = tl.zeros([1, KP], tl.float32)
-    if NORM:
-        gain = tl.load(gain_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
-        bias = tl.load(bias_ptr + h * K + x, mask=x < K, other=0.0)[None, :]
+    gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     dgain = tl.zeros([KP], tl.float32)
     dbias = tl.zeros([KP], tl.float32)
     place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
@@ -75,13 +72,12 @@ def backward_kernel(
                         tl.store(w2_ptr + at2, tl.load(kept2_ptr + base + at2, mask=up, other=0.0), mask=up)
                     tl.debug_barrier()
                 if n + 1 < last:
-                    rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-                    starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-                    at_in = starts[:, None] + x[None, :]
-                    here = held[:, None] & inside
+                    rows, _, at_in, held, here, rate = tokens(
+                        rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+                    )
                     k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
                     v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
-                    rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
+                    rate = rate[:, None]
                     r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
                     e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
                     for begin in range(0, M, MB):
@@ -109,15 +105,14 @@ def backward_kernel(
             else:
                 w1_ptr = kept1_ptr + (program * kept_count + n) * K * M
                 w2_ptr = kept2_ptr + (program * kept_count + n) * K * M
-            rows, held = slots(b * T * H + h, n, place, length, T, H, c, C)
-            starts, _ = slots(b * in_row + h * in_head, n, place, length, T, in_time, c, C)
-            at, at_in = rows[:, None] * K + x[None, :], starts[:, None] + x[None, :]
-            here = held[:, None] & inside
+            rows, at, at_in, held, here, rate = tokens(
+                rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
+            )
             q = tl.load(q_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             k = tl.load(k_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             v = tl.load(v_ptr + at_in, mask=here, other=0.0).to(tl.float32)
             dy = tl.load(dy_ptr + at, mask=here, other=0.0).to(tl.float32)
-            rate = tl.load(rate_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
+            rate = rate[:, None]
             full = end >= (n + 1) * C
             r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
             e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
