@@ -21,4 +21,4 @@ def early(like: Tensor) -> dict[str, bool]:
 
 @cache
 def _begins_early(device: int) -> bool:
-    return torch.cuda.get_device_capability(device) >= _SINCE
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= _SINCE
