@@ -1,4 +1,4 @@
-"""The ways to harm a run folder, by accident or by someone who knows the format. Used by `faults.py`."""
+"""The ways to harm a run folder, by accident or by someone who knows the format. Used by `fault_folders.py`."""
 
 import json
 import os

@@ -4,7 +4,7 @@
     python benchmarks/recurrent_tune.py --kinds wide --widths 768 1024 --batches 256   # only some
     python benchmarks/recurrent_tune.py --compile            # before that, anywhere: fill the cache, on all cores
     python benchmarks/recurrent_tune.py --report tune.jsonl  # the fastest of each shape, forward / backward
-    python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/table.py
+    python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/h200.py
 
 Time is that of the kernel alone: no product before or after it, no autograd. The model of costs in
 `kernels/persistent/proposals.py` proposes plans; the GPU decides. What stands in the file already is not run again. The

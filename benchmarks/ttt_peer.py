@@ -86,7 +86,10 @@ def changed(module: ModuleType, **names: Any) -> Iterator[None]:
 
 def bare(peer: ModuleType) -> Any:
     """Inside, nothing is rotated: neither turned, nor laid out for it."""
-    same = lambda q, k, *rest: (q, k)  # noqa: E731
+
+    def same(q: Tensor, k: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
+        return q, k
+
     return changed(peer, permute_qk=same, undo_permute_qk=same, apply_rotary_pos_emb=same)
 
 

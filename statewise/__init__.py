@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 cap_onednn_where_amx_may_fail()
 
 if TYPE_CHECKING:
+    from statewise.comparison.compared import compare as compare
     from statewise.core import lens as lens
     from statewise.core import load_state as load_state
     from statewise.core import map_state as map_state
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from statewise.tasks import verify as verify
 
 _HOME = {
+    "comparison.compared": ("compare",),
     "core": ("lens", "load_state", "map_state", "observe", "save_state", "state_bytes"),
     "decoding": ("Sampling",),
     "inspection": ("inspect",),
@@ -48,6 +50,7 @@ _HOME = {
     "tasks": ("Run", "load", "train", "verify"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+__all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:

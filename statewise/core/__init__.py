@@ -27,3 +27,4 @@ from statewise.core.state import save_state as save_state
 from statewise.core.state import state_bytes as state_bytes
 from statewise.core.state import to as to
 from statewise.core.state import where as where
+from statewise.core.state import within_rows as within_rows

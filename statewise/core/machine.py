@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from statewise.core.state import State, hold, map_state, rows, where
+from statewise.core.state import State, map_state, rows, where, within_rows
 from statewise.core.transfer import onto
 from statewise.specs import UserError
 
@@ -114,12 +114,7 @@ def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) 
     """`forward` out of `step`: one moment after the other."""
     outputs, before = [], state
     for t, x_t in enumerate(x.unbind(1)):
-        y_t, after = step(x_t, state)
-        if lengths_B is not None:
-            active_B = t < lengths_B
-            after = hold(active_B, new=after, old=state)
-            y_t = where(active_B, y_t, torch.zeros_like(y_t))
-        state = after
+        y_t, state = within_rows(t, lengths_B, step(x_t, state), before=state)
         outputs.append(y_t)
     # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
     return torch.stack(outputs, dim=1), map_state(lambda new, old: new.to(old.dtype), state, before)

@@ -91,6 +91,15 @@ def hold(active_B: Tensor, *, new: S, old: S) -> S:
     return where(active_B, new, old)
 
 
+def within_rows(t: int, lengths_B: Tensor | None, found: tuple[Tensor, S], *, before: S) -> tuple[Tensor, S]:
+    """What a step at moment t has `found`; past a row's end its output is 0, and its state what it was `before`."""
+    if lengths_B is None:
+        return found
+    y, after = found
+    active_B = t < lengths_B
+    return where(active_B, y, torch.zeros_like(y)), hold(active_B, new=after, old=before)
+
+
 def reset_rows(state: S, mask_B: Tensor, *, initial: S) -> S:
     """Rows of the mask start afresh: a document ended there."""
     return where(mask_B, initial, state)

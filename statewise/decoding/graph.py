@@ -23,7 +23,6 @@ from statewise.decoding.sampling import Sampling, best, drawn, uniforms
 from statewise.kernels import few_rows
 from statewise.layers.packed import packed_products, prepared
 
-ROOM = 256  # slots that a list grows by at once: so many tokens share a graph
 _WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
 _IDLE = 4  # graphs that a model keeps for later, with the memory they hold
 

@@ -91,7 +91,7 @@ def table(one: Table, *, sortable: bool = False) -> str:
 def _head(column: Column, sortable: bool) -> str:
     kind = ' class="text"' if column.text else ""
     title = f"<button>{escape(column.title)}</button>" if sortable else escape(column.title)
-    unit = f"<small>{escape(column.unit)}</small>" if column.unit else ""
+    unit = f" <small>{escape(column.unit)}</small>" if column.unit else ""  # a notebook has no stylesheet
     return f'<th scope="col"{kind}>{title}{unit}</th>'
 
 

@@ -10,6 +10,19 @@
   const number = (series, at) => (series.entry === null ? at : colours[series.entry]);
   const faint = (colour, share) => `${colour}${Math.round(share * 255).toString(16).padStart(2, "0")}`;
   const off = new Map();
+  const hand = getComputedStyle(document.body).fontFamily;
+
+  // Names of rows and columns, each as much of it as there is room for, measured as it will be written.
+  const SMALL = 11, pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${SMALL}px ${hand}`;
+  const breadth = (text) => pen.measureText(text).width;
+  const shortened = (text, room) => {
+    if (breadth(text) <= room) return text;
+    const letters = [...text];
+    while (letters.length && breadth(`${letters.join("")}…`) > room) letters.pop();
+    return `${letters.join("")}…`;
+  };
+  const widest = (names) => names.reduce((most, name) => Math.max(most, breadth(name)), 0);
 
   const binary = (value) => {
     const at = Math.min(Math.max(Math.floor(Math.log2(value) / 10), 0), 4);
@@ -27,11 +40,11 @@
   const axis = (figure, which, narrow, wide) => {
     const one = figure[which], ticks = figure.ticks[`${which}-${narrow ? "narrow" : "wide"}`];
     const base = { title: { text: plain(one.label), standoff: 8, font: { size: narrow ? 11 : 13 } }, gridcolor: css("--rule"), linecolor: css("--quiet"),
-      zeroline: false, automargin: true, tickfont: { color: css("--quiet"), size: 11 } };
+      zeroline: false, automargin: true, tickfont: { color: css("--quiet"), size: SMALL } };
     if (figure.grid) return { ...base, ...cells(figure, which, narrow, wide) };
     if (one.scale === "category") {
       return { ...base, tickvals: one.categories.map((_, at) => at), range: [one.categories.length - 0.4, -0.6],
-        ticktext: one.categories.map((name) => plain(name.length > 20 ? `${name.slice(0, 19)}…` : name)) };
+        ticktext: one.categories.map((name) => plain(shortened(name, 0.4 * wide))) };
     }
     const log = one.scale === "log";
     const equal = figure.kind === "plane" && which === "y" ? { scaleanchor: "x" } : {};
@@ -44,18 +57,18 @@
   // A map's places: names where it has some, else the values that its columns and rows stand for, rows from the top.
   // Only so many names as have room: a line of letters each, in what the other axis and the key of colours leave.
   const LINE = 16, KEY = 84;
-  const letters = (narrow) => (narrow ? 10 : 14);
-  const longest = (names, most) => names.reduce((least, name) => Math.max(least, Math.min(name.length, most)), 0);
+  const shown = (figure, which, narrow, wide) => figure[which].categories.map((name) => shortened(name, (narrow ? 0.22 : 0.3) * wide));
+  const below = (figure, narrow, wide) => 40 + (widest(shown(figure, "x", narrow, wide)) || 15);
   const cells = (figure, which, narrow, wide) => {
-    const names = figure[which].categories, many = names.length, most = letters(narrow);
+    const names = shown(figure, which, narrow, wide), many = names.length;
     const upside = which === "y" ? { autorange: "reversed" } : {};
     if (!many) return { ...upside, nticks: narrow ? 4 : 7 };
-    const beside = 30 + 7.5 * (longest(figure.y.categories, most) || 5), below = 40 + 7.5 * (longest(figure.x.categories, most) || 2);
-    const room = which === "x" ? wide - beside - KEY : tall(figure, narrow) - below;
+    const beside = 30 + (widest(shown(figure, "y", narrow, wide)) || 38);
+    const room = which === "x" ? wide - beside - KEY : tall(figure, narrow, wide) - below(figure, narrow, wide);
     const every = Math.ceil(many / Math.max(Math.floor(room / LINE), 1));
-    const shown = names.map((_, at) => at).filter((at) => at % every === 0);
-    return { ...upside, tickvals: shown, tickangle: which === "x" ? -90 : 0, showgrid: false,
-      ticktext: shown.map((at) => plain(names[at].length > most ? `${names[at].slice(0, most - 1)}…` : names[at])) };
+    const named = names.map((_, at) => at).filter((at) => at % every === 0);
+    return { ...upside, tickvals: named, tickangle: which === "x" ? -90 : 0, showgrid: false,
+      ticktext: named.map((at) => plain(names[at])) };
   };
   const heat = (figure) => {
     const { values, label, unit, log } = figure.grid, [low, high] = figure.ends;
@@ -103,9 +116,9 @@
     return [{ ...main, [figure.kind === "dots" ? "error_x" : "error_y"]: bars }];
   });
 
-  const tall = (figure, narrow) => {
+  const tall = (figure, narrow, wide) => {
     const rows = figure.grid ? figure.grid.values.length : figure.y.categories.length;
-    if (figure.grid) return Math.min(Math.max(rows * 14, 260), narrow ? 380 : 560) + (figure.x.categories.length ? 90 : 50);
+    if (figure.grid) return Math.min(Math.max(rows * 14, 260), narrow ? 380 : 560) + below(figure, narrow, wide);
     const each = figure.kind === "bars" ? Math.max(24, 9 * figure.series.length + 8) : 24;
     return rows ? 70 + each * rows : figure.kind === "plane" ? (narrow ? 340 : 460) : narrow ? 300 : 360;
   };
@@ -116,8 +129,8 @@
     const place = document.querySelector(`.live[data-figure="${figure.name}"]`);
     const chart = place.firstElementChild || place.appendChild(document.createElement("div"));
     const narrow = place.clientWidth < 480;
-    const layout = { paper_bgcolor: css("--paper"), plot_bgcolor: css("--paper"), font: { color: css("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
-      margin: { l: 8, r: 14, t: 8, b: 8 }, height: tall(figure, narrow), shapes: circle(figure), bargap: 0.25, hovermode: "closest",
+    const layout = { paper_bgcolor: css("--paper"), plot_bgcolor: css("--paper"), font: { color: css("--ink"), size: 12, family: hand },
+      margin: { l: 8, r: 14, t: 8, b: 8 }, height: tall(figure, narrow, place.clientWidth), shapes: circle(figure), bargap: 0.25, hovermode: "closest",
       xaxis: axis(figure, "x", narrow, place.clientWidth), yaxis: axis(figure, "y", narrow, place.clientWidth), showlegend: false };
     return window.Plotly.react(chart, traces(figure), layout, { responsive: true, displaylogo: false, displayModeBar: "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { filename: figure.name, scale: 2 } });

@@ -86,11 +86,11 @@ def text_width(text: str, font: float = _FONT) -> float:
     return sum(font if unicodedata.east_asian_width(c) in "WF" else font * 0.57 for c in text)
 
 
-def shortened(text: str, room: float) -> str:
+def shortened(text: str, room: float, font: float = _FONT) -> str:
     """The text, or as much of it as there is room for."""
-    if text_width(text) <= room:
+    if text_width(text, font) <= room:
         return text
-    while text and text_width(text + "…") > room:
+    while text and text_width(text + "…", font) > room:
         text = text[:-1]
     return text + "…"
 

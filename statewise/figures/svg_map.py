@@ -10,19 +10,24 @@ from statewise.figures.svg import Frame, shortened, svg, text_width, tick_text
 
 _CELLS = 1600  # that are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs
-_NAME = 14  # letters of a category that are shown
+_SMALL = 11.0  # the size of names
+_ROOM = 98.0  # pixels that names of rows may have in any case
+_KEY = 66.0  # and those beside the map that the key of colours needs
 
 
 def draw_map(figure: Figure, *, width: int) -> str:
     grid = figure.grid
     assert grid is not None
     rows, columns = len(grid.values), len(grid.values[0])
-    names_y = [shortened(name, _NAME * 7.0) for name in figure.y.categories]
-    names_x = [shortened(name, _NAME * 7.0) for name in figure.x.categories]
-    left = 24.0 + max((text_width(name, 11) for name in names_y), default=34.0)
-    below = 10 + max((text_width(name, 11) for name in names_x), default=12.0)
-    across = width - left - 66
-    cell = min(across / columns, 26.0 if columns > 12 else 48.0)
+    largest = 26.0 if columns > 12 else 48.0
+    # Names of rows have what cells of the largest size leave; those of columns, which stand upright, a share.
+    room = max(width * 0.3 if not figure.x.categories else width - 24 - _KEY - largest * columns, _ROOM)
+    names_y = [shortened(name, room, _SMALL) for name in figure.y.categories]
+    names_x = [shortened(name, max(0.3 * width, _ROOM), _SMALL) for name in figure.x.categories]
+    left = 24.0 + max((text_width(name, _SMALL) for name in names_y), default=34.0)
+    below = 10 + max((text_width(name, _SMALL) for name in names_x), default=12.0)
+    across = width - left - _KEY
+    cell = min(across / columns, largest)
     tall = max(min(min(cell, 26.0) * rows, width * 1.1), 96.0)
     if rows * columns > 1 and not names_x:
         cell = across / columns  # positions fill the width
@@ -86,8 +91,8 @@ def _rows(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Fram
     else:
         labels = _numbers(axis, values, most=6)
     return [
-        f'<text class="tick" font-size="11" x="{frame.left - 5:.1f}" y="{frame.top + (at + 0.5) * high + 4:.1f}"'
-        f' text-anchor="end">{escape(name)}</text>'
+        f'<text class="tick" font-size="{_SMALL:g}" text-anchor="end"'
+        f' x="{frame.left - 5:.1f}" y="{frame.top + (at + 0.5) * high + 4:.1f}">{escape(name)}</text>'
         for at, name in labels
     ]
 
@@ -95,8 +100,8 @@ def _rows(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Fram
 def _columns(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Frame, wide: float) -> list[str]:
     if not names:
         return [
-            f'<text class="tick" font-size="11" x="{frame.left + (at + 0.5) * wide:.1f}" y="{frame.bottom + 15:.1f}"'
-            f' text-anchor="middle">{escape(name)}</text>'
+            f'<text class="tick" font-size="{_SMALL:g}" text-anchor="middle"'
+            f' x="{frame.left + (at + 0.5) * wide:.1f}" y="{frame.bottom + 15:.1f}">{escape(name)}</text>'
             for at, name in _numbers(axis, values, most=6)
         ]
     every = max(1, -(-int(_LABEL + 2) // max(int(wide), 1)))
@@ -105,7 +110,7 @@ def _columns(axis: Axis, names: Sequence[str], values: Sequence[float], frame: F
         if at % every == 0:
             left, top = frame.left + (at + 0.5) * wide + 4, frame.bottom + 6
             parts.append(
-                f'<text class="tick" font-size="11" transform="translate({left:.1f} {top:.1f}) rotate(-90)"'
+                f'<text class="tick" font-size="{_SMALL:g}" transform="translate({left:.1f} {top:.1f}) rotate(-90)"'
                 f' text-anchor="end">{escape(name)}</text>'
             )
     return parts

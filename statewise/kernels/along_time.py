@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import State, hold, where
+from statewise.core import State, within_rows
 
 S = TypeVar("S", bound=State)
 
@@ -22,12 +22,7 @@ def unroll_many(
     """`core.unroll` for a step that takes several inputs: `step(*inputs_at_t, state)`."""
     outputs = []
     for t, moment in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
-        y, after = step(*moment, state)
-        if lengths_B is not None:
-            active_B = t < lengths_B
-            after = hold(active_B, new=after, old=state)
-            y = where(active_B, y, torch.zeros_like(y))
-        state = after
+        y, state = within_rows(t, lengths_B, step(*moment, state), before=state)
         outputs.append(y)
     return torch.stack(outputs, dim=1), state
 

@@ -16,6 +16,13 @@ from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 
+def check_heads(heads: int, *, width: int, called: str = "width") -> None:
+    """All heads are of one size."""
+    if width % heads:
+        divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
+        raise UserError(f"{called} {width} is not a multiple of heads {heads}", fix=f"heads that fit: {divisors}")
+
+
 class Heads(nn.Module, Stacked):
     """`q = W_q x`, `k = W_k x`, `v = W_v x`, each cut into heads; `join` is `W_o [y_1, …, y_H]`.
 
@@ -35,9 +42,7 @@ class Heads(nn.Module, Stacked):
     ) -> None:
         super().__init__()
         kv_heads = kv_heads or heads
-        if width % heads:
-            divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
-            raise UserError(f"width {width} is not a multiple of heads {heads}", fix=f"heads that fit: {divisors}")
+        check_heads(heads, width=width)
         if heads % kv_heads:
             raise UserError(f"heads {heads} is not a multiple of kv_heads {kv_heads}")
         self.num_heads, self.num_kv_heads, self.head_width = heads, kv_heads, width // heads

@@ -4,7 +4,6 @@ B batch, T time, I input width, D width, H heads, G heads of q and of k, K width
 W inputs the convolution remembers.
 """
 
-import math
 from typing import NamedTuple, final
 
 import torch
@@ -16,16 +15,16 @@ from statewise.core.machine import check_input
 from statewise.kernels.along_time import no_autocast
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gated_delta import choice, gated_delta
-from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.heads import check_heads
 from statewise.layers.packed import linear
 from statewise.mixers.decay import draw_rates
-from statewise.specs import UserError
+from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
 class GatedDeltaState(NamedTuple):
     s_BHKK: Tensor
-    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+    window: Window  # the convolution's last inputs [B, W, 3D]; empty without one
 
 
 @final
@@ -50,8 +49,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if width % heads:
-            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        check_heads(heads, width=width)
         self.input_width = input_width or width
         self.output_width = width
         self.heads = heads
@@ -69,8 +67,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
         for weight in (self.w_beta_HI, self.w_decay_HI, self.w_gate_DI, self.w_out_DD):
             if weight is not None:
                 fill_input(weight, gates=1, scheme=init, generator=generator)
-        if self.w_conv_CK is not None:
-            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        fill_taps(self.w_conv_CK, generator=generator)
         if self.log_rate_H is not None and self.b_decay_H is not None:
             draw_rates(self.log_rate_H, self.b_decay_H, generator=generator)
 
@@ -79,9 +76,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
 
     def init_state(self, batch: int) -> GatedDeltaState:
         head = self.output_width // self.heads
-        window: tuple[Tensor, ...] = ()
-        if self.w_conv_CK is not None:
-            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        window = empty_window(self.w_conv_CK, batch, like=self.like)
         return GatedDeltaState(self.like.new_zeros(batch, self.heads, head, head), window)
 
     def choice(self) -> Choice:
@@ -101,13 +96,8 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
     def _read(
         self, x_BTI: Tensor, state: GatedDeltaState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, GatedDeltaState]:
-        a_BTC, window = linear(x_BTI, self.w_GI), state.window
-        if self.w_conv_CK is None:
-            a_BTC = F.silu(a_BTC)
-        else:
-            (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, silu=True, wish=wish)
-            window = (window_BWC,)
+        a_BTC = linear(x_BTI, self.w_GI)
+        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, silu=True, wish=wish)
         qk_BTGK, v_BTHK = (
             torch.unflatten(part, -1, (-1, self.output_width // self.heads))
             for part in torch.split_with_sizes(a_BTC, [2 * self.output_width, self.output_width], dim=-1)

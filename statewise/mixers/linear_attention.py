@@ -3,7 +3,6 @@
 B batch, T time, I input width, D width, H heads, K width of a head, W inputs the convolution remembers.
 """
 
-import math
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -14,10 +13,10 @@ from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.heads import check_heads
 from statewise.layers.packed import linear
-from statewise.specs import UserError
+from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 Feature = Literal["elu", "identity"]
 
@@ -25,7 +24,7 @@ Feature = Literal["elu", "identity"]
 class LinearAttentionState(NamedTuple):
     kv_BHKK: Tensor  # the sum of φ(k) vᵀ
     k_BHK: Tensor  # the sum of φ(k), which normalises
-    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+    window: Window  # the convolution's last inputs [B, W, 3D]; empty without one
 
 
 @final
@@ -50,8 +49,7 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if width % heads:
-            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        check_heads(heads, width=width)
         self.input_width = input_width or width
         self.output_width = width
         self.heads = heads
@@ -62,8 +60,7 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
         self.w_out_DD = nn.Parameter(torch.empty(width, width))
         fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
         fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
-        if self.w_conv_CK is not None:
-            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        fill_taps(self.w_conv_CK, generator=generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}
@@ -71,9 +68,7 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
     def init_state(self, batch: int) -> LinearAttentionState:
         head = self.output_width // self.heads
         kv_BHKK = self.like.new_zeros(batch, self.heads, head, head)
-        window: tuple[Tensor, ...] = ()
-        if self.w_conv_CK is not None:
-            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        window = empty_window(self.w_conv_CK, batch, like=self.like)
         return LinearAttentionState(kv_BHKK, self.like.new_zeros(batch, self.heads, head), window)
 
     def choice(self) -> Choice:
@@ -93,11 +88,8 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
     def _read(
         self, x_BTI: Tensor, state: LinearAttentionState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, LinearAttentionState]:
-        a_BTC, window = linear(x_BTI, self.w_GI), state.window
-        if self.w_conv_CK is not None:
-            (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, wish=wish)
-            window = (window_BWC,)
+        a_BTC = linear(x_BTI, self.w_GI)
+        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, wish=wish)
         qk_BTC, v_BTD = torch.split_with_sizes(a_BTC, [2 * self.output_width, self.output_width], dim=-1)
         if self.feature == "elu":
             qk_BTC = F.elu(qk_BTC) + 1

@@ -3,7 +3,6 @@
 B batch, T time, I input width, D width, E inner width, H heads, P width of a head, N width of the state.
 """
 
-import math
 from typing import NamedTuple, final
 
 import torch
@@ -15,16 +14,16 @@ from statewise.core.machine import check_input
 from statewise.kernels.along_time import past_end, wide
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.kernels.short_convolution import short_convolution
 from statewise.layers import Scheme, fill_input
+from statewise.layers.heads import check_heads
 from statewise.layers.packed import linear
 from statewise.mixers.decay import draw_rates
-from statewise.specs import UserError
+from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
 class Mamba2State(NamedTuple):
     s_BHNP: Tensor
-    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, E + 2N]; empty without one
+    window: Window  # the convolution's last inputs [B, W, E + 2N]; empty without one
 
 
 @final
@@ -52,8 +51,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
     ) -> None:
         super().__init__()
         inner = expand * width
-        if inner % heads:
-            raise UserError(f"inner width {inner} is not a multiple of heads {heads}", fix="change one of the two")
+        check_heads(heads, width=inner, called="inner width")
         self.input_width = input_width or width
         self.output_width = width
         self.sizes = [inner, state, state]  # of x̃, B, C
@@ -72,8 +70,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
         for weight in (self.w_CI, self.w_step_HI, self.w_gate_EI, self.w_out_DE):
             if weight is not None:
                 fill_input(weight, gates=1, scheme=init, generator=generator)
-        if self.w_conv_CK is not None:
-            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        fill_taps(self.w_conv_CK, generator=generator)
         draw_rates(self.log_rate_H, self.b_step_H, generator=generator)
 
     def stacked(self) -> dict[str, list[int]]:
@@ -81,9 +78,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
 
     def init_state(self, batch: int) -> Mamba2State:
         inner, state, _ = self.sizes
-        window: tuple[Tensor, ...] = ()
-        if self.w_conv_CK is not None:
-            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, sum(self.sizes)),)
+        window = empty_window(self.w_conv_CK, batch, like=self.like)
         return Mamba2State(self.like.new_zeros(batch, self.heads, state, inner // self.heads), window)
 
     def choice(self) -> Choice:
@@ -106,13 +101,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
         # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
         a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
         log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
-        window = state.window
-        if self.w_conv_CK is None:
-            a_BTC = F.silu(a_BTC)
-        else:
-            (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, silu=True, wish=wish)
-            window = (window_BWC,)
+        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, silu=True, wish=wish)
         inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(a_BTC, self.sizes, dim=-1)
         inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))
         delta_BTH = F.softplus(step_BTH + b_step_H)

@@ -4,7 +4,6 @@ B batch, T time, I input width, D width, H heads, K width of a head, M hidden wi
 W inputs the convolution remembers.
 """
 
-import math
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -14,11 +13,11 @@ from torch.nn import functional as F
 from statewise.core import Mixer, Stacked, one_step
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.short_convolution import short_convolution
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
 from statewise.layers import Scheme, fill_input
+from statewise.layers.heads import check_heads
 from statewise.layers.packed import linear
-from statewise.specs import UserError
+from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 Inner = Literal["linear", "mlp"]
 
@@ -29,7 +28,7 @@ class TTTState(NamedTuple):
     ]  # of the inner weights from their learnt start: [B, H, K, K], or [B, H, K, M], [B, H, M, K]
     pending: tuple[Tensor, ...]  # the steps of this mini-batch so far, not yet part of `change`
     left_B: Tensor  # tokens until they are
-    window: tuple[Tensor, ...]  # the convolution's last inputs [B, W, 3D]; empty without one
+    window: Window  # the convolution's last inputs [B, W, 3D]; empty without one
 
 
 @final
@@ -59,8 +58,7 @@ class TTT(Mixer[TTTState], Stacked):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if width % heads:
-            raise UserError(f"width {width} is not a multiple of heads {heads}", fix="change one of the two")
+        check_heads(heads, width=width)
         self.input_width = input_width or width
         self.output_width = width
         self.heads = heads
@@ -80,8 +78,7 @@ class TTT(Mixer[TTTState], Stacked):
         fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
         fill_input(self.w_rate_HI, gates=1, scheme=init, generator=generator)
         fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
-        if self.w_conv_CK is not None:
-            nn.init.uniform_(self.w_conv_CK, -1 / math.sqrt(conv), 1 / math.sqrt(conv), generator=generator)
+        fill_taps(self.w_conv_CK, generator=generator)
         for weight in self.start:
             nn.init.normal_(weight, std=0.02, generator=generator)
 
@@ -91,9 +88,7 @@ class TTT(Mixer[TTTState], Stacked):
     def init_state(self, batch: int) -> TTTState:
         nothing = tuple(self.like.new_zeros(batch, *weight.shape) for weight in self.start)
         left_B = torch.full((batch,), self.mini_batch, device=self.like.device)
-        window: tuple[Tensor, ...] = ()
-        if self.w_conv_CK is not None:
-            window = (self.like.new_zeros(batch, self.w_conv_CK.shape[1] - 1, 3 * self.output_width),)
+        window = empty_window(self.w_conv_CK, batch, like=self.like)
         return TTTState(nothing, tuple(part.clone() for part in nothing), left_B, window)
 
     def choice(self) -> Choice:
@@ -117,11 +112,8 @@ class TTT(Mixer[TTTState], Stacked):
         return tuple(self.start), norm
 
     def _read(self, x_BTI: Tensor, state: TTTState, lengths_B: Tensor | None, *, wish: Wish) -> tuple[Tensor, TTTState]:
-        a_BTC, window = linear(x_BTI, self.w_GI), state.window
-        if self.w_conv_CK is not None:
-            (window_BWC,) = state.window
-            a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, self.w_conv_CK, lengths_B, wish=wish)
-            window = (window_BWC,)
+        a_BTC = linear(x_BTI, self.w_GI)
+        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, wish=wish)
         q_BTHK, k_BTHK, v_BTHK = (torch.unflatten(part, -1, (self.heads, -1)) for part in a_BTC.chunk(3, dim=-1))
         rate_BTH = self.scale * torch.sigmoid(F.linear(x_BTI, self.w_rate_HI, self.b_rate_H))
         start, norm = self.inner()

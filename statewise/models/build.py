@@ -1,9 +1,10 @@
 """The only place where a spec becomes a module."""
 
 import math
-from typing import Any, assert_never
+from typing import Any, Literal, TypedDict, assert_never
 
 import torch
+from torch import nn
 
 from statewise.core import Mixer
 from statewise.layers import MLP, Dropout, Embedding, make_norm
@@ -111,24 +112,40 @@ def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator
     width = input_width
     for _ in range(spec.depth):
         mixer = build_mixer(spec, input_width=width, generator=generator)
-        out = mixer.output_width
-        mlp = None
-        if spec.mlp != "none":
-            mlp = MLP(out, hidden=spec.mlp_width(), kind=spec.mlp, bias=spec.bias, generator=generator)
-        blocks.append(
-            Block(
-                mixer,
-                norm=make_norm(spec.norm, width if spec.norm_place == "pre" else out),
-                dropout=Dropout(spec.dropout, variational=spec.variational),
-                residual=spec.residual,
-                norm_place=spec.norm_place,
-                mlp=mlp,
-                mlp_norm=None if mlp is None else make_norm(spec.norm, out),
-            )
-        )
-        width = out
-    last_norm = make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
-    return Stack(blocks, final_norm=last_norm, position=position), width
+        blocks.append(Block(mixer, **build_around(spec, width, mixer.output_width, generator=generator)))
+        width = mixer.output_width
+    return Stack(blocks, final_norm=build_last_norm(spec, width), position=position), width
+
+
+class Around(TypedDict):
+    """What a layer has besides its mixer."""
+
+    norm: nn.Module
+    dropout: Dropout
+    residual: bool
+    norm_place: Literal["pre", "post"]
+    mlp: MLP | None
+    mlp_norm: nn.Module | None
+
+
+def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Generator | None) -> Around:
+    """For a mixer that takes vectors of `width` and gives vectors of `out`."""
+    mlp = None
+    if spec.mlp != "none":
+        mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
+    return {
+        "norm": make_norm(spec.norm, width if spec.norm_place == "pre" else out),
+        "dropout": Dropout(spec.dropout, variational=spec.variational),
+        "residual": spec.residual,
+        "norm_place": spec.norm_place,
+        "mlp": mlp,
+        "mlp_norm": None if mlp is None else make_norm(spec.norm, out),
+    }
+
+
+def build_last_norm(spec: MixerSpec, width: int) -> nn.Module:
+    """Behind all layers: sums that no layer has normalised."""
+    return make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
 
 
 def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None) -> AddPosition | None:

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from statewise.encoders import Bidirectional, EncoderLayer, TransformerEncoder
-from statewise.layers import MLP, Dropout, make_linear, make_norm
-from statewise.models.build import build_mixer, build_stack
+from statewise.layers import Dropout, make_linear
+from statewise.models.build import build_around, build_last_norm, build_mixer, build_stack
 from statewise.models.reader import AllAtOnce, BothWays, Layers, OneWay, Reader, Summary
 from statewise.specs import MixerSpec, TransformerSpec, UserError
 
@@ -53,24 +53,9 @@ def _layers(spec: MixerSpec, width: int, bidirectional: bool, generator: torch.G
         both = Bidirectional(
             forward=ahead, backward=back, merge="join" if spec.keeps_width else "concat", generator=generator
         )
-        out = both.output_width
-        mlp = None
-        if spec.mlp != "none":
-            mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
-        layers.append(
-            EncoderLayer(
-                both,
-                norm=make_norm(spec.norm, width if spec.norm_place == "pre" else out),
-                dropout=Dropout(spec.dropout, variational=spec.variational),
-                residual=spec.residual,
-                norm_place=spec.norm_place,
-                mlp=mlp,
-                mlp_norm=None if mlp is None else make_norm(spec.norm, out),
-            )
-        )
-        width = out
-    last_norm = make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
-    return BothWays(layers, final_norm=last_norm, width=width, joined=spec.keeps_width)
+        layers.append(EncoderLayer(both, **build_around(spec, width, both.output_width, generator=generator)))
+        width = both.output_width
+    return BothWays(layers, final_norm=build_last_norm(spec, width), width=width, joined=spec.keeps_width)
 
 
 def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> TransformerEncoder:

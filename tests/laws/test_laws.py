@@ -1,7 +1,5 @@
 """Every law, for everything the lineage lists. A new mixer is tested by being listed."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from listed import LISTED, Listed, each
@@ -32,14 +30,7 @@ def test_cases_start_from_states_without_zeros() -> None:
         assert all(parameter.abs().max() > 0 for parameter in made.parameters()), machine.name
 
 
-def on_cuda(test: Callable[..., None]) -> Callable[..., None]:
-    """Marked, skipped where there is no device, and without a warning that kernels/torch_op.py knows of."""
-    test = pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")(test)
-    test = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")(test)
-    return pytest.mark.gpu(test)
-
-
-@on_cuda
+@pytest.mark.gpu
 @each(LISTED)
 def test_laws_on_cuda(machine: Listed) -> None:
     made = machine().cuda()
@@ -47,7 +38,7 @@ def test_laws_on_cuda(machine: Listed) -> None:
     assert max(broken.values()) <= 1e-10, broken
 
 
-@on_cuda
+@pytest.mark.gpu
 @each(LISTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_precision_on_cuda(machine: Listed, dtype: torch.dtype) -> None:

@@ -18,11 +18,6 @@ SYMBOLS = 6
 Task = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def look_up(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Each key is shown once with its value, somewhere in a long noise; at the end one key is asked for."""
     time = 40

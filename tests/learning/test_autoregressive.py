@@ -13,11 +13,6 @@ from statewise.mixers import Window
 from statewise.models import build
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def pendulum(count: int, *, noise: float, seed: int) -> Tensor:
     """Yule's example: x_t = 1.8 x_{t-1} - 0.95 x_{t-2} + noise, a swing that chance keeps going."""
     generator = torch.Generator().manual_seed(seed)

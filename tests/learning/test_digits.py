@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import statewise
 from statewise.training.progress import Silent
 
 
 def accuracy(out: Path, settings: dict[str, Any]) -> float:
-    torch.set_num_threads(1)
     short = {"train.steps": 120, "train.evaluate_every": 40}
     trained = statewise.train("digits", settings={**short, **settings}, out=out, display=Silent())
     found = statewise.load(trained.path).evaluate()._asdict()

@@ -4,7 +4,6 @@ import random
 from typing import Any
 
 import nltk
-import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -12,11 +11,6 @@ from torch.nn import functional as F
 
 from statewise.encoders import Bidirectional, GridEncoder, NaryTreeLSTM, TreeEncoder, chain, from_nltk
 from statewise.mixers import GRU
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def test_bidirectional_tags_by_what_follows() -> None:

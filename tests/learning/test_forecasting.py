@@ -4,8 +4,6 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import statewise
 from statewise.tasks.forecasting import ForecastEvaluation, ForecastingRun
 from statewise.training.progress import Silent
@@ -14,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def learn(settings: dict[str, Any], *, out: Path) -> ForecastingRun:
-    torch.set_num_threads(1)
     trained = statewise.train("forecasting", settings=settings, out=out, display=Silent())
     run = statewise.load(trained.path)
     assert isinstance(run, ForecastingRun)

@@ -12,11 +12,6 @@ from statewise.models import LanguageModel, build
 Task = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]  # tokens, and targets with -100 where nothing is asked
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def trained(model: LanguageModel, task: Task, *, steps: int, lr: float = 1e-2, batch: int = 32) -> float:
     """Train on fresh sequences; the share of right answers on others."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -62,7 +61,6 @@ def test_every_model_is_among_them() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_few_steps_beat_letter_frequencies(name: str, tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     settings = dict(QUICK)
     if spec_of(name).model.learns == "gradient":
         settings["model.width"] = 32

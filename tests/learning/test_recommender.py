@@ -23,7 +23,6 @@ def example() -> ModuleType:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_planted_vectors_are_found_up_to_rotation(example: ModuleType, seed: int) -> None:
-    torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(seed)
     planted = example.plant(120, 90, 3, generator=generator)
     known, kept_back = example.ask(planted, share=0.2, noise=0.1, generator=generator)

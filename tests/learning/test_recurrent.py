@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,11 +12,6 @@ from statewise.models import LanguageModel, build
 
 WORDS = ("ba", "dii", "guuu")
 LETTERS = sorted(set("".join(WORDS)))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def letters(count: int, seed: int) -> Tensor:

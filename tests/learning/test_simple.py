@@ -1,6 +1,5 @@
 """The relatives of Elman's network, each on what it was invented for."""
 
-import pytest
 import torch
 from test_recurrent import accuracy_after, recall
 from torch import Tensor
@@ -8,11 +7,6 @@ from torch.nn import functional as F
 
 from statewise.layers import fit_readout
 from statewise.mixers import Jordan, JordanState, Reservoir
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def test_leaky_units_keep_what_elman_loses() -> None:

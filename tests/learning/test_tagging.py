@@ -4,8 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import statewise
 from statewise.tasks.tagging import TaggingEvaluation
 from statewise.training.progress import Silent
@@ -23,7 +21,6 @@ SMALL: dict[str, Any] = {
 
 
 def learn(settings: dict[str, Any], *, out: Path, **data: Path) -> TaggingEvaluation:
-    torch.set_num_threads(1)
     given = {f"data.{name}": [str(path)] for name, path in data.items()}
     trained = statewise.train("tagging", settings={**settings, **given}, out=out, display=Silent())
     found = statewise.load(trained.path).evaluate()

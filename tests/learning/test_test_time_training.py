@@ -10,11 +10,6 @@ from statewise.mixers import TTT
 INPUTS, OUTPUTS, TIME, WIDTH = 4, 4, 24, 16
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def regression(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """`y = A x` with an A of the sequence's own. At t one is given x_t and the last pair, and asked for y_t."""
     a_BOI = torch.randn(batch, OUTPUTS, INPUTS, generator=generator) / INPUTS**0.5

@@ -40,10 +40,10 @@ def uncut(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def faults() -> Iterator[ModuleType]:
+def folders() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield importlib.import_module("faults")
+        yield importlib.import_module("fault_folders")
 
 
 # ------------------------------------------------------------------ signals
@@ -261,18 +261,18 @@ def test_a_disk_that_fails_at_any_write(code: int, text: Path, tmp_path: Path) -
 # ------------------------------------------------------------------ damage
 
 
-def test_damaged_folders_are_refused_or_fallen_back_from(faults: ModuleType, text: Path, tmp_path: Path) -> None:
-    pattern = faults.make_pattern(text, tmp_path)
-    results = [faults.try_damaged(pattern, number, tmp_path) for number in range(10_000, 10_200)]
+def test_damaged_folders_are_refused_or_fallen_back_from(folders: ModuleType, text: Path, tmp_path: Path) -> None:
+    pattern = folders.make_pattern(text, tmp_path)
+    results = [folders.try_damaged(pattern, number, tmp_path) for number in range(10_000, 10_200)]
     assert [problem for _, problem in results if problem is not None] == []
     endings = [ending for ending, _ in results]
     assert endings.count("refused") > 30
     assert endings.count("fallen back") > 30
 
 
-def test_each_kind_of_damage_by_itself(faults: ModuleType, text: Path, tmp_path: Path) -> None:
+def test_each_kind_of_damage_by_itself(folders: ModuleType, text: Path, tmp_path: Path) -> None:
     """Every kind is tried on the top of the run; what loads has weights that were once saved."""
-    pattern = faults.make_pattern(text, tmp_path)
+    pattern = folders.make_pattern(text, tmp_path)
     for number, (kind, harm) in enumerate(importlib.import_module("damage").DAMAGES.items()):
         run, marker = tmp_path / f"run-{number}", tmp_path / f"outside-{number}/marker"
         shutil.copytree(pattern.path, run)

@@ -156,8 +156,8 @@ def test_context_is_worth_what_a_markov_source_says() -> None:
     assert found.contexts == (1, 2, 4, 8, 16)
     assert found.nats == pytest.approx([found.nats[0]] * 5, abs=1e-6)
     assert found.length(0.01) == 1
-    assert Gain((1, 2, 4, 8), (2.0, 1.5, 1.001, 1.0), (0.0,) * 4).length(0.01) == 4
-    assert Gain((1, 2, 4), (2.0, 1.5, 1.0), (0.0,) * 3).length(0.01) is None
-    unsure = Gain((1, 2, 4, 8, 16), (2.0, 1.5, 1.02, 1.001, 1.0), (0.1, 0.1, 0.05, 0.02, 0.0))
+    assert Gain((1, 2, 4, 8), (2.0, 1.5, 1.001, 1.0), (0.0,) * 4, 9).length(0.01) == 4
+    assert Gain((1, 2, 4), (2.0, 1.5, 1.0), (0.0,) * 3, 9).length(0.01) is None
+    unsure = Gain((1, 2, 4, 8, 16), (2.0, 1.5, 1.02, 1.001, 1.0), (0.1, 0.1, 0.05, 0.02, 0.0), 9)
     assert unsure.length(0.01) == 8
     assert unsure.lengths(0.01) == (4, None), "from 4 tokens on nothing is sure to be had; at 8 something may be"

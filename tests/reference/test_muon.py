@@ -177,7 +177,6 @@ def test_whoever_names_a_parameter_has_it() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_in_a_graph_as_outside() -> None:
     """Captured once and replayed with another rate: the same as step by step, to the precision of the iteration."""
 

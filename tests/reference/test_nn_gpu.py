@@ -9,11 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 from twins import SEQUENCES, gradients, pair, tensors
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
-    pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk"),
-]
+pytestmark = pytest.mark.gpu
 
 WIDTH, BATCH, TIME = 128, 16, 33
 

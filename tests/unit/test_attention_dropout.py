@@ -46,7 +46,6 @@ def test_a_spec_says_how_much() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_past_the_last_learned_position_on_a_gpu() -> None:
     """The lookup itself would end the process: it has to be refused before."""
     model = build("transformer", vocab=9, width=8, position="learned", context=4).cuda()

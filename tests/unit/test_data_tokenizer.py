@@ -237,6 +237,6 @@ def test_words_of_a_script_without_spaces_are_refused() -> None:
     with pytest.raises(UserError, match="3 of 3 words have no space in a whole sentence") as caught:
         Tokenizer.train("word", ["\n".join(sentences)])
     assert "wordpunct" in str(caught.value)
-    apart = Tokenizer.train("word", [" ".join("我 昨天 在 圖書館 看 了 一 本 書".split())])
+    apart = Tokenizer.train("word", [" ".join(["我", "昨天", "在", "圖書館", "看", "了", "一", "本", "書"])])
     assert len(apart.encode("我 看 書")) == 3
     assert apart.unknown_id not in apart.encode("我 看 書")

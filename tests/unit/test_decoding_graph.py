@@ -161,7 +161,6 @@ def test_a_step_that_cannot_be_captured_is_remembered(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), *SAMPLINGS.values()], ids=["plain", *SAMPLINGS])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_captured_graph_writes_what_steps_write(

@@ -29,8 +29,7 @@ from statewise.training.update import Updater
 
 RATE = 2.0**-7
 CPU = torch.device("cpu")
-gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(torch.device("cuda"), id="cuda", marks=gpu)]
+DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(torch.device("cuda"), id="cuda", marks=pytest.mark.gpu)]
 
 
 class Epochs(TokenTask):
@@ -257,7 +256,6 @@ MODELS = {row.name: row.spec for row in LINEAGE}
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_can_be_captured(name: str, precision: str) -> None:
@@ -280,7 +278,6 @@ def test_every_model_can_be_captured(name: str, precision: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_run_on_a_gpu_notices_later_and_names_the_step() -> None:
     device = torch.device("cuda")
     model = tiny().to(device)
@@ -326,7 +323,6 @@ def test_windows_of_a_language_model(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("asked", ["never", "always"])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "mingru", "ttt_linear", "transformer"])
 def test_no_step_of_a_language_model_waits(kind: str, asked: str, tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""A run folder of any task, damaged: every file that its manifest vouches for is missed, and named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import call
+from task_runs import RUNS, make_run, write_files
+
+from statewise.training.checkpoint import MANIFEST
+
+
+def change(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"#")
+
+
+def empty(path: Path) -> None:
+    path.write_text("{}")
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {"changed": change, "emptied": empty, "gone": Path.unlink}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    write_files(made)
+    return made
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_damaged_folder_is_refused(name: str, damage: str, folder: Path, tmp_path: Path) -> None:
+    whole = make_run(name, folder)
+    files = json.loads((whole / MANIFEST).read_text())["files"]
+    assert len(files) >= 3
+    for file in files:
+        run = tmp_path / file
+        shutil.copytree(whole, run)
+        for path in run.rglob(file):  # in the checkpoints too: there is nothing to fall back to
+            DAMAGES[damage](path)
+        said = call("evaluate", str(run))
+        assert said.code == 2, file
+        assert said.out == ""
+        assert file in said.err
+        assert "Traceback" not in said.err
