@@ -39,6 +39,7 @@ from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
 from statewise.training.graph import refuse_what_is_never_captured
+from statewise.training.memory import refuse_what_does_not_fit
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
@@ -106,6 +107,8 @@ def _train(
     spec = job.spec
     judge_of(job, spec.train)  # refuses a figure that the task does not have
     refuse_what_is_never_captured(spec.train, par)
+    if spec.learns == "gradient":
+        refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device)
     run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
