@@ -1,9 +1,7 @@
 """`statewise compare`: which model, at what cost, and why?"""
 
-import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,8 +11,6 @@ from statewise.cli.output import print_json
 
 if TYPE_CHECKING:
     from statewise.comparison.engine import Ran
-    from statewise.comparison.plan import Plan
-    from statewise.specs.study import StudySpec
 
 _DEFAULT = "lineage"
 # What a terminal shows, as far as it is wide, the first of these first; the report has all of it.
@@ -67,43 +63,36 @@ def compare(
 
     Example: statewise compare lineage --data my.txt --minutes 10
     """
-    from statewise.comparison.plan import plan as make_plan
-    from statewise.comparison.progress import make_board
-    from statewise.comparison.report import write_report
-    from statewise.training.signals import Signals
-
     if list_:
         return _list(json_)
-    asked = _asked(study, set_ or [], seeds=seeds, minutes=minutes, only=only or [], add=add or [])
-    folder = out or Path("studies") / Path(study).stem
-    with Signals() as signals:
-        plan = make_plan(asked, data=data)
-        ran = _engine(engine)(
-            plan,
-            folder=folder,
-            workers=workers or _one_each(plan),
-            threads=threads,
-            display=make_board(quiet=quiet or json_),
-            signals=signals,
-        )
-        page = write_report(
-            plan.study,
-            plan.entries,
-            ran.found,
-            folder=folder,
-            static=static,
-            failures=ran.failed,
-            command=shlex.join(["statewise", *sys.argv[1:]]),
-        )
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        if json_:
-            print_json({**report, "report": str(page), "left": len(ran.left), "failed": len(ran.failed)})
-        else:
-            _print(report, ran, page)
-        if signals.received:
-            told = f"stopped by signal {signals.received}; what is done is kept, and the same command goes on with it"
-            print(f"statewise: {told}", file=sys.stderr)
-            return 128 + signals.received
+
+    from statewise.comparison.compared import compare as run_study
+    from statewise.comparison.progress import make_board
+
+    found = run_study(
+        study,
+        data=data,
+        settings=_settings(set_ or [], seeds=seeds),
+        minutes=minutes,
+        only=only or (),
+        add=add or (),
+        out=out,
+        workers=workers,
+        threads=threads,
+        static=static,
+        engine=engine,
+        display=make_board(quiet=quiet or json_),
+        command=shlex.join(["statewise", *sys.argv[1:]]),
+    )
+    report, ran = found.report, found.ran
+    if json_:
+        print_json({**report, "report": str(found.page), "left": len(ran.left), "failed": len(ran.failed)})
+    else:
+        _print(report, ran, found.page)
+    if found.stopped:
+        told = f"stopped by signal {found.stopped}; what is done is kept, and the same command goes on with it"
+        print(f"statewise: {told}", file=sys.stderr)
+        return 128 + found.stopped
     return 1 if any(one.phase == "final" for one in ran.failed) else 0
 
 
@@ -120,16 +109,12 @@ def _list(json_: bool) -> int:
     return 0
 
 
-def _asked(
-    name: str, overrides: list[str], *, seeds: int | None, minutes: float | None, only: list[str], add: list[str]
-) -> "StudySpec":
-    """The study with what the command line changes of it."""
-    from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
+def _settings(overrides: list[str], *, seeds: int | None) -> dict[str, Any]:
+    """What the command line says of the study."""
     from statewise.specs import UserError
-    from statewise.specs.parse import read_override, with_settings
+    from statewise.specs.parse import read_override
     from statewise.specs.study import StudySpec
 
-    study = load_study(name)
     settings: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     for override in overrides:
         path, value = read_override(override)
@@ -139,34 +124,7 @@ def _asked(
                 fix=f"a setting of all entries begins with base: --set base.{override}",
             )
         settings[path] = value
-    if settings:
-        table = with_settings(as_table(study), settings)
-        study = parse_study(table, source=f"study {name!r} with --set")
-    if only or add:
-        study = with_entries(study, only=only, add=add)
-    return study if minutes is None else scaled(study, minutes)
-
-
-def _engine(name: Literal["local", "ray"]) -> Callable[..., "Ran"]:
-    if name == "ray":
-        from statewise.comparison.ray_engine import run_on_ray
-
-        return run_on_ray
-    from statewise.comparison.engine import run
-
-    return run
-
-
-def _one_each(plan: "Plan") -> int:
-    """A worker for each core, or for each GPU where these are used: more would share one, and its time."""
-    import os
-
-    import torch
-
-    wanted = plan.study.base.get("train", {}).get("device", "auto")
-    if torch.cuda.is_available() and wanted != "cpu":
-        return torch.cuda.device_count()
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return settings
 
 
 def fitting(widths: dict[str, int], room: int) -> list[str]:

@@ -28,12 +28,25 @@ def evaluate(
     exposure: Annotated[
         bool, typer.Option("--exposure", help="What it costs the model to read its own output, along the position.")
     ] = False,
+    folds: Annotated[
+        int | None,
+        typer.Option("--folds", min=1, help="Of forecasts: the rolling origin in so many stretches of time."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Of forecasts: draw one (.svg, .png, .pdf), or its numbers (.csv).")
+    ] = None,
+    plot_error: Annotated[
+        Path | None, typer.Option("--plot-error", help="Of forecasts: the error against the steps ahead, likewise.")
+    ] = None,
 ) -> None:
     """The figures of the run's task, beside what trivial predictors reach on the same data.
 
     Example: statewise evaluate runs/lstm --text other.txt
     Example: statewise evaluate runs/lstm --exposure
+    Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
+    from statewise.specs import UserError
+
     opened = open_run(run).with_settings(set_ or ())
     read = ", ".join(text) if text else "what training held out"
     if exposure:
@@ -46,11 +59,20 @@ def evaluate(
             report = exposure_report(gap, unit=opened.exposure_unit)
             _print(report, title=f"{run} on {read}: reading itself", first="position")
         return
-    result = opened.evaluate(text)
+    if text and (folds or plot or plot_error):
+        raise UserError("--folds, --plot and --plot-error look at what training held out", fix="leave out --data")
+    if plot is not None:
+        opened.plot(plot)
+    if plot_error is not None:
+        opened.plot(plot_error, what="error")
+    results = [opened.evaluate(text)] if folds is None else list(opened.backtest(folds=folds))
     if json_:
-        print_json(result._asdict())
-    else:
-        _print(result.report(opened.spec.name), title=f"{run} on {read}", first="predictor")
+        found = [result._asdict() for result in results]
+        print_json(found[0] if folds is None else found)
+        return
+    for number, result in enumerate(results, start=1):
+        part = read if folds is None else f"{read}: stretch {number} of {folds}"
+        _print(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
 
 
 def _print(report: "Report", *, title: str, first: str) -> None:

@@ -8,11 +8,21 @@ import typer
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
+_TOKENS = 300  # of a text
+
 
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
-    prompt: Annotated[str, typer.Option("--prompt", "-p", help="How the text begins.")] = "",
-    tokens: Annotated[int, typer.Option("--tokens", "-n", help="At most so many new tokens.")] = 300,
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="How the text begins, or what is asked.")] = "",
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens",
+            "-n",
+            help="At most so many new tokens, or moments of a series. "
+            "Default: 300 of a text, the horizon of a series, until it ends for a translation.",
+        ),
+    ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Only the k most likely tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Only the likeliest tokens that reach probability p.")] = None,
@@ -26,7 +36,11 @@ def generate(
 ) -> None:
     """Continue a prompt, token by token. The state can be saved and continued from, exactly.
 
+    A translator draws a target for it, a forecaster goes on with its values (or with its own data); what writes
+    nothing answers it: a class, tags, the labels of a tree.
+
     Example: statewise generate runs/lstm --prompt "The " --temperature 0.7
+    Example: statewise generate runs/translation --prompt "open the door !" --seed 3
     """
     from statewise.decoding import Sampling
     from statewise.specs import UserError
@@ -41,8 +55,17 @@ def generate(
         )
     opened = open_run(run)
     if not isinstance(opened, LanguageModelRun):
-        opened.generate()  # says why not
+        if state or save_state:
+            raise UserError(
+                f"a {opened.spec.task} run has no text to go on with later", fix="leave out --state and --save-state"
+            )
+        text = opened.generate(prompt, tokens=tokens, sampling=sampling, stop=stop or ())
+        if json_:
+            print_json({"prompt": prompt, "text": text})
+        else:
+            print(text)
         return
+    tokens = _TOKENS if tokens is None else tokens
     if opened.spec.data.direction == "reverse":
         if state or save_state or stop:
             raise UserError("this run reads from the end to the start; --state, --save-state and --stop do not apply")

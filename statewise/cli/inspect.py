@@ -13,6 +13,8 @@ from statewise.cli.run_argument import open_run
 if TYPE_CHECKING:
     from statewise.inspection import Inspection
 
+_OF_A_RUN = ("run.toml", "checkpoints")
+
 
 def inspect(
     run: Annotated[
@@ -29,7 +31,12 @@ def inspect(
     train: Annotated[bool, typer.Option("--train", help="Also train, for the lenses that can: takes longer.")] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of the lens, e.g. window=64."),
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="NAME=VALUE",
+            help="A setting of the lens, e.g. window=64, or of one, gradient.window=64.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into. Default: RUN/inspect/LENS.")
@@ -54,8 +61,8 @@ def inspect(
     if run is None:
         _list(json_)
         return
-    if lens is None and run in alone and not Path(run).is_dir():
-        run, lens = None, run  # a lens that makes its own models
+    if lens is None and run in alone and not any((Path(run) / name).exists() for name in _OF_A_RUN):
+        run, lens = None, run  # a lens that makes its own models; a folder of that name may be what it wrote before
     settings: dict[str, Any] = dict(read_override(one) for one in set_ or ())
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
@@ -83,9 +90,11 @@ def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | 
         if given and (lens is None or flag not in find_lens(lens).settings.model_fields):
             which = "no lens was named" if lens is None else f"the lens {lens!r} has no such thing"
             raise UserError(f"--{flag}: {which}", fix=f"it is for {', '.join(able) or 'none'}")
-    if settings and lens is None:
+    alone = [name for name in settings if lens is None and "." not in name]
+    if alone:
         raise UserError(
-            f"--set {next(iter(settings))}=…: no lens was named", fix="name the lens that it is a setting of"
+            f"--set {alone[0]}=…: no lens was named",
+            fix=f"name the lens, or say whose setting it is, for example --set gradient.{alone[0]}=…",
         )
 
 
@@ -121,7 +130,10 @@ def _list(json_: bool) -> None:
         table.add_row(one.name, escape(one.shows), of if one.quick else f"{of}; not quick", escape(settings))
     console = Console()
     console.print(table)
-    console.print("statewise inspect RUN: every quick lens; statewise inspect RUN LENS --set NAME=VALUE: one of them")
+    console.print(
+        "statewise inspect RUN: every quick lens (--set LENS.NAME=VALUE: a setting of one of them); "
+        "statewise inspect RUN LENS --set NAME=VALUE: one lens"
+    )
 
 
 def _print(found: "Inspection", page: Path, files: list[str]) -> None:

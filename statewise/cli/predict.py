@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write. Default: standard output.")] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a row, with probabilities and line numbers.")
+    ] = False,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Of series: the missing values inside, instead of what comes next.")
     ] = False,
     set_: Annotated[
         list[str] | None,
@@ -36,7 +39,11 @@ def predict(
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
     opened = open_run(run).with_settings(set_ or ())
     lines: Iterator[str]
-    if json_:
+    if fill:
+        rows = opened.interpolate(file)
+        names = ("series", "time", "channel", "mean")
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
+    elif json_:
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
     else:
         lines = opened.predict_lines(file)
@@ -52,3 +59,15 @@ def predict(
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _table(rows: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:
+    """CSV of some of what each row has."""
+    import csv
+    import io
+
+    yield ",".join(names)
+    for row in rows:
+        cells = io.StringIO()
+        csv.writer(cells, lineterminator="").writerow(["" if row[name] is None else row[name] for name in names])
+        yield cells.getvalue()

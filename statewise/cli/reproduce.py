@@ -47,7 +47,7 @@ def reproduce(
             table.add_column(heading, overflow="fold")
         for each, published in rows:
             expected = "" if published.expected is None else "{:g} to {:g}".format(*published.expected)
-            table.add_row(each, published.metric, f"{published.figure:g}", expected)
+            table.add_row(each, published.metric.replace("_", " "), f"{published.figure:g}", expected)
         table.caption = "the files each needs: statewise reproduce --json"
         Console().print(table)
         return 0

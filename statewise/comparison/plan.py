@@ -30,11 +30,12 @@ from statewise.tasks.classification.run import ClassificationEvaluation
 from statewise.tasks.forecasting.evaluation import ForecastEvaluation
 from statewise.tasks.language_model import Evaluation
 from statewise.tasks.tagging.run import TaggingEvaluation
-from statewise.tasks.translation.run import TranslationEvaluation
+from statewise.tasks.translation.evaluation import TranslationEvaluation
 from statewise.tasks.tree.run import TreeEvaluation
 
 AS_WRITTEN = -1  # in the place of the number of a try
 _SAMPLE_SEED = 0
+_ROOM = 25  # per cent by which a budget of parameters may grow on other data
 _NAMED = 3  # files that a title names
 # What stands above a training does not decide its result.
 _ABOVE = ("cli", "lab", "serving", "comparison", "inspection")
@@ -173,10 +174,28 @@ def _on_other_data(study: StudySpec, names: list[str], opener: Opener) -> StudyS
     sized = next((entry for entry in study.entry if entry.width is not None), None)
     if study.budget.kind != "parameters" or study.budget.amount is None or sized is None:
         return other
-    own = solve_entry(study, sized, opener=opener, wanted=[Wanted("parameters", study.budget.amount)])
-    spec = spec_of(other, sized, own.solved)
-    amount = max(study.budget.amount, opener(spec).parameters(spec))
-    return other.model_copy(update={"budget": study.budget.model_copy(update={"amount": amount})})
+    amount = study.budget.amount
+    try:
+        own = solve_entry(study, sized, opener=opener, wanted=[Wanted("parameters", amount)])
+    except UserError:  # its own data are not here, or were never meant to be
+        pass
+    else:
+        spec = spec_of(other, sized, own.solved)
+        amount = max(amount, opener(spec).parameters(spec))
+    return other.model_copy(update={"budget": study.budget.model_copy(update={"amount": _met(other, amount, opener)})})
+
+
+def _met(study: StudySpec, amount: float, opener: Opener) -> float:
+    """The amount, or the next above it that every entry comes close to: some can only have few sizes."""
+    for percent in range(_ROOM + 1):
+        nearby = round(amount * (1 + percent / 100))
+        try:
+            for entry in study.entry:
+                solve_entry(study, entry, opener=opener, wanted=[Wanted("parameters", nearby)])
+        except UserError:
+            continue
+        return nearby
+    return amount
 
 
 def tries(study: StudySpec, entry: EntrySpec) -> list[Settings]:

@@ -12,7 +12,7 @@ from statewise.specs import UserError, nearest
 
 def read_hub(
     name_or_path: str | Path,
-    columns: Sequence[Column],
+    columns: Sequence[Column] | None,
     *,
     split: str = "train",
     config: str | None = None,
@@ -21,7 +21,7 @@ def read_hub(
     """Rows of a dataset: one saved by `save_to_disk`, a folder, `csv`/`json`/`text` with `data_files`, or a name.
 
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
-    Where one is named by its number from 0, rows hold all columns in the dataset's order.
+    Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     """
     datasets = _library()
     try:
@@ -40,6 +40,7 @@ def read_hub(
         if split not in found:
             raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, found))
         found = found[split]
+    whole, columns = columns is None, columns or ()
     numbered = [int(column) for column in columns if _is_number(column)]
     for number in numbered:
         if not 0 <= number < len(found.column_names):
@@ -48,7 +49,7 @@ def read_hub(
                 fix=f"columns are numbered from 0: {', '.join(found.column_names)}",
             )
     named = [str(column) for column in columns if not _is_number(column)]
-    names = tuple(dict.fromkeys([*(found.column_names if numbered else ()), *named]))
+    names = tuple(dict.fromkeys([*(found.column_names if numbered or whole else ()), *named]))
     for column in names:
         if column.partition(".")[0] not in found.column_names:
             raise UserError(
@@ -74,12 +75,21 @@ def _cell(row: Mapping[str, Any], column: str, features: Mapping[str, Any], wher
         if not isinstance(cell, Mapping) or inner not in cell:
             raise UserError(f"{where}: column {outer!r} holds no {inner!r}")
         return cell[inner]
-    names = getattr(features[outer], "names", None)
-    if names is not None and isinstance(cell, int):
-        if not 0 <= cell < len(names):
-            raise UserError(f"{where}: column {outer!r} is {cell}, which stands for none of its classes")
-        return names[cell]
-    return cell
+    feature = features[outer]
+    names = getattr(getattr(feature, "feature", feature), "names", None)  # of a list of classes: those of each
+    if names is None:
+        return cell
+    if isinstance(cell, list):
+        return [_named(one, names, outer, where) for one in cell]
+    return _named(cell, names, outer, where)
+
+
+def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
+    if not isinstance(cell, int):
+        return cell
+    if not 0 <= cell < len(names):
+        raise UserError(f"{where}: column {column!r} is {cell}, which stands for none of its classes")
+    return names[cell]
 
 
 def _library() -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.anywhere import hub_name
 from statewise.data.date_style import is_date
 from statewise.data.series_array import read_mat, read_npy, read_npz
 from statewise.data.series_table import LARGEST, SeriesTable, read_series_table
@@ -136,6 +137,8 @@ def refuse_standard_input(paths: Sequence[str | Path]) -> None:
 
 
 def _kind(path: Path) -> str:
+    if hub_name(path) is not None:
+        return _TABLES[0]
     suffixes = [suffix.lower() for suffix in path.suffixes]
     kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
     if kind in _TABLES or (kind in _ARRAYS and suffixes[-1] != ".gz"):

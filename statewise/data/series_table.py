@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.anywhere import HubName, hub_name
+from statewise.data.hub import read_hub
 from statewise.specs import UserError
 
 # What spreadsheets, R, pandas and databases write for a value that is not there.
@@ -91,7 +93,10 @@ class SeriesTable:
 
 
 def read_series_table(path: Path) -> SeriesTable:
-    """The first line names the columns; the delimiter is the one that line holds most of."""
+    """The first line names the columns; the delimiter is the one that line holds most of. A dataset is a table too."""
+    hub = hub_name(path)
+    if hub is not None:
+        return _of_hub(hub, where=str(path))
     text = _decoded(path)
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -124,6 +129,14 @@ def read_series_table(path: Path) -> SeriesTable:
         delimiter=delimiter,
         decimal="." if delimiter == "," else _decimal(rows[1:]),
     )
+
+
+def _of_hub(hub: HubName, *, where: str) -> SeriesTable:
+    rows = read_hub(hub.name, None, config=hub.config, split=hub.split)
+    if not rows:
+        raise UserError(f"{where!r} holds no rows")
+    cells = [["" if cell is None else str(cell) for cell in row.cells] for row in rows]
+    return SeriesTable(rows[0].names, cells, [row.where.line for row in rows], where=where, unnamed=())
 
 
 def _decoded(path: Path) -> str:

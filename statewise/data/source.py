@@ -143,7 +143,14 @@ def found_at(path: Path) -> list[Origin]:
                 f"{str(path)!r} is neither a file nor a folder, and text is read twice",
                 fix="pipe it in as standard input: name it '-'",
             )
+        if str(path).startswith("hub:"):
+            raise UserError(
+                f"{str(path)!r} names a dataset of rows, and one running text is read here",
+                fix="write its texts to a file first, and name that",
+            )
         beside = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+    except UserError:
+        raise
     except (OSError, ValueError) as error:
         # An unreadable or absent parent, a name too long, a name with \0 in it.
         reason = error.strerror if isinstance(error, OSError) else error

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, assert_never
 
+from statewise.data.anywhere import hub_name
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
+from statewise.data.tagged_hub import HubSentence, hub_sentences, tagged_lines
 from statewise.specs import UserError, nearest
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
@@ -69,24 +71,42 @@ def read_tagged(
     """
     found: Examples[Tagged] = Examples()
     for path in one_or_many(paths):
+        hub = hub_name(path)
+        if hub is not None:
+            _add_rows(found, hub_sentences(hub, word=layout.word, tag=layout.tag, tags=tags), scheme, tags=tags)
+            continue
         steps = _walk(path, layout)
         format, word, tag = _columns(path, layout)
         for sentence in _sentences(steps, found):
             words = tuple(_cell(step, word, "word") for step in sentence)
             given = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
             if tags and scheme == "iob2":
-                given = tuple(_iob2(sentence, given))
+                given = tuple(_iob2([step.line.where for step in sentence], given))
             found.append(Tagged(words, given, sentence[0].line.where))
     if tags:
         refuse_nothing(found, paths, "tagged sentence")
     return found
 
 
+def _add_rows(found: Examples[Tagged], rows: Iterator[HubSentence], scheme: Scheme, *, tags: bool) -> None:
+    for words, given, where in rows:
+        if tags and not words:
+            found.counts["empty sentences"] += 1
+            continue
+        spans = tuple(_iob2([where] * len(words), given)) if tags and scheme == "iob2" else given
+        found.append(Tagged(words, spans, where))
+
+
 def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
     """The lines of a file with these tags in place of its own; all else stays as it is, line by line.
 
-    A file of words alone, or without the column of tags, gets a column more.
+    A file of words alone, or without the column of tags, gets a column more. A dataset of the hub becomes lines.
     """
+    hub = hub_name(path)
+    if hub is not None:
+        sentences = hub_sentences(hub, word=layout.word, tag=layout.tag, tags=False)
+        yield from tagged_lines([one.words for one in sentences], tags)
+        return
     format, word, tag = _columns(Path(path), layout)
     rows = iter(tags)
     left: list[str] = []
@@ -251,12 +271,12 @@ def _tag(step: _Step, word: int, column: int, format: Literal["conllu", "columns
     return tag
 
 
-def _iob2(sentence: list[_Step], tags: Sequence[str]) -> Iterator[str]:
+def _iob2(where: Sequence[Where], tags: Sequence[str]) -> Iterator[str]:
     before = "O"
-    for step, tag in zip(sentence, tags):
+    for place, tag in zip(where, tags):
         if not _SPAN_TAG.fullmatch(tag):
             raise UserError(
-                f"{step.line.where}: tag {tag!r} is none of O, B-… and I-… (nor E-, S-, L-, U-…)",
+                f"{place}: tag {tag!r} is none of O, B-… and I-… (nor E-, S-, L-, U-…)",
                 fix="leave scheme as it is for tags that do not mark spans",
             )
         kept = _IN_IOB2.get(tag[0], tag[0]) + tag[1:]

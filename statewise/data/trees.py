@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from statewise.data.anywhere import hub_name
+from statewise.data.hub import read_hub
 from statewise.data.labels import Labels
-from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
 from statewise.kernels.tree import Forest, forest
 from statewise.specs import UserError
 
 NO_LABEL = -100  # what `torch.nn.functional.cross_entropy` leaves out
 NO_WORD = -1
 
+_COLUMN = "tree"  # of a dataset
 _BRACKET = re.compile(r"[()]")
 # A bracket with the label behind it, or a word. White space of other kinds may stand inside a word.
 _PART = re.compile(r"\([ \t\n\r\f\v]*([^ \t\n\r\f\v()]*)|\)|[^ \t\n\r\f\v()]+")
@@ -131,7 +134,7 @@ def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
     """Where each tree begins and ends, as many brackets opened as closed. None: an empty line outside any tree."""
     depth, begin = 0, Where(str(path), 1)
     parts: list[str] = []
-    for line in read_lines(path, encoding=encoding):
+    for line in _lines(path, encoding):
         if not line.text.strip():
             if depth == 0:
                 yield None, line.where
@@ -157,6 +160,16 @@ def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
             _refuse_outside(line.text[done:], line.where)
     if depth:
         raise UserError(f"{begin}: the tree that begins here is never closed: {depth} ')' are missing")
+
+
+def _lines(path: Path, encoding: str) -> Iterator[Line]:
+    """Of a file; or the cells of a dataset's column of trees."""
+    hub = hub_name(path)
+    if hub is None:
+        yield from read_lines(path, encoding=encoding)
+        return
+    for row in read_hub(hub.name, (_COLUMN,), config=hub.config, split=hub.split):
+        yield Line(row.text(_COLUMN), row.where)
 
 
 def _refuse_outside(text: str, where: Where) -> None:

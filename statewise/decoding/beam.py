@@ -79,6 +79,7 @@ def beam_search(
     never: Sequence[int] = (),
     align: bool = False,
     source_lengths_B: Tensor | None = None,
+    decided_B: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """For each row of `state` the `n_best` hypotheses that were found, the best first.
 
@@ -88,7 +89,8 @@ def beam_search(
     end symbol (`end_id=None`) all hypotheses have that length. Tokens in `never` are not chosen.
 
     `align` gives each token's weights over the source; they and `coverage_penalty` need a model that looks, and
-    `source_lengths_B` where sources differ in length.
+    `source_lengths_B` where sources differ in length. `decided_B` is the log probability of what was settled before
+    the first token, such as a length; it is part of every hypothesis.
     """
     batch = len(next(leaf for _, leaf in leaves(state)))
     device = next(leaf for _, leaf in leaves(state)).device
@@ -104,6 +106,8 @@ def beam_search(
     active = every
     token_N = torch.full((batch,), start_id, device=device) if isinstance(start_id, int) else start_id.to(device)
     log_p_BK = torch.zeros(batch, 1, dtype=torch.float64, device=device)
+    if decided_B is not None:
+        log_p_BK = log_p_BK + decided_B.to(log_p_BK)[:, None]
     written_BKL = token_N.new_zeros(batch, 1, 0)
     looked_BKLS: Tensor | None = None
 

@@ -8,7 +8,8 @@ import torch
 from statewise.layers import Dropout, Embedding
 from statewise.models.body import Body
 from statewise.models.build import build_stack
-from statewise.models.termination import BernoulliStop, EndSymbol, RemainingLength, Terminating
+from statewise.models.remaining_length import RemainingLength
+from statewise.models.termination import BernoulliStop, EndSymbol, Terminating
 from statewise.specs import MixerSpec, UserError
 
 Scheme = Literal["end", "bernoulli", "remaining"]

@@ -13,7 +13,7 @@ K parts of a mixture of lengths.
 """
 
 from abc import abstractmethod
-from typing import Generic, NamedTuple, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,11 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State
 from statewise.core.machine import check_input
-from statewise.kernels.along_time import no_autocast
 from statewise.models.body import Body
 from statewise.models.tied_head import TiedHead
-from statewise.models.whole_logistic import WholeLogistic
 from statewise.specs import UserError
 
 S = TypeVar("S", bound=State)
-OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
-_EXACT = 8  # up to so many steps to go, each number has an input of its own
 
 
 class Terminating(Machine[S], Generic[S]):
@@ -86,9 +82,24 @@ class Terminating(Machine[S], Generic[S]):
     def told(self, prompt: int, length: int) -> Tensor | None:
         """What is added to the vectors of a prompt, the edge and a content of such lengths, `[T, E]`; None: nothing."""
 
-    @abstractmethod
     def chances(self, outputs: Tensor) -> Tensor:
         """Of `[..., V + 1]` outputs the probability that each symbol comes next and, last, that it is over."""
+        return self.log_chances(outputs).exp()
+
+    @abstractmethod
+    def log_chances(self, outputs: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def over(self, state: S) -> Tensor | None:
+        """`[B]`, where it is the state that knows whether the last symbol is read; None: the outputs say it."""
+
+    @abstractmethod
+    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+        """`[B]`: of the lengths that a prompt lets expect the middle, or one drawn; None: an end is not foreseen."""
+
+    @abstractmethod
+    def decided(self, summary_BD: Tensor, state: S) -> Tensor:
+        """`[B]`: the log probability of what `begin` settled before the first symbol."""
 
     @abstractmethod
     def stops(self, outputs_BV: Tensor, state: S, *, uniform_B: Tensor | None = None) -> Tensor:
@@ -132,21 +143,21 @@ class Terminating(Machine[S], Generic[S]):
         return self.nats(summary_BD, outputs_BTV, content_BN, length_B)
 
 
-def _moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What comes next at each position (anything at the last), and where content goes on and where it ends."""
     next_BT = F.pad(content_BT, (0, outputs_BTV.shape[1] - content_BT.shape[1]))
     at_T = torch.arange(outputs_BTV.shape[1], device=length_B.device)
     return next_BT, at_T < length_B[:, None], at_T == length_B[:, None]
 
 
-def _surprise(logits_BTV: Tensor, chosen_BT: Tensor, smoothing: float) -> Tensor:
+def surprise(logits_BTV: Tensor, chosen_BT: Tensor, smoothing: float) -> Tensor:
     nats_N = F.cross_entropy(
-        _wide(logits_BTV).flatten(0, 1), chosen_BT.flatten(), reduction="none", label_smoothing=smoothing
+        wide(logits_BTV).flatten(0, 1), chosen_BT.flatten(), reduction="none", label_smoothing=smoothing
     )
     return nats_N.view_as(chosen_BT)
 
 
-def _wide(logits: Tensor) -> Tensor:
+def wide(logits: Tensor) -> Tensor:
     """At least in float32, whatever they were computed in."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
@@ -158,10 +169,10 @@ class EndSymbol(Terminating[State]):
     def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.body = body
-        self.head = _head(body, body.vocab + 1, generator)
+        self.head = make_head(body, body.vocab + 1, generator)
 
     def init_state(self, batch: int) -> State:
-        return _init(self.body, batch)
+        return first_state(self.body, batch)
 
     def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
         return self.body.read(tokens_BT, state, lengths_B)
@@ -189,15 +200,24 @@ class EndSymbol(Terminating[State]):
         *,
         smoothing: float = 0.0,
     ) -> Tensor:
-        next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
-        nats_BT = _surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
+        next_BT, goes_on_BT, ends_BT = moments(outputs_BTV, content_BT, length_B)
+        nats_BT = surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
         return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
 
     def told(self, prompt: int, length: int) -> Tensor | None:
         return None
 
-    def chances(self, outputs: Tensor) -> Tensor:
-        return _wide(outputs).softmax(-1)
+    def log_chances(self, outputs: Tensor) -> Tensor:
+        return wide(outputs).log_softmax(-1)
+
+    def over(self, state: State) -> Tensor | None:
+        return None
+
+    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+        return None
+
+    def decided(self, summary_BD: Tensor, state: State) -> Tensor:
+        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
@@ -212,11 +232,11 @@ class BernoulliStop(Terminating[State]):
     def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.body = body
-        self.head = _head(body, body.vocab, generator)
-        self.stop = _linear(body.width, 1, generator)
+        self.head = make_head(body, body.vocab, generator)
+        self.stop = make_linear(body.width, 1, generator)
 
     def init_state(self, batch: int) -> State:
-        return _init(self.body, batch)
+        return first_state(self.body, batch)
 
     def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
         return self.body.read(tokens_BT, state, lengths_B)
@@ -243,18 +263,26 @@ class BernoulliStop(Terminating[State]):
         *,
         smoothing: float = 0.0,
     ) -> Tensor:
-        next_BT, goes_on_BT, ends_BT = _moments(outputs_BTV, content_BT, length_B)
-        stop_BT = _wide(outputs_BTV[:, :, -1])
-        going_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
+        next_BT, goes_on_BT, ends_BT = moments(outputs_BTV, content_BT, length_B)
+        stop_BT = wide(outputs_BTV[:, :, -1])
+        going_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
         return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)
 
     def told(self, prompt: int, length: int) -> Tensor | None:
         return None
 
-    def chances(self, outputs: Tensor) -> Tensor:
-        wide = _wide(outputs)
-        over = wide[..., -1:].sigmoid()
-        return torch.cat([wide[..., :-1].softmax(-1) * (1 - over), over], dim=-1)
+    def log_chances(self, outputs: Tensor) -> Tensor:
+        symbols, stop = wide(outputs[..., :-1]), wide(outputs[..., -1:])
+        return torch.cat([symbols.log_softmax(-1) + F.logsigmoid(-stop), F.logsigmoid(stop)], dim=-1)
+
+    def over(self, state: State) -> Tensor | None:
+        return None
+
+    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+        return None
+
+    def decided(self, summary_BD: Tensor, state: State) -> Tensor:
+        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
@@ -262,119 +290,18 @@ class BernoulliStop(Terminating[State]):
         return uniform_B < outputs_BV[:, -1].double().sigmoid()
 
 
-class RemainingState(NamedTuple):
-    inner: State
-    due_B: Tensor  # the steps to go that the next input will be told; OVER after it was told 0, UNKNOWN in a prompt
-
-
-@final
-class RemainingLength(Terminating[RemainingState]):
-    """After the prompt the length is predicted; from then on the steps to go are an input at every step.
-
-    The count is part of the state, so that it is saved, forked and reordered with it. It is predicted once,
-    from the prompt: later the input itself holds the answer. Its distribution is a mixture of logistic ones
-    over the whole numbers, which knows no largest length.
-    """
-
-    def __init__(self, *, body: Body, parts: int = 4, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.body = body
-        self.head = _head(body, body.vocab, generator)
-        self.length = _linear(body.width, 3 * parts, generator)
-        self.enter = nn.Parameter(torch.empty(_EXACT + 4, body.embedding.weight.shape[1]))
-        nn.init.normal_(self.enter, std=0.5, generator=generator)
-
-    def init_state(self, batch: int) -> RemainingState:
-        unknown_B = torch.full((batch,), UNKNOWN, dtype=torch.int64, device=self.like.device)
-        return RemainingState(_init(self.body, batch), unknown_B)
-
-    def features(
-        self, tokens_BT: Tensor, state: RemainingState | None, lengths_B: Tensor | None
-    ) -> tuple[Tensor, RemainingState]:
-        state = state or self.init_state(len(tokens_BT))
-        time = tokens_BT.shape[1]
-        known_B = state.due_B >= OVER
-        ahead_BT = state.due_B[:, None] - torch.arange(time, device=tokens_BT.device)
-        remaining_BT = torch.where(known_B[:, None], ahead_BT.clamp(min=0), UNKNOWN)
-        told_BTE = self._told(remaining_BT) @ self.enter
-        y_BTD, inner = self.body.read(tokens_BT, state.inner, lengths_B, told_BTE=told_BTE)
-        read_B = torch.full_like(state.due_B, time) if lengths_B is None else lengths_B.clamp(max=time)
-        # Once over it stays so: whoever goes on reading past the end is told 0 at every step.
-        due_B = torch.where(known_B, (state.due_B - read_B).clamp(min=OVER), UNKNOWN)
-        return y_BTD, RemainingState(inner, due_B)
-
-    def _told(self, remaining_BT: Tensor) -> Tensor:
-        """A number as inputs: itself, its logarithm, and a switch for each of the last few and for not knowing."""
-        known_BT = remaining_BT >= 0
-        many_BT = remaining_BT.clamp(min=0).to(self.enter.dtype)
-        exact_BTK = F.one_hot(remaining_BT.clamp(min=0, max=_EXACT), _EXACT + 1).to(self.enter.dtype)
-        told_BTF = torch.cat([many_BT[..., None] / 32, many_BT.log1p()[..., None], exact_BTK], dim=-1)
-        told_BTF = told_BTF * known_BT[..., None]
-        return torch.cat([told_BTF, (~known_BT)[..., None].to(told_BTF)], dim=-1)
-
-    def outputs(self, y: Tensor, state: RemainingState) -> Tensor:
-        logits = self.head(y)
-        return torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1)  # the end is in the state
-
-    def begin(
-        self,
-        summary_BD: Tensor,
-        state: RemainingState,
-        *,
-        length_B: Tensor | None = None,
-        uniform_B: Tensor | None = None,
-    ) -> RemainingState:
-        if length_B is None:
-            half_B = torch.full_like(summary_BD[:, 0], 0.5)
-            length_B = self._length(summary_BD).quantile(half_B if uniform_B is None else uniform_B)
-        return state._replace(due_B=length_B.to(state.due_B))
-
-    def nats(
-        self,
-        summary_BD: Tensor,
-        outputs_BTV: Tensor,
-        content_BT: Tensor,
-        length_B: Tensor,
-        *,
-        smoothing: float = 0.0,
-    ) -> Tensor:
-        next_BT, goes_on_BT, _ = _moments(outputs_BTV, content_BT, length_B)
-        nats_BT = _surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)
-        of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
-        return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)
-
-    def told(self, prompt: int, length: int) -> Tensor | None:
-        device = self.like.device
-        unknown_P = torch.full((prompt,), UNKNOWN, dtype=torch.int64, device=device)
-        to_go_N = torch.arange(length, -1, -1, device=device)
-        return self._told(torch.cat([unknown_P, to_go_N])[None])[0] @ self.enter
-
-    def chances(self, outputs: Tensor) -> Tensor:
-        """Of symbols alone: that it is over was said before the first of them."""
-        return F.pad(_wide(outputs[..., :-1]).softmax(-1), (0, 1))
-
-    def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
-        return state.due_B == OVER
-
-    def _length(self, summary_BD: Tensor) -> WholeLogistic:
-        with no_autocast(summary_BD):  # whole numbers want more digits than a half precision has
-            parts_BK: Tensor = self.length(summary_BD.to(self.length.weight.dtype))
-        weight_BK, location_BK, scale_BK = parts_BK.double().chunk(3, dim=-1)
-        return WholeLogistic(weight_BK.log_softmax(-1), location_BK * 16, F.softplus(scale_BK) * 4 + 0.05)
-
-
-def _head(body: Body, symbols: int, generator: torch.Generator | None) -> nn.Module:
+def make_head(body: Body, symbols: int, generator: torch.Generator | None) -> nn.Module:
     if body.tie:
         return TiedHead(body.embedding, symbols, body.width, generator)
-    return _linear(body.width, symbols, generator)
+    return make_linear(body.width, symbols, generator)
 
 
-def _init(body: Body, batch: int) -> State:
+def first_state(body: Body, batch: int) -> State:
     state: State = body.machine.init_state(batch)
     return state
 
 
-def _linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
+def make_linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
     linear = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(linear.weight, generator=generator)
     nn.init.zeros_(linear.bias)

@@ -158,7 +158,8 @@ def _explain(detail: ErrorDetails) -> str:
             return f"  {path}: unknown key; {guess}{nearest(parts[-1], _keys_beside(spec, tuple(location)))}"
         case "union_tag_invalid":
             tag, expected = detail["ctx"]["tag"], detail["ctx"]["expected_tags"].replace("'", "").split(", ")
-            return f"  {path}.kind: {tag!r} is not known; {nearest(str(tag), expected)}"
+            known = "cannot do this" if tag in _tags(LanguageModelSpec) else "is not known"
+            return f"  {path}.kind: {tag!r} {known}; {nearest(str(tag), expected)}"
         case "model_attributes_type" | "model_type":
             return f"  {path} = {detail['input']!r}: this is a table; set its keys one by one, as in {path}.kind=..."
         case "value_error" if isinstance(detail["input"], Mapping):

@@ -1,5 +1,6 @@
 """A comparison as data: entries, seeds, what is held equal, what is searched, and which figure answers."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -78,11 +79,26 @@ class BudgetSpec(Spec):
         return first if self.also is None else (*first, (self.also.kind, self.also.amount))
 
 
+def _by_path(value: Any) -> Any:
+    """`train.lr` may be written as one key or as a table in a table; TOML and --set make the second of it."""
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[Any, Any] = {}
+    for name, inner in value.items():
+        inside = _by_path(inner)
+        found |= (
+            {f"{name}.{path}": one for path, one in inside.items()} if isinstance(inside, Mapping) else {name: inner}
+        )
+    return found
+
+
 class SearchSpec(Spec):
     """The same number of tries for every entry, over the same values."""
 
     trials: int = Field(1, ge=1, description="tries per entry, on one seed, before the seeds are run")
-    space: dict[str, tuple[Scalar, ...]] = Field({}, description="settings, and the values tried")
+    space: Annotated[dict[str, tuple[Scalar, ...]], BeforeValidator(_by_path)] = Field(
+        {}, description="settings, and the values tried"
+    )
 
 
 class EntrySpec(Spec):

@@ -178,7 +178,7 @@ class TranslationSpec(RunSpec):
     @model_validator(mode="before")
     @classmethod
     def _what_follows_from_the_model(cls, table: Any) -> Any:
-        """One machine reads both sides, so they have one vocabulary; only an end symbol can be searched for by beam."""
+        """One machine reads both sides, so they have one vocabulary; where no symbol ends, no beam unless asked for."""
         if not isinstance(table, dict):
             return table
         kind = _said(table.get("model"), "kind", "seq2seq")
@@ -231,11 +231,6 @@ class TranslationSpec(RunSpec):
         for name in ("coverage_penalty", "align"):
             if getattr(self.decoding, name):
                 raise ValueError(f"decoding.{name} needs a decoder that looks; set model.kind = 'seq2seq'")
-        if self.termination.kind != "end" and self.decoding.beam > 1:
-            raise ValueError(
-                f"decoding.beam = {self.decoding.beam} searches for an end symbol, and termination.kind = "
-                f"{self.termination.kind!r} has none; set decoding.beam = 1, or termination.kind = 'end'"
-            )
         need = 2 * (self.data.longest + 1)
         if model.longest is not None and model.longest < need:
             raise ValueError(

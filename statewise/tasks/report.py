@@ -1,7 +1,9 @@
 """What an evaluation found, in a shape that every task shares: a model between its trivial baselines."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+_FITS = 8  # columns on a narrow terminal, and letters in each
 _MANY = 0.2  # a share of unknown tokens that no text in the language of the training data should have
 
 
@@ -21,6 +23,15 @@ class Report(NamedTuple):
     own: int
     note: str  # one line below the table
     more: tuple[More, ...] = ()
+
+
+def confusion_table(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[More, ...]:
+    """What was taken for what, where that fits on a screen."""
+    if not 2 <= len(labels) <= _FITS:
+        return ()
+    names = [label if len(label) <= _FITS else f"{label[: _FITS - 1]}…" for label in labels]
+    rows = tuple((name, *(f"{count:,}" for count in row)) for name, row in zip(names, confusion, strict=True))
+    return (More("taken for", ("true", *names), rows),)
 
 
 class Evaluation(Protocol):

@@ -62,6 +62,16 @@ class Run(ABC):
             fix="language models, translations and recursive forecasts have one",
         )
 
+    def backtest(self, *, folds: int = 5) -> Sequence[Evaluation]:
+        """What was held out in `folds` stretches of time, each evaluated: is it as good later as earlier?"""
+        raise UserError(f"a {self.spec.task} run has no stretches of time", fix="forecasts of series have them")
+
+    def plot(self, path: str | Path, *, what: Literal["forecast", "error"] = "forecast") -> Path:
+        """A picture of what the run does, by the ending of `path`."""
+        raise UserError(
+            f"a {self.spec.task} run has no forecast to draw", fix=f"statewise inspect {self.path} draws other pictures"
+        )
+
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
         """Rows of `data` (files), or lines of a `text`, or what was held out, as lenses look at them.
 
@@ -83,20 +93,34 @@ class Run(ABC):
         """The same in the format of `data` itself, line by line."""
         self._cannot("predict")
 
+    def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+        """What the model puts in the place of every missing value of `data`: one JSON object each."""
+        raise UserError(f"a {self.spec.task} run fills no holes", fix="forecasts of series do")
+
+    @abstractmethod
     def generate(
         self,
         prompt: str = "",
         *,
-        tokens: int = 200,
+        tokens: int | None = None,
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The text that follows the prompt."""
-        self._cannot("generate")
+        """What the model writes after a prompt, until `tokens`, its own end, or a stop string.
+
+        What writes nothing, and so has nothing to draw, answers the prompt as `predict` would.
+        """
 
     def _cannot(self, what: str) -> NoReturn:
-        able = [verb for verb in ("predict", "generate") if getattr(type(self), verb) is not getattr(Run, verb)]
-        raise UserError(f"a {self.spec.task} run does not {what}", fix=f"it can {' and '.join(['evaluate', *able])}")
+        raise UserError(f"a {self.spec.task} run does not {what}", fix="it can evaluate and generate")
+
+    def _asked(self, prompt: str) -> str:
+        """The prompt of a run that cannot begin from nothing."""
+        if not prompt.strip():
+            raise UserError(
+                f"a {self.spec.task} run answers a prompt, and there is none", fix="give one: --prompt TEXT"
+            )
+        return prompt
 
     def __repr__(self) -> str:
         sizes = "".join(f", {name} {size}" for name, size in self.sizes().items())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, hold, where
+from statewise.core import Machine, State, where, within_rows
 from statewise.core.chance import uniforms
 from statewise.layers import one_sequence
 from statewise.specs.forcing import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
@@ -141,12 +141,7 @@ def _unrolled(
     for t, x_B in enumerate(inputs.unbind(1)):
         if y_B is not None and not bool(truth_BT[:, t].all()):
             x_B = where(truth_BT[:, t], x_B, feedback(y_B, x_B, uniform_BT[:, t]))
-        y_B, after = model.step(x_B, state)
-        if lengths_B is not None:
-            active_B = t < lengths_B
-            after = hold(active_B, new=after, old=state)
-            y_B = where(active_B, y_B, torch.zeros_like(y_B))
-        state = after
+        y_B, state = within_rows(t, lengths_B, model.step(x_B, state), before=state)
         outputs.append(y_B)
     return torch.stack(outputs, dim=1), state
 

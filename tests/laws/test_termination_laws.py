@@ -14,7 +14,8 @@ from statewise.data.embedded.lengths import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, write
 from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
-from statewise.models.termination import OVER, UNKNOWN, Terminating
+from statewise.models.remaining_length import OVER, UNKNOWN
+from statewise.models.termination import Terminating
 from statewise.models.whole_logistic import WholeLogistic
 from statewise.specs import GRUSpec, UserError
 

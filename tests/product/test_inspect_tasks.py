@@ -109,7 +109,8 @@ def test_translators_with_other_tokens_are_compared_pair_by_pair(tasks: Path) ->
 def test_a_translation_is_looked_at_in_its_two_texts(tasks: Path) -> None:
     found = statewise.inspect(run_of(tasks, "translator"), text="a b c d\td c b a\ne f a b\tb a f e\n")
     gradient, gates = (found.finding(lens) for lens in ("gradient", "gates"))
-    assert set(gradient.data["decay"]) == {"source", "target", "state"}
+    followed = {"source", "target", "state", "state along the source", "state along the source, from its end"}
+    assert set(gradient.data["decay"]) == followed
     assert sum(gradient.data["parts"].values()) == pytest.approx(1)
     assert set(gates.data) == {"source", "target"}
     assert {figure.name for figure in gates.figures} >= {"gates-source-features", "gates-target-features"}

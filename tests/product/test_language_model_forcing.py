@@ -48,7 +48,9 @@ def test_the_truth_at_every_step_is_teacher_forcing(tmp_path: Path) -> None:
     told, tossed = evidence(taught), evidence(coins)
     assert (told["metrics"], told["best"]) == (tossed["metrics"], tossed["best"])
     weights = [load(run.path).model.state_dict() for run in (taught, coins)]
-    torch.testing.assert_close(*weights, rtol=0.0, atol=1e-8)  # sums over moments have no order of their own
+    # Gradients are summed over moments in another order. In float32 that leaves weights from 1/8 on equal to the bit,
+    # and moves smaller ones by less than a last digit of those.
+    torch.testing.assert_close(*weights, rtol=0.0, atol=2.0**-27)
 
 
 def job(folder: Path, settings: dict[str, Any]) -> LanguageModelJob:

@@ -147,7 +147,7 @@ MISTAKES = [
     ("predict runs/classifier rows.tsv --out folder", "'folder'", "name a file"),
     ("predict runs/classifier rows.tsv --out no/where.txt", "'no/where.txt'", "a folder that exists"),
     ("predict runs/classifier rows.tsv --jsn", "--jsn", "--json"),
-    ("generate runs/classifier", "it can evaluate and predict"),
+    ("generate runs/classifier", "answers a prompt", "give one: --prompt TEXT"),
     # reproduce
     ("reproduce imdb-bilstn", "'imdb-bilstn'", "did you mean 'imdb-bilstm'?"),
     ("reproduce imdb-bilstm", "--data is missing", "statewise reproduce imdb-bilstm --data DIR"),

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -195,6 +194,38 @@ def test_pictures(what: Any, trained: Path, tmp_path: Path) -> None:
         opened(trained).plot(tmp_path / "x.txt", what=what)
 
 
+def test_pictures_as_numbers_and_stretches_from_the_command_line(trained: Path, tmp_path: Path) -> None:
+    drawn, curve = tmp_path / "forecast.csv", tmp_path / "error.csv"
+    said = call("evaluate", str(trained), "--folds", "2", "--plot", str(drawn), "--plot-error", str(curve), "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert [one["part"] for one in found] == ["test part, stretch 1 of 2", "test part, stretch 2 of 2"]
+    assert [one["mse"] for one in found] == [one.mse for one in opened(trained).backtest(folds=2)]
+    run = opened(trained)
+    with curve.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row[run.spec.name]) for row in rows] == pytest.approx(run.evaluate().curve)
+    assert {"repeat last", "seasonal naive", "drift"} < set(rows[0])
+    with drawn.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [bool(row["forecast"]) for row in rows][-run.spec.forecast.horizon :] == [True] * run.spec.forecast.horizon
+    assert not rows[0]["forecast"]
+    assert float(rows[0]["truth"])
+    other = call("evaluate", str(trained), "--data", str(drawn), "--folds", "2")
+    assert (other.code, "leave out --data" in other.err) == (2, True)
+
+
+def test_holes_are_filled_from_the_command_line(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "hole.csv").write_text(table(240, holes=(150,)))
+    header, *filled = call("predict", str(trained), str(tmp_path / "hole.csv"), "--fill").out.splitlines()
+    assert header == "series,time,channel,mean"
+    expected = list(opened(trained).interpolate(tmp_path / "hole.csv"))
+    assert len(filled) == len(expected) == 1
+    assert filled[0].split(",")[-2:] == ["load", str(expected[0]["mean"])]
+    told = json.loads(call("predict", str(trained), str(tmp_path / "hole.csv"), "--fill", "--json").out)
+    assert told["forecast"] == expected[0]["forecast"]
+
+
 # ------------------------------------------------------------------ mistakes
 
 
@@ -241,19 +272,3 @@ def test_another_file_needs_the_same_columns(trained: Path, tmp_path: Path) -> N
     said = call("predict", str(trained), str(file))
     assert said.code == 2
     assert "there is no column 'load'" in said.err
-
-
-@pytest.mark.parametrize("name", ["series.json", "model.safetensors"])
-def test_a_damaged_folder_is_refused(name: str, trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    for path in (tmp_path / "run").rglob(name):
-        path.write_bytes(path.read_bytes()[:-1] + b"#")
-    said = call("evaluate", str(tmp_path / "run"))
-    assert said.code == 2
-    assert name in said.err
-
-
-def test_a_forecaster_does_not_generate(trained: Path) -> None:
-    said = call("generate", str(trained))
-    assert said.code == 2
-    assert "a forecasting run does not generate" in said.err

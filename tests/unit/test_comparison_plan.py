@@ -7,7 +7,7 @@ import pytest
 
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import Plan, code_version, figures_of, plan
-from statewise.comparison.study import parse_study
+from statewise.comparison.study import load_study, parse_study
 from statewise.comparison.trial import Found, Point, Trial
 from statewise.specs import UserError, parse_spec
 
@@ -186,3 +186,24 @@ def test_a_larger_vocabulary_does_not_eat_the_budget(opener: Opener, tmp_path: P
     assert other.entries[0].solved == own.entries[0].solved
     assert other.entries[0].parameters > 400_000
     assert all(entry.error is not None and abs(entry.error) <= 0.02 for entry in other.entries)
+
+
+def test_on_other_data_the_budget_is_one_that_all_can_meet(tmp_path: Path, opener: Opener) -> None:
+    """A TTT layer has only the widths that its heads divide: with few words, none is near the study's amount."""
+    rows = [f"{'abc'[i % 3]} {'de'[i % 2]}\t{'xyz'[i % 3]}" for i in range(60)]
+    (tmp_path / "rows.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    memory = load_study("memory")
+    assert memory.budget.amount is not None
+    made = plan(memory, data=tmp_path / "rows.tsv", opener=opener)
+    assert made.study.budget.amount is not None
+    assert memory.budget.amount < made.study.budget.amount < 1.25 * memory.budget.amount
+    for entry in made.entries:
+        spec = entry.spec
+        assert abs(opener(spec).parameters(spec) / made.study.budget.amount - 1) < 0.02
+
+
+def test_a_study_whose_own_data_are_not_here(tmp_path: Path, opener: Opener) -> None:
+    (tmp_path / "text.txt").write_text("some text, and some more of it. " * 200)
+    missing = {"base": {"data": {"text": ["nowhere.txt"]}}, "budget": {"kind": "parameters", "amount": 4000}}
+    made = plan(study(of_kind("gru"), of_kind("lstm"), **missing), data=tmp_path / "text.txt", opener=opener)
+    assert made.study.budget.amount == 4000

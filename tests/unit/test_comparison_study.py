@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from statewise.comparison.compared import changed_study
 from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names, with_entries
 from statewise.specs import LanguageModelSpec, UserError
 
@@ -130,3 +131,19 @@ def test_what_the_base_says_of_its_own_kind_does_not_reach_another() -> None:
     assert (a["heads"], a["width"]) == (2, 24)
     assert "heads" not in b
     assert b["width"] == 24
+
+
+def test_a_space_is_written_in_either_way() -> None:
+    """`--set search.space.train.lr=[…]` and a TOML table inside a table say what a key with points says."""
+    flat = changed_study("lineage", settings={"search": {"space": {"train.lr": [0.1, 0.01]}}, "search.trials": 2})
+    deep = changed_study("lineage", settings={"search.space.train.lr": [0.1, 0.01], "search.trials": 2})
+    assert flat.search == deep.search
+    assert dict(flat.search.space) == {"train.lr": (0.1, 0.01)}
+
+
+def test_an_amount_that_was_said_is_not_stretched() -> None:
+    said = changed_study("lineage", settings={"budget.kind": "tokens", "budget.amount": 20_480}, minutes=0.4)
+    assert said.budget.amount == 20_480
+    assert said.base["train"]["steps"] == 25, "a tenth of what the study has"
+    own = changed_study("forcing", settings={"budget.kind": "tokens"}, minutes=0.4)
+    assert own.minutes == 0.4

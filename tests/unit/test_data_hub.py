@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from statewise.data import labelled_columns, pair_columns, read_hub
+from statewise.data import Layout, labelled_columns, pair_columns, read_hub, read_tagged, read_trees, with_tags
+from statewise.data.series import read_series
+from statewise.data.source import open_source
 from statewise.specs import UserError
 
 datasets = pytest.importorskip("datasets", reason="the extra `hub` is not installed")
@@ -78,3 +82,59 @@ def test_what_is_not_there_is_named(saved: Path, tmp_path: Path) -> None:
         read_hub(saved, ["translation.fr"])
     with pytest.raises(UserError, match=r"nowhere' cannot be loaded"):
         read_hub(str(tmp_path / "nowhere"), ["text"])
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> Path:
+    tags = datasets.ClassLabel(names=["O", "B-X", "I-X"])
+    rows = {"tokens": [["the", "cat"], [], ["a", "b"]], "ner_tags": [[0, 2], [], [1, 2]], "short": [["O"], [], ["O"]]}
+    features = datasets.Features(
+        {
+            "tokens": datasets.Sequence(datasets.Value("string")),
+            "ner_tags": datasets.Sequence(tags),
+            "short": datasets.Sequence(datasets.Value("string")),
+        }
+    )
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows, features=features)}).save_to_disk(
+        str(tmp_path / "tagged")
+    )
+    return tmp_path / "tagged"
+
+
+def test_sentences_are_lists_of_words_and_tags(tagged: Path) -> None:
+    layout = Layout(tag="ner_tags")
+    found = read_tagged(f"hub:{tagged}", layout=layout)
+    assert [(one.words, one.tags) for one in found] == [(("the", "cat"), ("O", "I-X")), (("a", "b"), ("B-X", "I-X"))]
+    assert found.counts["empty sentences"] == 1
+    assert str(found[1].where).endswith("train row 2")
+    assert read_tagged(f"hub:{tagged}", layout=layout, scheme="iob2")[0].tags == ("O", "B-X")
+    words = read_tagged(f"hub:{tagged}", layout=layout, tags=False)
+    assert [one.words for one in words] == [("the", "cat"), (), ("a", "b")], "no row is lost where one is predicted"
+    lines = list(with_tags(f"hub:{tagged}", [["1", "2"], [], ["3", "4"]], layout=layout))
+    assert lines == ["the\t1", "cat\t2", "", "", "a\t3", "b\t4", ""]
+    with pytest.raises(UserError, match=r"no column 'tags'\ndid you mean"):
+        read_tagged(f"hub:{tagged}")
+    with pytest.raises(UserError, match=r"row 0: 2 words in 'tokens', but 1 tags in 'short'"):
+        read_tagged(f"hub:{tagged}", layout=Layout(tag="short"))
+
+
+def test_series_and_trees(tmp_path: Path) -> None:
+    begin = datetime(2024, 1, 1)
+    rows = {"date": [begin + timedelta(hours=i) for i in range(5)], "load": [1.5, None, 2.0, 3.0, -4.0]}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(str(tmp_path / "series"))
+    (series,) = read_series(f"hub:{tmp_path / 'series'}")
+    assert series.channels == ("load",)
+    assert series.values_TC[:, 0].tolist()[2:] == [2.0, 3.0, -4.0]
+    assert series.missing == 1
+    assert series.time_T[1] == np.datetime64("2024-01-01T01:00")
+    trees = {"tree": ["(1 (0 a) (1 b))", "(0 c)"]}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(trees)}).save_to_disk(str(tmp_path / "trees"))
+    found = read_trees(f"hub:{tmp_path / 'trees'}")
+    assert [one.words() for one in found] == [["a", "b"], ["c"]]
+    assert str(found[1].where).endswith("train row 1")
+
+
+def test_a_running_text_is_no_dataset(saved: Path) -> None:
+    with pytest.raises(UserError, match="one running text is read here") as refused:
+        open_source([f"hub:{saved}"])
+    assert "cannot be read" not in str(refused.value)

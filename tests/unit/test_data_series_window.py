@@ -70,7 +70,7 @@ def test_scaling_is_that_of_scikit_learn_on_the_training_rows_alone() -> None:
     oracle = StandardScaler().fit(values_TC[:120])
     np.testing.assert_allclose(scaling.mean_C, oracle.mean_, rtol=1e-12)
     np.testing.assert_allclose(scaling.std_C, oracle.scale_, rtol=1e-9)
-    np.testing.assert_allclose(scaling.scaled(values_TC), oracle.transform(values_TC), rtol=1e-8)
+    np.testing.assert_allclose(scaling.scaled(values_TC), oracle.transform(values_TC), rtol=1e-10)
     np.testing.assert_allclose(scaling.location(scaling.scaled(values_TC)), values_TC, rtol=1e-12)
     assert Scaling.from_json(json.loads(json.dumps(scaling.to_json()))) == scaling
     mapped = parts.mapped(scaling.apply)

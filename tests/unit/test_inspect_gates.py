@@ -125,6 +125,17 @@ def test_what_has_no_known_ends_is_not_judged(values: list[float]) -> None:
     assert saturating.found() is None
 
 
+def test_chances_are_no_gates() -> None:
+    """Most of them must be near 0, for all of them together are 1; that says nothing of a model."""
+    chance_TU = np.random.default_rng(0).dirichlet(np.full(20, 0.1), size=50).astype(np.float32)
+    saturating = Saturating()
+    saturating.add(chance_TU[:10])
+    saturating.add(chance_TU[10:])
+    assert saturating.found() is None
+    saturating.add(np.array([[0.5] * 20], dtype=np.float32))
+    assert saturating.found() is not None
+
+
 # What is read is what the model did.
 
 

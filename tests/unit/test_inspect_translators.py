@@ -85,7 +85,7 @@ def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) 
     assert np.isnan(flow.state_QT[0, : one.first - 1]).all()
     assert flow.state_QT[0, one.first - 1] > 0  # what the source left
     sides = by_part([one], [flow])
-    assert set(sides) == {"source", "target", "state"}
+    assert {"source", "target", "state"} <= set(sides)
     assert min(sides["source"].before.distance) == question + 1
 
 

@@ -52,10 +52,14 @@ def test_parts_add_up_to_the_whole() -> None:
     logits_BTK, targets_BT, lengths_B = case()
     weight_K = class_weights("balanced", names=NAMES, counts=[3, 1, 6])
     parts = [
-        categorical_loss(logits_BTK[i : i + 1], targets_BT[i : i + 1], counted=within(lengths_B[i : i + 1], 6),
-                         class_weight_K=weight_K)
+        categorical_loss(
+            logits_BTK[i : i + 1],
+            targets_BT[i : i + 1],
+            counted=within(lengths_B[i : i + 1], 6),
+            class_weight_K=weight_K,
+        )
         for i in range(4)
-    ]  # fmt: skip
+    ]
     whole = categorical_loss(logits_BTK, targets_BT, counted=within(lengths_B, 6), class_weight_K=weight_K)
     torch.testing.assert_close(sum(p.total for p in parts), whole.total)
     torch.testing.assert_close(sum(p.weight for p in parts), whole.weight)

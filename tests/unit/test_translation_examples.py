@@ -212,7 +212,7 @@ def test_any_model_of_the_lineage_reads_and_writes(kind: str) -> None:
         alone = task.train_rows.batch(np.array([i]), task.languages.target.end_id)
         content = window.content._replace(batch=alone)
         apart += float(task.loss(model, window._replace(content=content), slice(0, 1), slice(0, 1), ())[0].detach())
-    assert float(whole.detach()) == pytest.approx(apart, rel=1e-8)
+    assert float(whole.detach()) == pytest.approx(apart, rel=1e-12)
     assert window.weight == sum(len(target) for target in task.train_rows.targets)
     whole.backward()
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())

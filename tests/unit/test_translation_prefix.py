@@ -1,5 +1,6 @@
 """One machine that reads a source and goes on with the target: specs, losses, searches, in all three ways to end."""
 
+import itertools
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from statewise.data import Where
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.end_as_token import EndAsToken
-from statewise.models.termination import BernoulliStop, EndSymbol
+from statewise.models.termination import BernoulliStop
 from statewise.specs import GRUSpec, TranslationSpec, UserError, load_recipe, make_spec
 from statewise.specs.model import KINDS
 from statewise.specs.translation import DecodingSpec, PairDataSpec
@@ -66,11 +67,10 @@ def test_what_follows_from_the_model_is_decided() -> None:
     [
         ({"data__shared_vocab": "false"}, "both have one vocabulary"),
         ({"data__target_vocab": 99}, "both sides have one vocabulary"),
-        ({"scheme": "bernoulli", "decoding__beam": 2}, "set decoding.beam = 1, or termination.kind = 'end'"),
         ({"scheme": "stop"}, "'end', 'bernoulli' or 'remaining'"),
         ({"decoding__align": "true"}, "set model.kind = 'seq2seq'"),
         ({"decoding__coverage_penalty": 0.1}, "set model.kind = 'seq2seq'"),
-        ({"kind": "markov"}, "'markov' is not known"),
+        ({"kind": "markov"}, "'markov' cannot do this; valid: "),
         ({"model__bidirectional": "true"}, "model.bidirectional: unknown key"),
         (
             {"kind": "transformer", "model__position": "learned", "model__context": 401},
@@ -121,7 +121,7 @@ def test_any_machine_of_the_lineage_reads_and_goes_on(kind: str, scheme: str) ->
     for i in range(5):
         content = window.content._replace(batch=task.translator.batch(task.train_rows, np.array([i])))
         apart += float(task.loss(model, window._replace(content=content), slice(0, 1), slice(0, 1), ())[0].detach())
-    assert float(whole.detach()) == pytest.approx(apart, rel=1e-8)
+    assert float(whole.detach()) == pytest.approx(apart, rel=1e-12)
     assert window.weight == sum(len(target) for target in task.train_rows.targets)
     whole.backward()
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
@@ -203,7 +203,7 @@ def test_parts_of_a_batch_and_processes_add_up_under_scheduled_sampling(scheme: 
 # ---------------------------------------------------------------- writing
 
 
-@pytest.mark.parametrize(("scheme", "beam"), [("end", 1), ("end", 4), ("bernoulli", 1), ("remaining", 1)])
+@pytest.mark.parametrize(("scheme", "beam"), [*itertools.product(SCHEMES, (1, 4))])
 def test_nothing_is_written_that_must_not_be(scheme: Scheme, beam: int) -> None:
     task = job(
         spec(
@@ -263,12 +263,42 @@ def test_input_dropout_reaches_the_machine() -> None:
 
 
 def test_the_end_as_a_token_is_the_same_machine() -> None:
-    model = build_terminating(GRUSpec(width=6), scheme="end", vocab=3)
-    assert isinstance(model, EndSymbol)
+    model = build_terminating(GRUSpec(width=6), scheme="end", vocab=3).double()
     tokens = EndAsToken(model)
     assert tokens.vocab == 4
     given = tokens.sample_input(2, 5, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(tokens(given)[0], model(given)[0])
+    torch.testing.assert_close(tokens(given)[0], model(given)[0].log_softmax(-1), rtol=0, atol=1e-12)
+
+
+@each_scheme
+@pytest.mark.parametrize("alpha", [0.0, 0.8])
+def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha: float) -> None:
+    """Against every content that can be written, weighed by the model's own loss."""
+    task = job(spec(scheme, decoding__beam=1000, decoding__n_best=3, decoding__length_penalty=alpha))
+    model, translator = task.build().double().eval(), task.translator
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.5 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
+    source, longest = task.held_rows.sources[0], 3
+    decoding = task.spec.decoding.model_copy(update={"max_ratio": 1e-9, "extra": longest - 1, "min_length": 1})
+    (found,) = translator.search(model, [source], decoding, align=False)
+    prompt_1P = torch.from_numpy(source)[None]
+    with torch.no_grad():
+        summary_1D, _ = model.condition(prompt_1P)
+        foreseen = model.foreseen(summary_1D)
+        lengths = range(1, longest + 1) if foreseen is None else [int(foreseen.clamp(1, longest))]
+        symbols = [s for s in range(model.vocab) if s not in translator.never(decoding)]
+        every = {
+            tokens: -float(model.loss(prompt_1P, None, torch.tensor([tokens]), torch.tensor([n])).sum())
+            for n in lengths
+            for tokens in itertools.product(symbols, repeat=n)
+        }
+    last = 1  # the end counts as written
+    ranked = sorted(every, key=lambda tokens: -every[tokens] / ((5 + len(tokens) + last) / 6) ** alpha)
+    assert [one.tokens for one in found] == ranked[:3]
+    for one in found:
+        assert one.log_probability == pytest.approx(every[one.tokens], rel=1e-9)
 
 
 def test_rows_by_the_length_of_their_targets() -> None:

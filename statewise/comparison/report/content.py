@@ -16,7 +16,7 @@ from statewise.comparison.report.held import held_equal
 from statewise.comparison.report.results import Results, sort
 from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
 from statewise.comparison.report.table import entry_table, failure_table, search_table, trial_table
-from statewise.comparison.report.verdict import verdict
+from statewise.comparison.report.verdict import listed, named, verdict
 from statewise.comparison.statistics import Ranking, ranking
 from statewise.comparison.trial import COSTS, Failure, Found
 from statewise.figures.figure import Figure
@@ -177,8 +177,8 @@ def _noisy(ranked: Ranking) -> str:
     if not wild:
         return ""
     return (
-        f"Seeds of {', '.join(wild)} lie more than {_WILD:g} times as far apart as is usual here: with one spread for "
-        "all, the others are told apart less easily than they could be."
+        f"Seeds of {listed([*map(named, wild)])} lie more than {_WILD:g} times as far apart as is usual here: with one "
+        "spread for all, the others are told apart less easily than they could be."
     )
 
 

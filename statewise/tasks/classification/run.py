@@ -10,13 +10,14 @@ import torch
 
 from statewise.data import read_texts
 from statewise.data.labels import Labels as Classes
+from statewise.decoding import Sampling
 from statewise.models.classifier import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec, UserError
 from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, unknown_note
+from statewise.tasks.report import Report, confusion_table, unknown_note
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.specimen import UNTOLD
 
@@ -54,7 +55,8 @@ class ClassificationEvaluation(NamedTuple):
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}"
-        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note)
+        more = confusion_table(self.labels, self.confusion)
+        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more)
 
 
 @final
@@ -159,6 +161,23 @@ class ClassificationRun(Run):
             source=source,
             device=self.device,
         )
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The class of the prompt."""
+        if self.spec.data.kind != "text":
+            raise UserError(
+                f"this run classifies {self.spec.data.kind}, and a prompt is a text",
+                fix=f"statewise predict {self.path} FILE",
+            )
+        log_NK = log_probabilities(self.model, self.encoding.encode([self._asked(prompt)]), device=self.device)
+        return self.classes.names[int(log_NK[0].argmax())]
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         spec = self.spec.data

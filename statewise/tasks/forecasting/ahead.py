@@ -15,6 +15,7 @@ from statewise.data.series import Series
 from statewise.data.series_time import continued
 from statewise.models.forecaster import Forecaster, Past
 from statewise.specs import ForecastingSpec, UserError
+from statewise.specs.real_objective import SquaredSpec
 from statewise.tasks.forecasting.evaluation import levels_of, sampled
 from statewise.tasks.forecasting.examples import as_read, carried, refuse_other_columns
 from statewise.tasks.forecasting.known import Known
@@ -69,8 +70,12 @@ def go_on(
     horizon: int,
     levels: Sequence[float],
     device: torch.device,
+    draw: int | None = None,
 ) -> Ahead:
-    """`horizon` moments from row `origin` on, whatever the horizon that was trained."""
+    """`horizon` moments from row `origin` on, whatever the horizon that was trained.
+
+    With the seed `draw`, one future by chance stands for the mean, where the model can feed a draw back to itself.
+    """
     refuse_other_columns(series, known.channels, known.covariates)
     asked = -(-horizon // model.at_once) * model.at_once  # a direct model reads the covariates of all it answers
     series = extended(series, origin, asked)
@@ -89,15 +94,17 @@ def go_on(
         values_LC = np.concatenate([np.full((lacking, values_LC.shape[1]), np.nan), values_LC])
         covariates_TX = np.concatenate([np.repeat(covariates_TX[:1], lacking, 0), covariates_TX])
     past = _past(values_LC, covariates_TX, shared=spec.data.channels == "shared", device=device)
-    possible = levels_of(spec, levels)
+    possible = levels_of(spec, levels) if draw is None else ()
+    futures = spec.forecast.mode == "recursive" and not isinstance(spec.objective, SquaredSpec)
     forecast = model.forecast(
         past,
         horizon=horizon,
         levels=possible,
-        paths=sampled(spec),
-        generator=torch.Generator(device).manual_seed(spec.seed),
+        paths=sampled(spec) if draw is None else int(futures),
+        generator=torch.Generator(device).manual_seed(spec.seed if draw is None else draw),
     )
-    mean_BHC = forecast.mean_BHC.double().cpu().numpy()
+    drawn_SBHC = forecast.draws_SBHC if draw is not None else None
+    mean_BHC = (forecast.mean_BHC if drawn_SBHC is None else drawn_SBHC[0]).double().cpu().numpy()
     quantile_BHCQ = forecast.quantile_BHCQ.double().cpu().numpy()
     if spec.data.channels == "shared":  # rows are channels
         mean_HC, quantile_HCQ = mean_BHC[:, :, 0].T, quantile_BHCQ[:, :, 0].swapaxes(0, 1)

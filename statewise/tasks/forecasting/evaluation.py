@@ -76,7 +76,7 @@ class ForecastEvaluation(NamedTuple):
             note += f" · {self.too_short} series are too short"
         if self.crps is not None:
             held = ", ".join(f"{level} {one['share']:.1%}" for level, one in self.coverage.items())
-            note += f" · CRPS {self.crps:.4f} · intervals hold: {held}"
+            note += f" · CRPS {self.crps:.4f} (of a forecast without a spread it is the MAE) · intervals hold: {held}"
         return Report(columns, table, own=0, note=note)
 
 

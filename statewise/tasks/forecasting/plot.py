@@ -3,7 +3,8 @@
 T time, H steps ahead.
 """
 
-from collections.abc import Mapping, Sequence
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import numpy as np
 
 from statewise.specs import UserError
 
-_ENDINGS = (".svg", ".png", ".pdf")
+_ENDINGS = (".svg", ".png", ".pdf", ".csv")
+_ERRORS_READ = (
+    "The lower the better; where a dashed line runs below the solid one, that simple rule does better so far ahead."
+)
+_FORECAST_READ = (
+    "Right of the dotted line nothing of the truth was read; each band should hold the share of it that it names."
+)
 
 
 @dataclass(frozen=True)
@@ -26,19 +33,25 @@ class Shown:
     ahead_time: Any = None
     mean: Any = None
     quantiles: Mapping[float, Any] = field(default_factory=dict)
+    unit: str = ""  # what is forecast
 
 
 def save_plot(path: Path, shown: Shown) -> Path:
+    """A picture, or as `.csv` the numbers in it."""
+    if path.suffix not in _ENDINGS:
+        raise UserError(f"{str(path)!r} is no kind of picture that is known here", fix=f"name it {', '.join(_ENDINGS)}")
+    if not path.parent.is_dir():
+        raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
+    if path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream, lineterminator="\n").writerows(_numbers(shown))
+        return path
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError(
             "plots are drawn with matplotlib, which is not installed", fix="pip install 'statewise[plots]'"
         ) from None
-    if path.suffix not in _ENDINGS:
-        raise UserError(f"{str(path)!r} is no kind of picture that is known here", fix=f"name it {', '.join(_ENDINGS)}")
-    if not path.parent.is_dir():
-        raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
     figure = Figure(figsize=(9, 4), layout="constrained")  # no pyplot: nothing global, no screen needed
     axes = figure.add_subplot()
     if shown.errors:
@@ -46,10 +59,27 @@ def save_plot(path: Path, shown: Shown) -> Path:
     else:
         _draw_forecast(axes, shown)
     axes.set_title(shown.title)
+    figure.supxlabel(_ERRORS_READ if shown.errors else _FORECAST_READ, fontsize="small", color="0.35")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     figure.savefig(path, dpi=120)
     return path
+
+
+def _numbers(shown: Shown) -> Iterator[Sequence[Any]]:
+    """Rows with their header; what is not known at a moment stays empty."""
+    if shown.errors:
+        yield ["steps ahead", *shown.errors]
+        for step, values in enumerate(zip(*shown.errors.values(), strict=True), start=1):
+            yield [step, *values]
+        return
+    levels = sorted(shown.quantiles)
+    yield ["time", "truth", "forecast", *(f"quantile {level:g}" for level in levels)]
+    ahead = {str(moment): step for step, moment in enumerate(shown.ahead_time)}
+    for moment, truth in zip(shown.time, shown.truth, strict=True):
+        at = ahead.get(str(moment))
+        told = [] if at is None else [shown.mean[at], *(shown.quantiles[level][at] for level in levels)]
+        yield [moment, "" if np.isnan(truth) else truth, *("" if np.isnan(one) else one for one in told)]
 
 
 def _draw_errors(axes: Any, errors: Mapping[str, Sequence[float]]) -> None:
@@ -84,6 +114,8 @@ def _draw_forecast(axes: Any, shown: Shown) -> None:
                 linewidth=0,
                 label=f"{high - low:.0%} interval",
             )
+    axes.set_xlabel("time")
+    axes.set_ylabel(f"{shown.unit} (as in the data)")
     axes.axvline(shown.ahead_time[0], color="0.6", linewidth=0.8, linestyle=":")
     for label in axes.get_xticklabels():
         label.set_rotation(20)

@@ -7,8 +7,10 @@ from typing import Any, Literal, final
 import numpy as np
 import torch
 
+from statewise.data.at_rest import at_rest
 from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
+from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
 from statewise.specs import ForecastingSpec, UserError, make_spec
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
@@ -19,13 +21,15 @@ from statewise.tasks.forecasting.interpolation import Interpolation, filled_hole
 from statewise.tasks.forecasting.job import build_of, loss_name
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, save_plot
+from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
-from statewise.tasks.forecasting.write import line, moment_of, number, special_columns, table_of, written
+from statewise.tasks.forecasting.write import appended, moment_of, number
 from statewise.tasks.run import Opened, Run
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+_TABLE = ".csv"  # what standard input is taken for
 _CHANGEABLE = ("horizon", "stride", "paths")
 
 
@@ -237,8 +241,9 @@ class ForecastingRun(Run):
         horizon: int | None = None,
         origin: int | None = None,
         levels: Sequence[float] = LEVELS,
+        draw: int | None = None,
     ) -> Ahead:
-        """A series in memory, continued: after its end, or from row `origin` on."""
+        """A series in memory, continued: after its end, or from row `origin` on; with a seed `draw`, by chance."""
         if not isinstance(series, Series):
             series = make_series(np.asarray(series, dtype=np.float64), channels=self.known.channels)
         return go_on(
@@ -250,12 +255,42 @@ class ForecastingRun(Run):
             horizon=horizon or self.spec.forecast.horizon,
             levels=levels,
             device=self.device,
+            draw=draw,
         )
 
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """`tokens` moments that come after the values of a prompt, or after the end of the data; a line for each.
+
+        A recursive model draws one future; at temperature 0, and of a model that has none to draw, it is the mean.
+        """
+        if prompt.strip() and self.known.covariates:
+            raise UserError(
+                f"this run reads {', '.join(self.known.covariates)} beside its values, also of the future",
+                fix=f"put all of it into a file: statewise predict {self.path} FILE",
+            )
+        if tokens is not None and tokens < 1:
+            raise UserError(f"tokens = {tokens} is not valid, expected 1 or more")
+        sampling = sampling or Sampling()
+        if prompt.strip():
+            series = series_of(prompt, self.known.channels)
+        else:
+            series = self._chosen(None, None, scaled=False)[1][-1].series
+        ahead = self.forecast(series, horizon=tokens, levels=(), draw=sampling.seed if sampling.temperature else None)
+        return "\n".join(",".join(f"{value:.10g}" for value in moment) for moment in ahead.mean_HC)
+
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Each series of the files, continued: a row for every moment and channel."""
+        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
         for path in _paths(data):
-            for series in self._read([path]):
+            with at_rest(path, ending=_TABLE) as file:
+                found = self._read([file])
+            for series in found:
                 ahead = self.forecast(series)
                 for step, moment in enumerate(ahead.time_H):
                     for channel, name in enumerate(self.known.channels):
@@ -275,25 +310,9 @@ class ForecastingRun(Run):
     def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
         """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
         for path in _paths(data):
-            forecasts = [(series, self.forecast(series)) for series in self._read([path])]
-            table = table_of(path)
-            columns = table.columns if table is not None else ("time", "series", *self.known.channels)
-            delimiter = table.delimiter if table is not None else ","
-            shown = table.written if table is not None else "{:.10g}".format
-            time, id_ = special_columns(table, self.spec.data)
-            yield line(columns, delimiter)  # only now: what cannot be continued leaves no half a table
-            for series, ahead in forecasts:
-                like = table.cells(time) if table is not None and time is not None else [""]
-                for step, moment in enumerate(ahead.time_H):
-                    cells: dict[str, str] = {}
-                    if time is not None:
-                        cells[time] = written(moment, like)
-                    if id_ is not None:
-                        cells[id_] = series.id
-                    names = (*self.known.channels, *self.known.covariates)
-                    values = (*ahead.mean_HC[step], *ahead.covariates_HX[step])
-                    cells |= {name: shown(value) for name, value in zip(names, values, strict=True)}
-                    yield line([cells.get(name, "") for name in columns], delimiter)
+            with at_rest(path, ending=_TABLE) as file:
+                forecasts = [(series, self.forecast(series)) for series in self._read([file])]
+                yield from appended(file, forecasts, data=self.spec.data, known=self.known)
 
     def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         """Every missing value of the files, a row each: filled from both sides, and by a forecast from before alone.
@@ -301,7 +320,9 @@ class ForecastingRun(Run):
         `mean` is None before the first value of a series: nothing was known yet.
         """
         for path in _paths(data):
-            for series in self._read([path]):
+            with at_rest(path, ending=_TABLE) as file:
+                found = self._read([file])
+            for series in found:
                 filled, forward = fill(self.model, self.spec, self.known, series, device=self.device)
                 for row, channel in np.argwhere(np.isnan(series.values_TC[: last_seen(series)])):
                     yield {
@@ -324,7 +345,7 @@ class ForecastingRun(Run):
         channel: str | None = None,
         origin: int | None = None,
     ) -> Path:
-        """An SVG, PNG or PDF, by the ending of `path`: a forecast of held-out rows, or the error against k."""
+        """A forecast of held-out rows, or the error against k: an SVG, PNG, PDF or CSV, by the ending of `path`."""
         if what == "error":
             return save_plot(
                 Path(path), Shown(errors=self._curves(part), title=f"{self.spec.name}: error along the way")
@@ -346,6 +367,7 @@ class ForecastingRun(Run):
             Path(path),
             Shown(
                 title=f"{self.spec.name}: {channel}, {name}",
+                unit=channel,
                 time=span.series.time_T[shown],
                 truth=span.series.values_TC[shown, column],
                 ahead_time=ahead.time_H,

@@ -3,16 +3,42 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from statewise.data.date_style import date_style
-from statewise.data.series import NO_TIME, time_column
+from statewise.data.series import NO_TIME, Series, time_column
 from statewise.data.series_table import SeriesTable, read_series_table
 from statewise.specs import SeriesDataSpec
+from statewise.tasks.forecasting.ahead import Ahead
+from statewise.tasks.forecasting.known import Known
+
+
+def appended(
+    file: str, forecasts: Sequence[tuple[Series, Ahead]], *, data: SeriesDataSpec, known: Known
+) -> Iterator[str]:
+    """Rows that could be appended to the file: its own columns, in its own order; what is unknown stays empty."""
+    table = table_of(file)
+    columns = table.columns if table is not None else ("time", "series", *known.channels)
+    delimiter = table.delimiter if table is not None else ","
+    shown = table.written if table is not None else "{:.10g}".format
+    time, id_ = special_columns(table, data)
+    yield line(columns, delimiter)
+    for series, ahead in forecasts:
+        like = table.cells(time) if table is not None and time is not None else [""]
+        for step, moment in enumerate(ahead.time_H):
+            cells: dict[str, str] = {}
+            if time is not None:
+                cells[time] = written(moment, like)
+            if id_ is not None:
+                cells[id_] = series.id
+            names = (*known.channels, *known.covariates)
+            values = (*ahead.mean_HC[step], *ahead.covariates_HX[step])
+            cells |= {name: shown(value) for name, value in zip(names, values, strict=True)}
+            yield line([cells.get(name, "") for name in columns], delimiter)
 
 
 def special_columns(table: SeriesTable | None, data: SeriesDataSpec) -> tuple[str | None, str | None]:

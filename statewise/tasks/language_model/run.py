@@ -18,6 +18,7 @@ from statewise.tasks.run import Opened, Run
 from statewise.training.checkpoint import read_tensors
 from statewise.training.forcing import ExposureGap, exposure_gap
 
+_TOKENS = 200  # written unless another number is asked for
 _LEAST = 16  # windows that an exposure gap is measured on
 
 
@@ -159,7 +160,7 @@ class LanguageModelRun(Run):
         self,
         prompt: str = "",
         *,
-        tokens: int = 200,
+        tokens: int = _TOKENS,
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
         start: Continuation | None = None,
@@ -188,16 +189,17 @@ class LanguageModelRun(Run):
         self,
         prompt: str = "",
         *,
-        tokens: int = 200,
+        tokens: int | None = None,
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
         """The text that follows the prompt (before it, for a model that reads in reverse)."""
+        tokens = _TOKENS if tokens is None else tokens
         if self.spec.data.direction == "reverse":
             return self.tokenizer.decode(self.write(prompt, tokens=tokens, sampling=sampling)[::-1])
         return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
 
-    def write(self, prompt: str = "", *, tokens: int = 200, sampling: Sampling | None = None) -> list[int]:
+    def write(self, prompt: str = "", *, tokens: int = _TOKENS, sampling: Sampling | None = None) -> list[int]:
         """The tokens that follow the prompt, in the order they are written; the end of the document is not one."""
         ids: list[int] = []
         source = generate(self.model, self.begin(prompt), sampling or Sampling(), never=self._never)

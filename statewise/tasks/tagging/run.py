@@ -2,19 +2,18 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
 
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
-from statewise.data.lines import read_bytes
-from statewise.data.source import STDIN
+from statewise.data.at_rest import at_rest
+from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, confusion_table
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
@@ -42,6 +41,8 @@ class TaggingEvaluation(NamedTuple):
     majority_tag: str
     uniform_accuracy: float
     per_tag: dict[str, dict[str, float]]
+    confusion: list[list[int]]
+    tags: list[str]  # the order of `confusion`: a row for each true tag, a column for each prediction
     unseen_tags: dict[str, int]  # that training never showed; their words count as wrong
 
     def report(self, name: str) -> Report:
@@ -64,7 +65,7 @@ class TaggingEvaluation(NamedTuple):
         unseen = sum(self.unseen_tags.values())
         more = f" · {unseen:,} words with a tag never seen in training" if unseen else ""
         note = f"{self.sentences:,} sentences, {self.words:,} words, {self.new_words:,} of them new{more}"
-        return Report(columns, rows, own=1, note=note)
+        return Report(columns, rows, own=1, note=note, more=confusion_table(self.tags, self.confusion))
 
 
 @final
@@ -131,6 +132,8 @@ class TaggingRun(Run):
                 one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
                 for one in own_scores.labels
             },
+            confusion=own_scores.confusion_KK.tolist(),
+            tags=[one.label for one in own_scores.labels],
             unseen_tags=dict(unseen),
         )
 
@@ -148,10 +151,26 @@ class TaggingRun(Run):
             self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The words of the prompt, spaces between them, one a line with its tag; each line of it is a sentence."""
+        lines = [line.split() for line in self._asked(prompt).splitlines()]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "the prompt"
+            file.write_text("\n\n".join("\n".join(words) for words in lines if words) + "\n", encoding="utf-8")
+            layout = Layout(format="columns", word=0, tag=1)
+            return "\n".join(with_tags(file, [tags for _, tags, _ in self._tagged(str(file), layout)], layout=layout))
+
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         """Each sentence with its tags and how sure each is: a softmax, or the marginals of all paths."""
         for path in _paths(data):
-            with _at_rest(path) as file:
+            with at_rest(path) as file:
                 for one, tags, p in self._tagged(file, layout_at(self.spec.data, path)):
                     line = {"file": path, "line": one.where.line, "words": list(one.words)}
                     yield {**line, "tags": list(tags), "probabilities": list(p)}
@@ -160,7 +179,7 @@ class TaggingRun(Run):
         """The file itself, line by line, with these tags in its column of tags."""
         for path in _paths(data):
             layout = layout_at(self.spec.data, path)
-            with _at_rest(path) as file:
+            with at_rest(path) as file:
                 tags = [tags for _, tags, _ in self._tagged(file, layout)]
                 yield from with_tags(file, tags, layout=layout)
 
@@ -171,18 +190,6 @@ class TaggingRun(Run):
             guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
             tags = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)
             yield from zip(some, tags, by_sentence(guessed.p_N.tolist(), some), strict=True)
-
-
-@contextmanager
-def _at_rest(path: str) -> Iterator[str]:
-    """The name of a file that can be read twice, which standard input cannot."""
-    if path != STDIN:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "standard input"
-        file.write_bytes(read_bytes(Path(path)))
-        yield str(file)
 
 
 def _paths(data: str | Path | Sequence[str]) -> list[str]:

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.core.chance import uniforms
 from statewise.data import pad
-from statewise.decoding import Hypothesis
+from statewise.decoding import Hypothesis, Sampling, sample
 from statewise.decoding.hypothesis import alignment_tap
 from statewise.decoding.termination import write
 from statewise.models.build_termination import build_terminating
@@ -104,22 +105,52 @@ class DecoderOnly(Translator):
         if align or decoding.coverage_penalty:
             alignment_tap(model)  # refuses: nothing here looks at a source
         source_BS, length_B = (part.to(self.device) for part in pad(sources))
-        longest_B, never = self.longest(sources, decoding), self.never(decoding)
-        if self.spec.termination.kind == "end":
-            assert isinstance(model, EndSymbol)
-            _, state = model.condition(source_BS, length_B)
-            return search_tokens(
-                EndAsToken(model),
-                state,
-                decoding,
-                end_id=model.edge,
-                longest_B=longest_B,
-                never=never,
-                align=align,
-                source_lengths_B=length_B,
-            )
+        longest_B = self.longest(sources, decoding)
+        if decoding.beam == 1 and not isinstance(model, EndSymbol):
+            return self._step_by_step(model, source_BS, length_B, longest_B, decoding)
+        state, decided_B = self._before_writing(model, source_BS, length_B, longest_B, shortest=decoding.min_length)
+        return search_tokens(
+            EndAsToken(model),
+            state,
+            decoding,
+            end_id=model.edge,
+            longest_B=longest_B,
+            never=self.never(decoding),
+            align=align,
+            source_lengths_B=length_B,
+            decided_B=decided_B,
+        )
+
+    def _before_writing(
+        self,
+        model: Terminating[Any],
+        source_BS: Tensor,
+        length_B: Tensor,
+        longest_B: Tensor,
+        *,
+        shortest: int,
+        uniform_B: Tensor | None = None,
+    ) -> tuple[Any, Tensor]:
+        """The state before the edge, and the log probability of what is settled by then: a length within its limits."""
+        summary_BD, state = model.condition(source_BS, length_B)
+        foreseen_B = model.foreseen(summary_BD, uniform_B)
+        if foreseen_B is not None:
+            foreseen_B = foreseen_B.clamp(min=shortest).minimum(longest_B)
+        state = model.begin(summary_BD, state, length_B=foreseen_B)
+        return state, model.decided(summary_BD, state)
+
+    def _step_by_step(
+        self, model: Terminating[Any], source_BS: Tensor, length_B: Tensor, longest_B: Tensor, decoding: DecodingSpec
+    ) -> list[list[Hypothesis]]:
+        """At every step the likelier of going on and stopping, and the likeliest symbol."""
         written = write(
-            model, source_BS, length_B, longest=longest_B, shortest=decoding.min_length, never=never, seed=None
+            model,
+            source_BS,
+            length_B,
+            longest=longest_B,
+            shortest=decoding.min_length,
+            never=self.never(decoding),
+            seed=None,
         )
         inside_BT = within(written.lengths_B, written.tokens_BT.shape[1])
         content_BT = written.tokens_BT.masked_fill(~inside_BT, 0)
@@ -130,6 +161,26 @@ class DecoderOnly(Translator):
                 written.tokens_BT.tolist(), written.lengths_B.tolist(), log_p_B.tolist(), strict=True
             )
         ]
+
+    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
+        """Where a length comes first, it is drawn before all else; at temperature 0 it is the one foreseen."""
+        source_BS, length_B = (part.to(self.device) for part in pad([source]))
+        longest_B, shortest = torch.tensor([longest], device=self.device), min(decoding.min_length, longest)
+        uniform_B = None
+        if sampling.temperature:
+            uniform_B = uniforms((sampling.seed,), rows=1, times=1)[:, 0, 0].to(self.device)
+        state, _ = self._before_writing(model, source_BS, length_B, longest_B, shortest=shortest, uniform_B=uniform_B)
+        (drawn,) = sample(
+            EndAsToken(model),
+            state,
+            sampling,
+            start_id=model.edge,
+            end_id=model.edge,
+            max_length=longest_B,
+            min_length=shortest,
+            never=self.never(decoding),
+        )
+        return drawn
 
     def draw_lengths(
         self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int

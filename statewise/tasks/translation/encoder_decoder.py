@@ -90,6 +90,20 @@ class EncoderDecoder(Translator):
             source_lengths_B=length_B,
         )
 
+    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
+        source_BS, length_B = (part.to(self.device) for part in pad([source]))
+        (drawn,) = sample(
+            model,
+            model.condition(source_BS, length_B),
+            sampling,
+            start_id=self.start_id,
+            end_id=self.start_id,
+            max_length=longest,
+            min_length=min(decoding.min_length, longest),
+            never=self.never(decoding),
+        )
+        return drawn
+
     def draw_lengths(
         self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
     ) -> NDArray[np.int64]:

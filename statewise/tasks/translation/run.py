@@ -12,17 +12,16 @@ import torch
 from statewise.core import Machine
 from statewise.data import Text, Tokenizer, read_texts
 from statewise.data.vocabulary import END
-from statewise.decoding import Hypothesis
+from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.specs import TranslationSpec, UserError, make_spec
-from statewise.specs.translation import BleuTokens
-from statewise.tasks.metric.translation import bleu, chrf, exact_match, tokenised_bleu, translation_scores
-from statewise.tasks.report import More, Report, unknown_note
+from statewise.tasks.metric.translation import translation_scores
 from statewise.tasks.run import Opened, Run
+from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
-from statewise.tasks.translation.length import LengthRange, by_length, for_machines
+from statewise.tasks.translation.length import by_length, for_machines
 from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, told
@@ -40,83 +39,6 @@ class Translation(NamedTuple):
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]  # as they were read, the end symbol last
     alignment: list[list[float]] | None  # for each token its weights over `source_tokens`
-
-
-class TranslationEvaluation(NamedTuple):
-    nats: float  # per target token, the true past told
-    bleu: float
-    signature: str
-    bleu_tokenised_lower: float
-    chrf: float
-    ter: float
-    exact: float
-    rows: int
-    tokens: int
-    uniform_nats: float
-    copy: dict[str, float]  # the source as its own translation
-    frequent: dict[str, float]  # the most frequent target of training, whatever the source
-    frequent_target: str
-    cut: int  # rows of which not all was read
-    unknown: float  # share of the source's tokens that its vocabulary does not have,
-    unknown_target: float  # and of the target's
-    decoding: dict[str, Any]
-    termination: str
-    length_error: float  # tokens that the translations are too long or too short, in the mean
-    length_exact: float  # share of translations with as many tokens as the target
-    longest_learned: int | None  # tokens of the longest target of training
-    by_length: list[dict[str, Any]]
-    lengths: dict[str, Any] | None  # of drawn outputs, against the true ones: see `calibrate_lengths`
-
-    def report(self, name: str) -> Report:
-        own = {"bleu": self.bleu, "bleu_tokenised_lower": self.bleu_tokenised_lower}
-        own |= {"chrf": self.chrf, "exact": self.exact}
-        rows = (
-            ("perfect", "100.00", "100.00", "100.00", "100.0 %", "0.000"),
-            (name, *_cells(own), f"{self.nats:.3f}"),
-            ("copy of the source", *_cells(self.copy), ""),
-            (f"always {_short(self.frequent_target)!r}", *_cells(self.frequent), ""),
-            ("uniform (knows nothing)", "", "", "", "", f"{self.uniform_nats:.3f}"),
-        )
-        cut = f" · {self.cut:,} longer than is read" if self.cut else ""
-        cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
-        return Report(
-            ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
-            rows,
-            own=1,
-            note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut} · {self.signature}",
-            more=(self._length_table(),),
-        )
-
-    def _length_table(self) -> More:
-        rows = []
-        for one in map(LengthRange._make, (row.values() for row in self.by_length)):
-            name = str(one.shortest) if one.shortest == one.longest else f"{one.shortest} to {one.longest}"
-            name += " (never learned from)" if one.beyond else ""
-            shares = (f"{100 * one.exact:.1f} %", f"{100 * one.right_length:.1f} %", f"{one.length_error:.2f}")
-            rows.append((name, f"{one.rows:,}", *shares))
-        every = (f"{100 * self.exact:.1f} %", f"{100 * self.length_exact:.1f} %", f"{self.length_error:.2f}")
-        rows.append(("all", f"{self.rows:,}", *every))
-        drawn = ""
-        if self.lengths is not None:
-            covered = ", ".join(f"{100 * float(s):.0f} %: {100 * v:.0f} %" for s, v in self.lengths["covered"].items())
-            drawn = (
-                f"\ndrawn lengths: PIT {self.lengths['pit_distance']:.2f} from uniform, mean "
-                f"{self.lengths['drawn_mean']:.2f} for {self.lengths['true_mean']:.2f}, intervals hold {covered}"
-            )
-        return More(
-            f"by tokens of the target, ended by {self.termination!r}{drawn}",
-            ("target", "rows", "exact", "right length", "length error"),
-            tuple(rows),
-        )
-
-
-def _cells(scores: dict[str, float]) -> tuple[str, ...]:
-    numbers = tuple(f"{scores[name]:.2f}" for name in ("bleu", "bleu_tokenised_lower", "chrf"))
-    return (*numbers, f"{100 * scores['exact']:.1f} %")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 @final
@@ -208,8 +130,8 @@ class TranslationRun(Run):
             rows=len(held),
             tokens=truth.tokens,
             uniform_nats=math.log(self.languages.target.vocab),
-            copy=_baseline(held.sources, held.targets, tokenize),
-            frequent=_baseline([self.frequent] * len(held), held.targets, tokenize),
+            copy=baseline(held.sources, held.targets, tokenize),
+            frequent=baseline([self.frequent] * len(held), held.targets, tokenize),
             frequent_target=self.frequent,
             cut=rows.cut,
             unknown=self.languages.source.unknown_share(rows.sources),
@@ -313,6 +235,30 @@ class TranslationRun(Run):
             weights if align else None,
         )
 
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """A translation of the prompt by chance; at temperature 0 the likeliest token at every step."""
+        (source,) = self.languages.encode_sources([self._asked(prompt)])
+        longest = int(self._translator.longest([source], self.spec.decoding)[0])
+        if tokens is not None and tokens < 0:
+            raise UserError(f"tokens = {tokens} is not valid, expected 0 or more")
+        drawn = self._translator.draw(
+            self.model,
+            source,
+            self.spec.decoding,
+            sampling or Sampling(),
+            longest=longest if tokens is None else min(tokens, longest),
+        )
+        text = self._writer().text(drawn)
+        ends = [text.index(one) for one in stop if one in text]
+        return text[: min(ends)] if ends else text
+
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         """Of each source, read from lines or from a table's source column: its translations with their scores."""
         texts, align = self._sources(data), self.spec.decoding.align
@@ -365,13 +311,6 @@ def _longest_learned(opened: Opened) -> int | None:
     if not isinstance(longest, int):
         raise UserError(f"{str(opened.verified)!r}: lengths.json does not hold a length")
     return longest
-
-
-def _baseline(written: Sequence[str], references: Sequence[str], tokenize: BleuTokens) -> dict[str, float]:
-    """Without TER, which may take minutes where lines are long and nothing fits."""
-    rest = {"bleu_tokenised_lower": tokenised_bleu, "chrf": chrf, "exact": exact_match}
-    own = {"bleu": bleu(written, references, tokenize=tokenize).value}
-    return own | {name: figure(written, references).value for name, figure in rest.items()}
 
 
 def _scan_source(line: str) -> str:

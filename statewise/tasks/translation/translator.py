@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.decoding import Hypothesis, beam_search, greedy
+from statewise.decoding import Hypothesis, Sampling, beam_search, greedy
 from statewise.models.token_machine import TokenMachine
 from statewise.specs import DecodingSpec, TranslationSpec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
@@ -67,6 +67,10 @@ class Translator(ABC):
         """For each source its best hypotheses, the best first."""
 
     @abstractmethod
+    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
+        """One translation by chance, of at most `longest` tokens."""
+
+    @abstractmethod
     def draw_lengths(
         self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
     ) -> NDArray[np.int64]:
@@ -99,8 +103,9 @@ def search_tokens(
     never: Sequence[int],
     align: bool,
     source_lengths_B: Tensor,
+    decided_B: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """What ends by a symbol is searched for in one way, whoever writes it."""
+    """Whoever writes, and however it ends, there is one search."""
     if decoding.beam == 1 and not decoding.coverage_penalty:
         one = greedy(
             machine,
@@ -128,4 +133,5 @@ def search_tokens(
         never=never,
         align=align,
         source_lengths_B=source_lengths_B,
+        decided_B=decided_B,
     )

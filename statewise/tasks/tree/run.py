@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
 from statewise.data.flat_tree import flat_tree, spans_of
 from statewise.data.trees import read_trees_and_gaps
+from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, confusion_table
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
@@ -76,7 +77,8 @@ class TreeEvaluation(NamedTuple):
         if len(self.by_depth) > 1:
             depths = (f"{one['depth']}: {_share(one['root_accuracy'])}" for one in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
-        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=" · ".join(parts))
+        more = confusion_table(self.classes, self.confusion)
+        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=" · ".join(parts), more=more)
 
 
 def _share(value: float | None) -> str:
@@ -209,9 +211,23 @@ class TreeRun(Run):
             device=self.device,
         )
 
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The trees of the prompt, in brackets as files have them, with the labels that the model gives."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "the prompt"
+            file.write_text(self._asked(prompt), encoding="utf-8")
+            return "\n".join(self._lines(file, encoding="utf-8"))
+
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
-        for one, answer in self._answers(data):
+        for one, answer in self._answers(data, self.spec.data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
                 yield {"file": one.path, "line": one.line, "label": None, "probabilities": {}, "nodes": [], "tree": ""}
@@ -232,15 +248,20 @@ class TreeRun(Run):
 
     def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
         """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
-        for one, answer in self._answers(data):
+        return self._lines(data, encoding=self.spec.data.encoding)
+
+    def _lines(self, data: str | Path | Sequence[str], *, encoding: str) -> Iterator[str]:
+        for one, answer in self._answers(data, encoding):
             if answer is None:
                 yield ""
             else:
                 assert isinstance(one, LabelledTree)
                 yield answer.written(one)
 
-    def _answers(self, data: str | Path | Sequence[str]) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
-        for some in _cut(read_trees_and_gaps(data, encoding=self.spec.data.encoding), _TREES):
+    def _answers(
+        self, data: str | Path | Sequence[str], encoding: str
+    ) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
+        for some in _cut(read_trees_and_gaps(data, encoding=encoding), _TREES):
             trees = [one for one in some if isinstance(one, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
             for one in some:

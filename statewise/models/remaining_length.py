@@ -1,0 +1,129 @@
+"""The third way to end: the length is predicted first, and the steps to go are an input at every step.
+
+B batch, T content time with the edge, E embedding width, D feature width, V content symbols, K parts of a mixture.
+"""
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from statewise.core import State
+from statewise.kernels.along_time import no_autocast
+from statewise.models.body import Body
+from statewise.models.termination import Terminating, first_state, make_head, make_linear, moments, surprise, wide
+from statewise.models.whole_logistic import WholeLogistic
+
+OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
+_EXACT = 8  # up to so many steps to go, each number has an input of its own
+
+
+class RemainingState(NamedTuple):
+    inner: State
+    due_B: Tensor  # the steps to go that the next input will be told; OVER after it was told 0, UNKNOWN in a prompt
+
+
+@final
+class RemainingLength(Terminating[RemainingState]):
+    """After the prompt the length is predicted; from then on the steps to go are an input at every step.
+
+    The count is part of the state, so that it is saved, forked and reordered with it. It is predicted once,
+    from the prompt: later the input itself holds the answer. Its distribution is a mixture of logistic ones
+    over the whole numbers, which knows no largest length.
+    """
+
+    def __init__(self, *, body: Body, parts: int = 4, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.head = make_head(body, body.vocab, generator)
+        self.length = make_linear(body.width, 3 * parts, generator)
+        self.enter = nn.Parameter(torch.empty(_EXACT + 4, body.embedding.weight.shape[1]))
+        nn.init.normal_(self.enter, std=0.5, generator=generator)
+
+    def init_state(self, batch: int) -> RemainingState:
+        unknown_B = torch.full((batch,), UNKNOWN, dtype=torch.int64, device=self.like.device)
+        return RemainingState(first_state(self.body, batch), unknown_B)
+
+    def features(
+        self, tokens_BT: Tensor, state: RemainingState | None, lengths_B: Tensor | None
+    ) -> tuple[Tensor, RemainingState]:
+        state = state or self.init_state(len(tokens_BT))
+        time = tokens_BT.shape[1]
+        known_B = state.due_B >= OVER
+        ahead_BT = state.due_B[:, None] - torch.arange(time, device=tokens_BT.device)
+        remaining_BT = torch.where(known_B[:, None], ahead_BT.clamp(min=0), UNKNOWN)
+        told_BTE = self._told(remaining_BT) @ self.enter
+        y_BTD, inner = self.body.read(tokens_BT, state.inner, lengths_B, told_BTE=told_BTE)
+        read_B = torch.full_like(state.due_B, time) if lengths_B is None else lengths_B.clamp(max=time)
+        # Once over it stays so: whoever goes on reading past the end is told 0 at every step.
+        due_B = torch.where(known_B, (state.due_B - read_B).clamp(min=OVER), UNKNOWN)
+        return y_BTD, RemainingState(inner, due_B)
+
+    def _told(self, remaining_BT: Tensor) -> Tensor:
+        """A number as inputs: itself, its logarithm, and a switch for each of the last few and for not knowing."""
+        known_BT = remaining_BT >= 0
+        many_BT = remaining_BT.clamp(min=0).to(self.enter.dtype)
+        exact_BTK = F.one_hot(remaining_BT.clamp(min=0, max=_EXACT), _EXACT + 1).to(self.enter.dtype)
+        told_BTF = torch.cat([many_BT[..., None] / 32, many_BT.log1p()[..., None], exact_BTK], dim=-1)
+        told_BTF = told_BTF * known_BT[..., None]
+        return torch.cat([told_BTF, (~known_BT)[..., None].to(told_BTF)], dim=-1)
+
+    def outputs(self, y: Tensor, state: RemainingState) -> Tensor:
+        logits = self.head(y)
+        return torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1)  # the end is in the state
+
+    def begin(
+        self,
+        summary_BD: Tensor,
+        state: RemainingState,
+        *,
+        length_B: Tensor | None = None,
+        uniform_B: Tensor | None = None,
+    ) -> RemainingState:
+        if length_B is None:
+            length_B = self.foreseen(summary_BD, uniform_B)
+        return state._replace(due_B=length_B.to(state.due_B))
+
+    def nats(
+        self,
+        summary_BD: Tensor,
+        outputs_BTV: Tensor,
+        content_BT: Tensor,
+        length_B: Tensor,
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:
+        next_BT, goes_on_BT, _ = moments(outputs_BTV, content_BT, length_B)
+        nats_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)
+        of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
+        return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)
+
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        device = self.like.device
+        unknown_P = torch.full((prompt,), UNKNOWN, dtype=torch.int64, device=device)
+        to_go_N = torch.arange(length, -1, -1, device=device)
+        return self._told(torch.cat([unknown_P, to_go_N])[None])[0] @ self.enter
+
+    def log_chances(self, outputs: Tensor) -> Tensor:
+        """Of symbols alone: that it is over was said before the first of them."""
+        return F.pad(wide(outputs[..., :-1]).log_softmax(-1), (0, 1), value=-torch.inf)
+
+    def over(self, state: RemainingState) -> Tensor:
+        return state.due_B == OVER
+
+    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor:
+        half_B = torch.full_like(summary_BD[:, 0], 0.5)
+        return self._length(summary_BD).quantile(half_B if uniform_B is None else uniform_B)
+
+    def decided(self, summary_BD: Tensor, state: RemainingState) -> Tensor:
+        return self._length(summary_BD).log_probability(state.due_B)
+
+    def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
+        return state.due_B == OVER
+
+    def _length(self, summary_BD: Tensor) -> WholeLogistic:
+        with no_autocast(summary_BD):  # whole numbers want more digits than a half precision has
+            parts_BK: Tensor = self.length(summary_BD.to(self.length.weight.dtype))
+        weight_BK, location_BK, scale_BK = parts_BK.double().chunk(3, dim=-1)
+        return WholeLogistic(weight_BK.log_softmax(-1), location_BK * 16, F.softplus(scale_BK) * 4 + 0.05)

@@ -1,0 +1,94 @@
+"""What is found of translations, and how it is shown: between what is trivial and what is perfect."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from statewise.specs.translation import BleuTokens
+from statewise.tasks.metric.translation import bleu, chrf, exact_match, tokenised_bleu
+from statewise.tasks.report import More, Report, unknown_note
+from statewise.tasks.translation.length import LengthRange
+
+
+class TranslationEvaluation(NamedTuple):
+    nats: float  # per target token, the true past told
+    bleu: float
+    signature: str
+    bleu_tokenised_lower: float
+    chrf: float
+    ter: float
+    exact: float
+    rows: int
+    tokens: int
+    uniform_nats: float
+    copy: dict[str, float]  # the source as its own translation
+    frequent: dict[str, float]  # the most frequent target of training, whatever the source
+    frequent_target: str
+    cut: int  # rows of which not all was read
+    unknown: float  # share of the source's tokens that its vocabulary does not have,
+    unknown_target: float  # and of the target's
+    decoding: dict[str, Any]
+    termination: str
+    length_error: float  # tokens that the translations are too long or too short, in the mean
+    length_exact: float  # share of translations with as many tokens as the target
+    longest_learned: int | None  # tokens of the longest target of training
+    by_length: list[dict[str, Any]]
+    lengths: dict[str, Any] | None  # of drawn outputs, against the true ones: see `calibrate_lengths`
+
+    def report(self, name: str) -> Report:
+        own = {"bleu": self.bleu, "bleu_tokenised_lower": self.bleu_tokenised_lower}
+        own |= {"chrf": self.chrf, "exact": self.exact}
+        rows = (
+            ("perfect", "100.00", "100.00", "100.00", "100.0 %", "0.000"),
+            (name, *_cells(own), f"{self.nats:.3f}"),
+            ("copy of the source", *_cells(self.copy), ""),
+            (f"always {_short(self.frequent_target)!r}", *_cells(self.frequent), ""),
+            ("uniform (knows nothing)", "", "", "", "", f"{self.uniform_nats:.3f}"),
+        )
+        cut = f" · {self.cut:,} longer than is read" if self.cut else ""
+        cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
+        worse = f" · TER {self.ter:.2f}, less is better (an empty text: 100)"
+        return Report(
+            ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
+            rows,
+            own=1,
+            note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut} · {self.signature}{worse}",
+            more=(self._length_table(),),
+        )
+
+    def _length_table(self) -> More:
+        rows = []
+        for one in map(LengthRange._make, (row.values() for row in self.by_length)):
+            name = str(one.shortest) if one.shortest == one.longest else f"{one.shortest} to {one.longest}"
+            name += " (never learned from)" if one.beyond else ""
+            shares = (f"{100 * one.exact:.1f} %", f"{100 * one.right_length:.1f} %", f"{one.length_error:.2f}")
+            rows.append((name, f"{one.rows:,}", *shares))
+        every = (f"{100 * self.exact:.1f} %", f"{100 * self.length_exact:.1f} %", f"{self.length_error:.2f}")
+        rows.append(("all", f"{self.rows:,}", *every))
+        drawn = ""
+        if self.lengths is not None:
+            covered = ", ".join(f"{100 * float(s):.0f} %: {100 * v:.0f} %" for s, v in self.lengths["covered"].items())
+            drawn = (
+                f"\ndrawn lengths: PIT {self.lengths['pit_distance']:.2f} from uniform, mean "
+                f"{self.lengths['drawn_mean']:.2f} for {self.lengths['true_mean']:.2f}, intervals hold {covered}"
+            )
+        return More(
+            f"by tokens of the target, ended by {self.termination!r}{drawn}",
+            ("target", "rows", "exact", "right length", "length error"),
+            tuple(rows),
+        )
+
+
+def _cells(scores: dict[str, float]) -> tuple[str, ...]:
+    numbers = tuple(f"{scores[name]:.2f}" for name in ("bleu", "bleu_tokenised_lower", "chrf"))
+    return (*numbers, f"{100 * scores['exact']:.1f} %")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:23]}…"
+
+
+def baseline(written: Sequence[str], references: Sequence[str], tokenize: BleuTokens) -> dict[str, float]:
+    """Without TER, which may take minutes where lines are long and nothing fits."""
+    rest = {"bleu_tokenised_lower": tokenised_bleu, "chrf": chrf, "exact": exact_match}
+    own = {"bleu": bleu(written, references, tokenize=tokenize).value}
+    return own | {name: figure(written, references).value for name, figure in rest.items()}

@@ -1,0 +1,146 @@
+"""Sentences of lenses say what their numbers say, and no more."""
+
+import math
+
+import pytest
+import torch
+
+from statewise.figures.figure import Series
+from statewise.figures.table import Cell, Column, Table
+from statewise.inspection.attention.settings import AttentionSettings
+from statewise.inspection.attention.weights import Look
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.gradient import picture
+from statewise.inspection.gradient.context import Gain, longest_context
+from statewise.inspection.gradient.flow import Decay
+from statewise.inspection.intervene.words import beside_none, sure, without
+from statewise.inspection.lenses import LENSES
+from statewise.inspection.probes.lens import _furthest, _worth
+from statewise.kernels import student_t
+
+# Interventions.
+
+
+def test_a_mean_over_moments_has_its_interval() -> None:
+    added_P = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    t = float(student_t.quantile(torch.tensor(0.975, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)))
+    half = t * float(added_P.std()) / 2
+    assert sure(added_P) == f"0.25 ± {half:.2f}"
+    assert without(added_P, "nats") == f"0.25 ± {half:.2f} nats more"
+    assert without(-added_P, "nats") == f"0.25 ± {half:.2f} nats less"
+
+
+@pytest.mark.parametrize(
+    ("other", "none", "said"),
+    [
+        ([1.1, 1.2, 1.1, 1.2], [0.1, 0.2, 0.1, 0.2], "worse than none"),
+        ([0.1, 0.2, 0.1, 0.2], [1.1, 1.2, 1.1, 1.2], "better than none"),
+        ([0.0, 1.0, 0.0, 1.1], [1.0, 0.0, 1.0, 0.0], "not surely better or worse than none"),
+        ([0.3], [0.2], "not surely better or worse than none"),  # one moment says nothing of chance
+        # Each differs widely from moment to moment, and one is always a little dearer: pairs tell that.
+        ([5.1, 0.1, 9.1, 2.1], [5.0, 0.0, 9.0, 2.0], "worse than none"),
+    ],
+)
+def test_another_memory_beside_none(other: list[float], none: list[float], said: str) -> None:
+    assert beside_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
+
+
+# Context and distance.
+
+
+def gain_of(nats: tuple[float, ...], targets: int = 9) -> Gain:
+    return Gain(tuple(2**power for power in range(len(nats))), nats, (0.0,) * len(nats), targets)
+
+
+def test_context_that_does_harm_is_drawn_as_it_is() -> None:
+    """A shorter context that is better than the longest lies below 0, and is not called worth something."""
+    figure = picture.context(gain_of((2.0, 0.9, 1.0)), 0.01)
+    assert figure.series[0].y == pytest.approx((1.0, -0.1, 0.0))
+    harmful = picture.context(gain_of((1.0, 1.1, 1.5)), 0.01)
+    assert harmful.finding == "With 4 tokens of context they cost 0.5000 nats more than with 1: it is worth nothing."
+
+
+def test_one_token_is_called_one_and_a_single_target_is_confessed() -> None:
+    assert picture.length_words(1, 9) == "about 1 token"
+    assert picture.length_words(2, 9) == "about 2 tokens"
+    assert picture.length_words(None, 9) == "more than the 9 tokens that were tried"
+    assert "single token" in picture.context(gain_of((2.0, 1.0), targets=1), 0.01).finding
+    assert picture.context(gain_of((2.0, 1.0)), 0.01).reading.startswith("The same 9 tokens")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "longest"),
+    [(84, 41), (5, 2), (4, 2), (300, 149), (20_001, 256), (500, 249), (600, 256)],
+)
+def test_a_short_text_leaves_tokens_to_try_context_on(tokens: int, longest: int) -> None:
+    assert longest_context(tokens, wanted=256, targets=256) == longest
+    assert tokens - longest >= min(2, tokens - 2)
+
+
+def test_a_band_that_begins_at_nothing_does_not_begin_at_the_mean() -> None:
+    decay = Decay((0, 1, 2), (1.0, 0.1, 0.01), (0.5, 0.0, 0.001), (2.0, 0.2, 0.02))
+    (figure,) = picture.decays({"input": decay}, 0.05)
+    assert figure.series[0].low == pytest.approx((0.5, 0.001, 0.001))
+    assert figure.series[0].high == pytest.approx((2.0, 0.2, 0.02))
+
+
+# Probes.
+
+
+def points(**by_name: tuple[float, float]) -> list[Series]:
+    return [Series(name, (x,), (y,)) for name, (x, y) in by_name.items()]
+
+
+def test_what_a_byte_is_worth() -> None:
+    assert _worth(points(small=(64.0, 0.01), large=(4096.0, 0.02))).startswith("Nobody")
+    alone = _worth(points(small=(64.0, 0.1), large=(4096.0, 0.9)))
+    assert alone == "large comes furthest: 0.9000 with 4 KiB, and nobody comes half as far with less."
+    frugal = _worth(points(small=(64.0, 0.5), large=(4096.0, 0.9), waste=(8192.0, 0.8)))
+    assert frugal.endswith("small comes to 0.5000 with 64 B, the least for half of that.")
+
+
+def test_luck_is_not_called_skill() -> None:
+    few = {"one": (22, 40, 0), "other": (19, 40, 0)}
+    assert "nobody is surely better than guessing" in _furthest(few, 0.5)
+    many = {"one": (2200, 4000, 0), "other": (1900, 4000, 0)}
+    assert _furthest(many, 0.5) == "At the greatest distance one is right most often: 55.0 % of 4,000."
+    # Of many, the luckiest is luckier: what one alone may be called right for is chance among twenty.
+    right = 20 + math.ceil(2.2 * math.sqrt(10))
+    assert "nobody" not in _furthest({"one": (right, 40, 0)}, 0.5)
+    assert "nobody" in _furthest({f"{n}": (right, 40, 0) for n in range(20)}, 0.5)
+
+
+# Alignments.
+
+
+def test_layers_and_heads_of_an_alignment_are_chosen() -> None:
+    chance = torch.Generator().manual_seed(0)
+    first_THS, second_THS = (torch.rand(3, heads, 4, generator=chance) for heads in (2, 2))
+    look = Look({"layers.0.weights": first_THS, "layers.1.weights": second_THS})
+    torch.testing.assert_close(look.mean(), torch.stack([first_THS, second_THS]).mean((0, 2)))
+    torch.testing.assert_close(look.mean(layers=(1,), heads=(0,)), second_THS[:, 0])
+    assert not torch.equal(look.mean(layers=(0,)), look.mean())
+
+
+# In a notebook.
+
+
+def test_a_table_in_a_notebook_says_how_it_is_read() -> None:
+    columns = (Column("a", "entropy", "bits"),)
+    rows = tuple((Cell(n, str(n)),) for n in range(30))
+    shown = Finding("x", "X", "y", ("said",), tables=(Named("t", "T", "Read it so.", Table(columns, rows)),))
+    html = shown._repr_html_()
+    assert "Read it so." in html
+    assert "entropy <small>bits" in html  # without a stylesheet the two would be one word
+    assert "All 30 rows" in html
+
+
+def test_settings_are_all_described() -> None:
+    assert AttentionSettings().layers == ()
+    undescribed = [
+        f"{one.name}.{name}"
+        for one in LENSES
+        for name, field in one.settings.model_fields.items()
+        if not field.description
+    ]
+    assert undescribed == []
