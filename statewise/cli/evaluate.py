@@ -32,6 +32,10 @@ def evaluate(
         int | None,
         typer.Option("--folds", min=1, help="Of forecasts: the rolling origin in so many stretches of time."),
     ] = None,
+    stationarity: Annotated[
+        bool,
+        typer.Option("--stationarity", help="Of forecasts: does the law behind the series change with time?"),
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Of forecasts: draw one (.svg, .png, .pdf), or its numbers (.csv).")
     ] = None,
@@ -58,6 +62,17 @@ def evaluate(
         else:
             report = exposure_report(gap, unit=opened.exposure_unit)
             _print(report, title=f"{run} on {read}: reading itself", first="position")
+        return
+    if stationarity:
+        if text or folds or plot or plot_error:
+            raise UserError(
+                "--stationarity trains small models of its own on the run's series", fix="leave the other options out"
+            )
+        tested = opened.stationarity()
+        if json_:
+            print_json(tested._asdict())
+        else:
+            _print(tested.report("its series"), title=f"{run}: does time itself matter?", first="small models")
         return
     if text and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error look at what training held out", fix="leave out --data")

@@ -66,6 +66,10 @@ class Run(ABC):
         """What was held out in `folds` stretches of time, each evaluated: is it as good later as earlier?"""
         raise UserError(f"a {self.spec.task} run has no stretches of time", fix="forecasts of series have them")
 
+    def stationarity(self) -> Evaluation:
+        """Whether the law behind its data changes with time."""
+        raise UserError(f"a {self.spec.task} run has no time that could matter", fix="forecasts of series have one")
+
     def plot(self, path: str | Path, *, what: Literal["forecast", "error"] = "forecast") -> Path:
         """A picture of what the run does, by the ending of `path`."""
         raise UserError(

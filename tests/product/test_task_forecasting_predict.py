@@ -14,8 +14,11 @@ from forecasting_runs import SETTINGS, figures, opened, rolls, start, table
 from forecasting_runs import series_files as series_files  # a fixture
 from forecasting_runs import trained_run as trained_run  # a fixture
 
+from statewise.data.embedded.series import switching
 from statewise.data.series import read_series
 from statewise.specs import UserError
+from statewise.tasks import train
+from statewise.training.progress import Silent
 
 # ------------------------------------------------------------------ predict
 
@@ -272,3 +275,23 @@ def test_another_file_needs_the_same_columns(trained: Path, tmp_path: Path) -> N
     said = call("predict", str(trained), str(file))
     assert said.code == 2
     assert "there is no column 'load'" in said.err
+
+
+def test_whether_time_itself_matters(tmp_path: Path) -> None:
+    """A law that turns round halfway, and one that does not; other runs have no time."""
+    for name, coefficients in (("turns", (0.9, -0.9)), ("stays", (0.9,))):
+        series = switching(800, coefficients=coefficients, every=800 // len(coefficients))
+        rows = "\n".join(f"{value}" for value in series.values_TC[:, 0])
+        (tmp_path / f"{name}.csv").write_text(f"x\n{rows}\n")
+        settings = {"train.steps": 2, "data.time": "none", "forecast.context": 8, "forecast.horizon": 2}
+        made = train(
+            "forecasting", settings=settings, data=tmp_path / f"{name}.csv", out=tmp_path / name, display=Silent()
+        )
+        said = call("evaluate", str(made.path), "--stationarity", "--json")
+        found = json.loads(said.out)
+        assert (found["low"] > 0) == (name == "turns"), found
+    said = call("evaluate", str(tmp_path / "turns"), "--stationarity")
+    assert "the law changes with it and the series is not stationary" in " ".join(said.out.split())
+    assert (
+        "leave the other options out" in call("evaluate", str(tmp_path / "turns"), "--stationarity", "--folds", "2").err
+    )

@@ -23,6 +23,7 @@ from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
+from statewise.tasks.forecasting.stationarity import Stationarity, of_data
 from statewise.tasks.forecasting.write import appended, moment_of, number
 from statewise.tasks.run import Opened, Run
 from statewise.training.forcing import ExposureGap
@@ -119,6 +120,9 @@ class ForecastingRun(Run):
             device=self.device,
             steps=steps,
         )
+
+    def stationarity(self) -> Stationarity:
+        return of_data(self.spec.data, seed=self.spec.seed)
 
     def backtest(
         self,

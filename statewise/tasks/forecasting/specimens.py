@@ -131,6 +131,7 @@ class ForecastingSpecimens(Specimens):
             questions=tuple(f"{k + 1} ahead" for k in range(horizon)),
             distance=lambda question: (context + question - np.arange(context)).astype(np.float64),
             machine=parts.machine,
+            readers=parts.readers,
             signals=self._signals(x_LC),
             seen_order=seen_order,
         )

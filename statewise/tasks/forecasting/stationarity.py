@@ -16,9 +16,11 @@ from statewise.data.series_split import SeriesParts, Span
 from statewise.data.series_window import RollingOrigin
 from statewise.kernels import student_t
 from statewise.specs import ForecastingSpec, ForecastSpec, TrainSpec, UserError, WindowSpec
+from statewise.specs.forecasting import SeriesDataSpec
 from statewise.tasks.forecasting.examples import prepare, read_parts
 from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss, loss_name
 from statewise.tasks.forecasting.known import Known, learn
+from statewise.tasks.report import Report
 from statewise.training import Parallel, fit
 from statewise.training.device import pick_device
 
@@ -48,6 +50,23 @@ class Stationarity(NamedTuple):
     def stationary(self) -> bool:
         """There is no sign of the opposite: t does not help beyond doubt."""
         return self.low <= 0
+
+    def report(self, name: str) -> Report:
+        verdict = (
+            "no sign that the law changes with time"
+            if self.stationary
+            else f"the time helps, by {self.gain / self.without:.1%}: the law changes with it and the series is not "
+            "stationary, or the time tells something that the one row before does not"
+        )
+        return Report(
+            (f"held-out {self.loss.replace('_', ' ')}", "less by", f"{self.confidence:.0%} interval"),
+            (
+                ("without the time", f"{self.without:.4f}", "", ""),
+                ("with the time", f"{self.with_time:.4f}", f"{self.gain:+.4f}", f"{self.low:+.4f} to {self.high:+.4f}"),
+            ),
+            1,
+            f"{verdict} · {len(self.seeds)} seeds, {self.blocks} blocks held out all along {name}",
+        )
 
 
 def stationarity(
@@ -104,6 +123,16 @@ def stationarity(
         gain_by_seed=tuple(by_seed_S.tolist()),
         loss=loss_name(spec),
     )
+
+
+def of_data(data: SeriesDataSpec, *, seed: int) -> Stationarity:
+    """Of all series of a run, from their first row to their last. If it has the time as an input, that is left out."""
+    features = tuple(feature for feature in data.time_features if feature != "t")
+    data = data.model_copy(update={"time_features": features})
+    parts = read_parts(data, seed=seed)
+    spans = (*parts.train, *parts.validation, *parts.test)
+    every = {id(span.series): span.series for span in spans}
+    return stationarity(SMALL.model_copy(update={"data": data, "seed": seed}), series=list(every.values()))
 
 
 def _given(spec: ForecastingSpec, series: Series | Sequence[Series] | None) -> list[Span]:
