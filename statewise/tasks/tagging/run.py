@@ -1,6 +1,5 @@
 """A trained tagger, opened."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple, final
 import torch
 
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
-from statewise.data.at_rest import at_rest
+from statewise.data.at_rest import at_rest, kept_as
 from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggingSpec
@@ -161,9 +160,7 @@ class TaggingRun(Run):
     ) -> str:
         """The words of the prompt, spaces between them, one a line with its tag; each line of it is a sentence."""
         lines = [line.split() for line in self._asked(prompt).splitlines()]
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "the prompt"
-            file.write_text("\n\n".join("\n".join(words) for words in lines if words) + "\n", encoding="utf-8")
+        with kept_as("the prompt", "\n\n".join("\n".join(words) for words in lines if words) + "\n") as file:
             layout = Layout(format="columns", word=0, tag=1)
             return "\n".join(with_tags(file, [tags for _, tags, _ in self._tagged(str(file), layout)], layout=layout))
 

@@ -1,7 +1,6 @@
 """A trained classifier of nodes, opened."""
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
+from statewise.data.at_rest import kept_as
 from statewise.data.flat_tree import flat_tree, spans_of
 from statewise.data.trees import read_trees_and_gaps
 from statewise.decoding import Sampling
@@ -192,9 +192,7 @@ class TreeRun(Run):
         """Of a text all trees in it, in brackets as files have them."""
         spec = self.spec
         if text is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "the text"
-                file.write_text(text, encoding="utf-8")
+            with kept_as("the text", text) as file:
                 read, source = formed(read_trees(file), spec.read_data), "the given text"
         elif data is None:
             read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
@@ -220,9 +218,7 @@ class TreeRun(Run):
         stop: Sequence[str] = (),
     ) -> str:
         """The trees of the prompt, in brackets as files have them, with the labels that the model gives."""
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "the prompt"
-            file.write_text(self._asked(prompt), encoding="utf-8")
+        with kept_as("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines(file, encoding="utf-8"))
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
