@@ -77,7 +77,7 @@ def memory(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
                 row.name,
                 f"{row.parameters:,}",
                 f"{row.surprise.data['bits_per_token']:.3f}",
-                reach(decay["memory_length"], gradient["window"]),
+                reach(decay["memory_length"], max(decay["distance"])),
                 between(context),
                 f"{row.intervene.data['added']['forget everything']:+.3f}",
                 half_life(row.intervene.data["forked"]),

@@ -35,7 +35,7 @@ def inspect(
             "--set",
             "-s",
             metavar="NAME=VALUE",
-            help="A setting of the lens, e.g. window=64, or of one, gradient.window=64.",
+            help="A setting of the lens (window=64), or of one of all lenses (gradient.window=64).",
         ),
     ] = None,
     out: Annotated[

@@ -59,7 +59,7 @@ class Finding(NamedTuple):
         for one in self.tables:
             parts.append(
                 f'<h3 class="table">{escape(one.title)}</h3><p class="note">{escape(one.reading)}</p>'
-                f"{_folded(one.table)}{html.table_export(one.name, one.table)}"
+                f"{_folded(one.table, sortable=True)}{html.table_export(one.name, one.table)}"
             )
         return "".join(parts)
 
@@ -80,16 +80,20 @@ class Finding(NamedTuple):
             for one in self.figures
             if one.drawable
         )
-        tables = "".join(f"<h4>{escape(one.title)}</h4>{html.table(one.table)}" for one in self.tables)
+        tables = "".join(
+            f"<h4>{escape(one.title)}</h4><p><small>{escape(one.reading)}</small></p>"
+            f"{_folded(one.table, sortable=False)}"
+            for one in self.tables
+        )
         return f"<h3>{escape(self.title)}: {escape(self.subject)}</h3>{said}{drawn}{tables}"
 
     def __repr__(self) -> str:
         return f"Finding({self.lens}, {self.subject!r}: {' '.join(self.sentences)})"
 
 
-def _folded(table: Table) -> str:
-    """A long table does not stand between a reader and what follows."""
-    shown, rows = html.table(table, sortable=True), len(table.rows)
+def _folded(table: Table, *, sortable: bool) -> str:
+    """A long table does not stand between a reader and what follows. Only a page has what sorts it."""
+    shown, rows = html.table(table, sortable=sortable), len(table.rows)
     return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
 
 

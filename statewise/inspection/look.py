@@ -1,6 +1,6 @@
 """Look at a model through one lens, or through all that are quick."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from statewise.inspection.lenses import LENSES, find_lens, refuse_other_task
 from statewise.inspection.page import names, page, write
 from statewise.inspection.progress import Progress, Silent
 from statewise.inspection.subject import NOTHING, Subject, open_subject
-from statewise.specs import UserError
+from statewise.specs import UserError, nearest
 from statewise.tasks import Run
 
 
@@ -73,7 +73,10 @@ def inspect(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Inspection:
-    """Through several lenses, or through every quick one that fits. Settings are those of a single lens."""
+    """Through several lenses, or through every quick one that fits.
+
+    Settings are those of a single lens; of several, by their names: `gradient={"window": 16}`.
+    """
     if isinstance(lenses, str):
         finding = look(what, lenses, text=text, data=data, progress=progress, **settings)
         return Inspection(finding.subject, (finding,))
@@ -83,14 +86,14 @@ def inspect(
     with progress.busy("opening"):
         subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
-    if settings and len(chosen) != 1:
-        raise UserError(f"{next(iter(settings))!r} is a setting of one lens", fix="name the lens")
+    of_each = {chosen[0].name: settings} if len(chosen) == 1 else _of_each(settings, chosen)
+    given = {one.name: read_settings(one.settings, of_each.get(one.name, {}), lens=one.name) for one in chosen}
     found, refused = [], []
     for one in chosen:
         refuse_other_task(one, subject)
         try:
             with progress.busy(one.name):
-                found.append(one.look(subject, read_settings(one.settings, settings, lens=one.name), progress))
+                found.append(one.look(subject, given[one.name], progress))
         except UserError as error:
             if lenses is not None:  # it was asked for by name
                 raise
@@ -99,6 +102,23 @@ def inspect(
     if len(refused) == len(chosen):
         raise refused[0]
     return Inspection(subject.name, tuple(found))
+
+
+def _of_each(settings: Mapping[str, Any], chosen: Sequence[Lens]) -> dict[str, dict[str, Any]]:
+    """Settings of several lenses: `gradient={"window": 16}`, or `gradient.window` as a key."""
+    known = [one.name for one in chosen]
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        lens, _, name = key.partition(".")
+        if not name and not isinstance(value, Mapping):
+            raise UserError(
+                f"{key!r} is a setting of one lens, and {len(known)} were named",
+                fix=f"name the lens, or say whose it is: {known[0]}.{key}",
+            )
+        if lens not in known:
+            raise UserError(f"{key!r} is no setting of {', '.join(known)}", fix=nearest(lens, known))
+        found.setdefault(lens, {}).update({name: value} if name else value)
+    return found
 
 
 def _fitting(subject: Subject) -> list[Lens]:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import Machine, State
+from statewise.core import Composer, Machine, State
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -40,6 +40,13 @@ class Part(NamedTuple):
         return self.end - self.begin
 
 
+class Composed(NamedTuple):
+    """What makes the state of a place from those below it, several at a call; the places in the order of the calls."""
+
+    composer: Composer[Any]
+    order_T: Index
+
+
 @dataclass(frozen=True)
 class Specimen:
     """One row. `judge(read(enter(x)), x)` is what its answers cost, `[N, Q]`; `answer` is what they are, `[N, Q, K]`.
@@ -61,6 +68,9 @@ class Specimen:
     machine: Machine[Any] | None = None
     first: int = 0  # the place at which the machine begins
     begin: Callable[[Tensor], State] | None = None  # the state that it has there; None: that of having read nothing
+    # What else goes from place to place inside of `read` or `begin`, by names that `seen_by` and `seen_order` know.
+    readers: Mapping[str, Machine[Any]] = field(default_factory=dict)
+    composed: Composed | None = None  # of a row that is a tree
     looks: str | None = None  # the name under which it shows its looks at what stands before `first`; None: it has none
     parts: tuple[Part, ...] = ()  # of a row that is several texts
     signals: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # what a unit may stand for, by place

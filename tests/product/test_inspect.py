@@ -87,6 +87,31 @@ def test_from_python(here: Path) -> None:
     assert "<svg" in found._repr_html_()
 
 
+def test_less_can_be_asked_of_all_lenses(here: Path, tmp_path: Path) -> None:
+    less = ("gradient.window=8", "gradient.queries=2", "gates.tokens=60", "intervene.places=2", "intervene.tokens=4")
+    given = [word for one in less for word in ("--set", one)]
+    said = call("inspect", "runs/lstm", *given, "--text", "text.txt", "--static", "--json", "--out", str(tmp_path))
+    assert said.code == 0, said.err
+    found = {one["lens"]: one for one in json.loads(said.out)["findings"]}
+    assert found["gradient"]["data"]["window"] == 8
+    assert len(found["intervene"]["data"]["cuts"]) == 2
+    assert any("the first 60 of" in one for one in found["gates"]["missing"])
+    both = statewise.inspect("runs/lstm", ["gradient", "surprise"], gradient={"window": 8, "targets": 4})
+    assert both.finding("gradient").data["window"] == 8
+    with pytest.raises(statewise.UserError, match="say whose it is: gradient"):
+        statewise.inspect("runs/lstm", ["gradient", "surprise"], window=8)
+
+
+def test_a_folder_with_the_name_of_a_lens_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wrote what the probes found into `probes` can look again."""
+    monkeypatch.chdir(tmp_path)
+    few = ("--set", 'families=["markov"]', "--set", 'tasks=["parity"]', "--set", "rows=4", "--set", "workers=1")
+    for _ in range(2):
+        said = call("inspect", "probes", *few, "--static", "--quiet", "--out", "probes")
+        assert said.code == 0, said.err
+    assert (tmp_path / "probes/inspect.html").is_file()
+
+
 def test_progress_is_for_people(here: Path, tmp_path: Path) -> None:
     said = run("inspect", "runs/lstm", "attention", "--out", str(tmp_path), cwd=here)
     assert said.code == 0, said.err
@@ -100,6 +125,8 @@ def test_progress_is_for_people(here: Path, tmp_path: Path) -> None:
         (("runs/lstn",), "did you mean 'runs/lstm'"),
         (("runs/lstm", "surprise", "--set", "show=3"), "did you mean 'shown'"),
         (("runs/lstm", "surprise", "--set", "shown=no"), "shown = 'no'"),
+        (("runs/lstm", "--set", "gradint.window=3"), "did you mean 'gradient'"),
+        (("runs/lstm", "--set", "gradient.windo=3"), "did you mean 'window'"),
         (("runs/lstm", "--set", "shown=3"), "no lens was named"),
         (("runs/lstm", "gradient", "--against", "runs/lstm"), "it is for"),
         (("runs/lstm", "surprise", "--train"), "it is for bptt"),

@@ -122,6 +122,23 @@ def test_a_translation_is_looked_at_in_its_two_texts(tasks: Path) -> None:
     assert [pair["kind"] for pair in found.finding("attention").data["pairs"]] == ["reversal", "reversal"]
 
 
+def test_a_source_that_is_read_at_once_has_no_states_and_says_so(tasks: Path) -> None:
+    gradient = statewise.inspect(run_of(tasks, "translator-transformer"), "gradient", rows=2).finding("gradient")
+    assert set(gradient.data["decay"]) == {"source", "target", "state"}
+    assert "The source is read all at once: there is no state along it to follow." in gradient.missing
+
+
+def test_which_heads_and_tokens_of_an_alignment_are_drawn(tasks: Path) -> None:
+    path = run_of(tasks, "translator-transformer")
+    every, one = (statewise.inspect(path, "attention", pairs=1, **chosen) for chosen in ({}, {"queries": [2, 0]}))
+    drawn, some = (found.finding("attention").figures[0].grid for found in (every, one))
+    assert [list(row) for row in some.values] == [list(drawn.values[at]) for at in (2, 0)]
+    with pytest.raises(statewise.UserError, match="layers = 7 is not there"):
+        statewise.inspect(path, "attention", layers=[7])
+    with pytest.raises(statewise.UserError, match="not a token of the target of pair 1"):
+        statewise.inspect(path, "attention", queries=[99])
+
+
 def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
     cases = [
         ("translator", "memory"),

@@ -86,6 +86,7 @@ def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) 
     assert flow.state_QT[0, one.first - 1] > 0  # what the source left
     sides = by_part([one], [flow])
     assert {"source", "target", "state"} <= set(sides)
+    assert sides["source"].before is not None
     assert min(sides["source"].before.distance) == question + 1
 
 

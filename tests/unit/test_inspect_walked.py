@@ -11,9 +11,9 @@ import torch
 from task_runs import opened, write_files
 from torch import Tensor, nn
 
-from statewise.core import Machine, map_state
+from statewise.core import Machine, lens, map_state
 from statewise.inspection.gradient.row_flow import by_part, follow_row
-from statewise.inspection.gradient.row_picture import row_drawings
+from statewise.inspection.gradient.row_picture import reach, row_drawings
 from statewise.tasks.specimen import Specimen
 
 WAYS = {
@@ -116,3 +116,58 @@ def test_maps_join_what_goes_on_with_the_row(world: Path) -> None:
     assert flow.state_QT is not None
     np.testing.assert_array_equal(shown_QT[:, source.end - 1 :], flow.state_QT[:, source.end - 1 :])
     assert WAYS["translator"] < set(by_part([one], [flow]))
+
+
+def test_each_direction_reaches_its_own_way(world: Path) -> None:
+    """What is read from the end has no say in what stands to its right, and is not said to reach there."""
+    specimens = opened(world, "tagger")[1].precise()
+    rows = [specimens.at(at) for at in range(3)]
+    sides = by_part(rows, [follow_row(one, range(len(one.questions)), states=True) for one in rows])
+    front, end = sides["state from the front"], sides["state from the end"]
+    assert front.before is not None
+    assert front.after is None
+    assert end.before is None
+    assert end.after is not None
+    assert reach(end, 0.01, specimens.words).count(" ahead") == 1
+    assert " back" not in reach(end, 0.01, specimens.words)
+
+
+# Trees.
+
+
+@pytest.mark.parametrize("name", ["tree", "tree-balanced"])
+def test_a_node_weighs_what_a_change_of_its_state_would(name: str, world: Path) -> None:
+    """Node by node, as a lens has them composed; the flow itself goes by depth."""
+    one = max((opened(world, name)[1].precise().at(at) for at in range(6)), key=len)
+    assert one.composed is not None
+    composer, queries = one.composed.composer, range(min(len(one.questions), 3))
+    flow = follow_row(one, queries, states=True)
+    assert flow.state_QT is not None
+    assert not composer._forward_hooks
+    order = one.seen_order("", len(one))
+    for call, place in enumerate(order):
+        added: list[Tensor] = []
+        calls = iter(range(len(one)))
+
+        def change(module: nn.Module, given: Any, state: Any) -> Any:
+            if next(calls) != call:  # noqa: B023 (used up before the next)
+                return state
+            return map_state(lambda leaf: leaf + _zero_like(leaf, added), state)  # noqa: B023
+
+        handle = composer.register_forward_hook(change)
+        with lens():
+            cost_Q = one.costs(one.x_TE[None])[0]
+        handle.remove()
+        for row, query in enumerate(queries):
+            found = torch.autograd.grad(cost_Q[query], added, retain_graph=True, allow_unused=True)
+            parts = [gradient.flatten() for gradient in found if gradient is not None]
+            wanted = float(torch.cat(parts).norm()) if parts else 0.0
+            np.testing.assert_allclose(flow.state_QT[row, place], wanted, rtol=1e-9, atol=1e-14)
+    beside = np.isnan(flow.distance_QT)
+    assert not flow.state_QT[beside].any()  # what is not below a node has no say in it
+    assert "state" in by_part([one], [flow])
+
+
+def _zero_like(leaf: Tensor, added: list[Tensor]) -> Tensor:
+    added.append(torch.zeros_like(leaf).requires_grad_())
+    return added[-1]

@@ -7,16 +7,21 @@ import torch
 
 from statewise.figures.figure import Series
 from statewise.figures.table import Cell, Column, Table
+from statewise.inspection import live_subject, look
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Look
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gradient import picture
 from statewise.inspection.gradient.context import Gain, longest_context
 from statewise.inspection.gradient.flow import Decay
-from statewise.inspection.intervene.words import beside_none, sure, without
+from statewise.inspection.intervene.address import Address
+from statewise.inspection.intervene.measure import Deed
+from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
 from statewise.inspection.lenses import LENSES
 from statewise.inspection.probes.lens import _furthest, _worth
 from statewise.kernels import student_t
+from statewise.models import build
+from statewise.specs import TransformerSpec
 
 # Interventions.
 
@@ -43,6 +48,19 @@ def test_a_mean_over_moments_has_its_interval() -> None:
 )
 def test_another_memory_beside_none(other: list[float], none: list[float], said: str) -> None:
     assert beside_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
+
+
+def test_the_part_that_is_missed_most() -> None:
+    one, other = Deed(Address("a"), "zero"), Deed(Address("b"), "zero")
+    more_P, less_P = torch.tensor([0.3, 0.5]).double(), torch.tensor([-0.3, -0.5]).double()
+    assert worst_part({one: less_P}, "it", "nats")[1].startswith("a set to 0 costs -0.4")
+    assert worst_part({one: less_P, other: more_P}, "it", "nats") == (
+        other,
+        f"Of 2 parts of it, each set to 0, b costs most: {sure(more_P)} nats",
+    )
+    assert (
+        worst_part({one: less_P, other: less_P}, "it", "nats")[1] == "None of 2 parts of it, each set to 0, is missed"
+    )
 
 
 # Context and distance.
@@ -144,3 +162,14 @@ def test_settings_are_all_described() -> None:
         if not field.description
     ]
     assert undescribed == []
+
+
+def test_how_far_was_tried_is_what_the_curve_shows() -> None:
+    """Gradients of few tokens reach the whole window; the sentence names the distance up to which there is a mean."""
+    model = build(TransformerSpec(width=8, heads=2, depth=1), vocab=7).eval()
+    tokens_T = torch.randint(7, (120,), generator=torch.Generator().manual_seed(0))
+    found = look(live_subject(model, tokens_T), "gradient", window=30, queries=6, context=8, targets=8, steps=2)
+    tried = found.data["decay"]["input"]["distance"][-1]
+    assert tried < 29
+    assert found.data["decay"]["input"]["memory_length"] is None
+    assert f"more than the {tried} tokens that were tried by its gradients" in found.sentences[0]

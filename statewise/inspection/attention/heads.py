@@ -3,7 +3,7 @@
 B rows, T queries, H heads, S places.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -70,22 +70,23 @@ def _first(reading: Reading, some_BT: Tensor) -> tuple[int, int]:
     return start, start + length
 
 
-def chosen_queries(wanted: Sequence[int], length: int) -> list[int]:
+def chosen_queries(wanted: Sequence[int], length: int, *, of: str = "the window") -> list[int]:
     wrong = [one for one in wanted if not 0 <= one < length]
     if wrong:
-        raise UserError(f"queries = {wrong[0]} is not a token of the window", fix=f"0 to {length - 1}")
+        raise UserError(f"queries = {wrong[0]} is not a token of {of}", fix=f"0 to {length - 1}")
     return list(wanted) or list(range(length))
+
+
+def refuse_unknown(settings: AttentionSettings, *, layers: Collection[int], heads: Collection[int]) -> None:
+    for name, wanted, known in (("layers", settings.layers, layers), ("heads", settings.heads, heads)):
+        wrong = [one for one in wanted if one not in known]
+        if wrong:
+            raise UserError(f"{name} = {wrong[0]} is not there", fix=f"this model has {name} 0 to {max(known)}")
 
 
 def chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[Head]:
     """What was asked for, else the sharpest."""
-    for name, wanted, known in (
-        ("layers", settings.layers, {one.layer for one in heads}),
-        ("heads", settings.heads, {one.head for one in heads}),
-    ):
-        wrong = [one for one in wanted if one not in known]
-        if wrong:
-            raise UserError(f"{name} = {wrong[0]} is not there", fix=f"this model has {name} 0 to {max(known)}")
+    refuse_unknown(settings, layers={one.layer for one in heads}, heads={one.head for one in heads})
     able = [
         one
         for one in heads
@@ -145,9 +146,13 @@ def _sentences(name: str, heads: Sequence[Head], seen: Seen, apart: float) -> li
         f"{name} looks with {len(heads)} heads in {len(seen.names)} layers: the sharpest (layer {sharpest.layer}, head "
         f"{sharpest.head}) uses {share(sharpest.share)} of the entropy it could have, the widest "
         f"{share(widest.share)}; layer {furthest.layer}, head {furthest.head} looks furthest back, "
-        f"{rough(furthest.distance)} tokens in the mean; {beside} look mostly at the token before.",
+        f"{rough(furthest.distance)} tokens in the mean; {_looking(beside)} mostly at the token before.",
         f"The weights are those of the equation; the fast kernel's logits are at most {rough(apart)} from theirs.",
     ]
+
+
+def _looking(heads: int) -> str:
+    return "none looks" if not heads else "1 looks" if heads == 1 else f"{heads} look"
 
 
 def _table(heads: Sequence[Head]) -> Named:

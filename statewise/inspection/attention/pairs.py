@@ -18,6 +18,7 @@ from statewise.figures.number import plain, rough, share
 from statewise.figures.passage import visible
 from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.attention.alignment import Agreement, Known, agreement, gold, known, slope
+from statewise.inspection.attention.heads import chosen_queries, refuse_unknown
 from statewise.inspection.attention.rows import describe_rows, see_row
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Head, entropy, look_along
@@ -34,7 +35,7 @@ class Pair(NamedTuple):
 
     source: tuple[str, ...]  # the end symbol last
     target: tuple[str, ...]
-    weights_TS: Tensor  # the mean over layers and heads
+    weights_TS: Tensor  # the mean over layers and heads, or over those that were asked for
     entropies: dict[str, list[float]]  # by layer, of each head
     kind: Known | None
     agreement: Agreement | None
@@ -53,10 +54,12 @@ def look_at_pairs(subject: Subject, specimens: Specimens, settings: AttentionSet
         said = f"{subject.name} has no look of its own at its source: what reaches its target is in the state."
         return Finding("attention", _TITLE, subject.name, (said,), tables=tuple(tables), data={"pairs": []})
     pairs = [
-        _pair(specimens.at(at), pattern)
+        _pair(specimens.at(at), pattern, settings)
         for at in progress.over(range(min(settings.judged, len(specimens))), "aligning")
     ]
-    figures: list[Drawing] = [_map(at, one, told=specimens.told) for at, one in enumerate(pairs[: settings.pairs])]
+    figures: list[Drawing] = [
+        _map(at, one, settings, told=specimens.told) for at, one in enumerate(pairs[: settings.pairs])
+    ]
     judged = [one for one in pairs if one.agreement is not None]
     return Finding(
         "attention",
@@ -91,14 +94,16 @@ def _unshown(pairs: int, all_: int, settings: AttentionSettings) -> tuple[str, .
     return tuple(missing)
 
 
-def _pair(one: Specimen, pattern: str) -> Pair:
+def _pair(one: Specimen, pattern: str, settings: AttentionSettings) -> Pair:
     assert one.machine is not None
     with torch.no_grad():
         z_1TI = one.enter(one.x_TE[None])
         state = one.begun(z_1TI)
     look = look_along(one.machine, state, z_1TI[0, one.first :], pattern=pattern)
     source, target = one.pieces[: one.first], one.questions
-    weights_TS = look.mean().double().cpu()
+    most = max(one_THS.shape[1] for one_THS in look.weights.values())
+    refuse_unknown(settings, layers=range(len(look.weights)), heads=range(most))
+    weights_TS = look.mean(layers=settings.layers, heads=settings.heads).double().cpu()
     written = target[:-1] if target[-1] == END else target  # one that was cut has no end
     kind = known([piece for piece in source if piece != END], written)
     right = None if kind is None or not written else agreement(weights_TS, gold(kind, len(written)))
@@ -143,7 +148,18 @@ def _heads_within(within: dict[str, list[Head]]) -> Named:
     return Named("attention-within", "The heads that look at their own text", reading, Table(columns, rows))
 
 
-def _map(at: int, one: Pair, *, told: bool) -> Figure:
+def _averaged(settings: AttentionSettings) -> str:
+    """Whose mean a map is."""
+    some = [
+        f"{name[:-1] if len(wanted) == 1 else name} {', '.join(map(str, wanted))}"
+        for name, wanted in (("layers", settings.layers), ("heads", settings.heads))
+        if wanted
+    ]
+    return f"by {' and '.join(some)}" if some else "in the mean over layers and heads"
+
+
+def _map(at: int, one: Pair, settings: AttentionSettings, *, told: bool) -> Figure:
+    queries = chosen_queries(settings.queries, len(one.target), of=f"the target of pair {at + 1}")
     way = "forward" if one.slope > 0.5 else "backward" if one.slope < -0.5 else "in no one direction"
     right = ""
     if one.agreement is not None:
@@ -155,14 +171,16 @@ def _map(at: int, one: Pair, *, told: bool) -> Figure:
         Axis("source", categories=tuple(f"{place} {visible(name)}" for place, name in enumerate(one.source))),
         Axis(
             "target, as told" if told else "target",
-            categories=tuple(f"{place} {visible(name)}" for place, name in enumerate(one.target)),
+            categories=tuple(f"{place} {visible(one.target[place])}" for place in queries),
         ),
         (),
-        reading="A row is a token of the target; the colour is how much it looked at each token of the source, in the "
-        "mean over layers and heads.",
+        reading="A row is a token of the target; the colour is how much it looked at each token of the source, "
+        f"{_averaged(settings)}.",
         finding=f"The alignment runs {way} (correlation {plain(one.slope)}){right}.",
         grid=Grid(
-            tuple(map(tuple, one.weights_TS.tolist())), "weight", limits=(0.0, float(one.weights_TS.max()) or 1.0)
+            tuple(map(tuple, one.weights_TS[queries].tolist())),
+            "weight",
+            limits=(0.0, float(one.weights_TS[queries].max()) or 1.0),
         ),
     )
 
@@ -170,7 +188,10 @@ def _map(at: int, one: Pair, *, told: bool) -> Figure:
 def _sentences(name: str, pairs: list[Pair], judged: list[Pair]) -> list[str]:
     forward = sum(one.slope > 0.5 for one in pairs)
     backward = sum(one.slope < -0.5 for one in pairs)
-    said = [f"Of {len(pairs)} alignments of {name}, {forward} run forward and {backward} backward."]
+    said = [
+        f"Of {len(pairs)} alignments of {name}, {forward} {'runs' if forward == 1 else 'run'} forward, {backward} "
+        f"backward, and {len(pairs) - forward - backward} in no one direction."
+    ]
     if judged:
         right = sum(one.agreement.right for one in judged if one.agreement is not None)
         near = sum(one.agreement.near for one in judged if one.agreement is not None)

@@ -3,6 +3,7 @@
 B rows, T queries, H heads, S places that are looked at.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -84,9 +85,11 @@ class Look(NamedTuple):
 
     weights: dict[str, Tensor]  # by the name of the layer, [T, H, S]
 
-    def mean(self) -> Tensor:
-        """`[T, S]` over layers and heads."""
-        return torch.stack([one_THS.mean(1) for one_THS in self.weights.values()]).mean(0)
+    def mean(self, *, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> Tensor:
+        """`[T, S]` over layers and heads, or over those that are named."""
+        known = list(self.weights.values())
+        some = [known[layer] for layer in layers] or known
+        return torch.stack([(one_THS[:, list(heads)] if heads else one_THS).mean(1) for one_THS in some]).mean(0)
 
 
 @torch.no_grad()

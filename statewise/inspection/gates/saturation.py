@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 _NEAR = 0.1  # of the way from one end to the other
 _MOSTLY = 0.95  # of the time
 _REACHES = 0.5
+_WHOLE = 1e-3
 
 
 class Saturation(NamedTuple):
@@ -38,6 +39,7 @@ class Saturating:
     def __init__(self) -> None:
         self.count = 0
         self.least, self.largest = np.inf, -np.inf
+        self._divides = True  # at every moment all units together are 1
         self._counts: NDArray[np.int64] | None = None  # below -1+, near 0, near 1
         self._sum_U: NDArray[np.float64] | None = None
 
@@ -45,6 +47,7 @@ class Saturating:
         self.count += len(unit_TU)
         self.least = min(self.least, float(unit_TU.min(initial=np.inf)))
         self.largest = max(self.largest, float(unit_TU.max(initial=-np.inf)))
+        self._divides &= bool((np.abs(unit_TU.sum(1, dtype=np.float64) - 1) < _WHOLE).all())
         counts = np.stack(
             [
                 (unit_TU < -1 + 2 * _NEAR).sum(0),
@@ -58,8 +61,11 @@ class Saturating:
         self._sum_U = sums if self._sum_U is None else self._sum_U + sums
 
     def found(self) -> Saturation | None:
-        """None for what has no ends: a cell, a loss, or what was constant all the time."""
-        if self._counts is None or self._sum_U is None or not self.least < self.largest:
+        """None for what has no ends: a cell, a loss, or what was constant all the time.
+
+        Nor are chances gates: of what is divided among all units, most must be near 0.
+        """
+        if self._counts is None or self._sum_U is None or self._divides or not self.least < self.largest:
             return None
         # What stays far from 1 has other ends, which are not known.
         if self.least < -1 or self.largest > 1 or max(-self.least, self.largest) < _REACHES:

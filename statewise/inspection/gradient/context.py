@@ -21,6 +21,7 @@ class Gain(NamedTuple):
     contexts: tuple[int, ...]
     nats: tuple[float, ...]  # mean loss with each context
     half: tuple[float, ...]  # of the 95 % interval of the loss *above that of the longest*, target by target
+    targets: int
 
     def length(self, threshold: float) -> int | None:
         """The context from which on less than a share of the whole gain is still to be had; None: only the longest."""
@@ -42,6 +43,11 @@ class Gain(NamedTuple):
         return self.contexts[first] if first < len(self.contexts) - 1 else None
 
 
+def longest_context(tokens: int, *, wanted: int, targets: int) -> int:
+    """What of a text is context: all that is wanted, but so much is left that it is tried on many tokens."""
+    return min(wanted, max((tokens - 1) // 2, tokens - 1 - targets, 2), tokens - 1)
+
+
 @torch.no_grad()
 def gain(machine: Machine[Any], window_BT: Tensor, progress: Progress) -> Gain:
     """The last token of each window is predicted from 1, 2, 4, … tokens before it, the memory fresh each time."""
@@ -58,4 +64,4 @@ def gain(machine: Machine[Any], window_BT: Tensor, progress: Progress) -> Gain:
     last_B = found[-1]
     root = math.sqrt(len(last_B))
     half = tuple(1.96 * float((one_B - last_B).std()) / root if root > 1 else 0.0 for one_B in found)
-    return Gain(tuple(contexts), tuple(float(one_B.mean()) for one_B in found), half)
+    return Gain(tuple(contexts), tuple(float(one_B.mean()) for one_B in found), half, len(last_B))

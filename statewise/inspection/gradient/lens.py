@@ -10,7 +10,7 @@ from statewise.core import Machine
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture
 from statewise.inspection.gradient.clipping import clipping
-from statewise.inspection.gradient.context import Gain, gain
+from statewise.inspection.gradient.context import Gain, gain, longest_context
 from statewise.inspection.gradient.flow import Decay, Flow, decay, follow
 from statewise.inspection.gradient.jacobian import Stretch
 from statewise.inspection.gradient.recurrence import jacobians, without_eigenvalues
@@ -65,7 +65,7 @@ def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Fi
         "gradient",
         "Gradients through time",
         subject.name,
-        tuple(_sentences(subject.name, decays, worth, stretches, settings.threshold, length)),
+        tuple(_sentences(subject.name, decays, worth, stretches, settings.threshold)),
         tuple(figures),
         data=_data(decays, flow, stretches, found_PN, worth, clips, shares, settings, length),
         missing=tuple(missing),
@@ -86,13 +86,14 @@ def _flow(machine: Machine[Any], reading: Reading, window_BT: Tensor, queries: i
 
 
 def _worth(machine: Machine[Any], reading: Reading, settings: GradientSettings, progress: Progress) -> Gain:
-    longest = min(settings.context, len(reading) - 1, reading.window or settings.context)
+    wanted = min(settings.context, reading.window or settings.context)
+    longest = longest_context(len(reading), wanted=wanted, targets=settings.targets)
     window_BT = windows(reading, longest + 1, settings.targets).to(machine.like.device)
     return gain(machine, window_BT, progress)
 
 
 def _sentences(
-    name: str, decays: dict[str, Decay], worth: Gain, stretches: list[Stretch], threshold: float, length: int
+    name: str, decays: dict[str, Decay], worth: Gain, stretches: list[Stretch], threshold: float
 ) -> list[str]:
     said = []
     by_gain = picture.length_words(worth.length(threshold), worth.contexts[-1])
@@ -100,7 +101,7 @@ def _sentences(
     if decays:
         shown = decays.get("input", decays.get("state"))
         assert shown is not None
-        by_gradient = picture.length_words(shown.length(threshold), length)
+        by_gradient = picture.length_words(shown.length(threshold), shown.distance[-1])
         said.append(
             f"{name} remembers {by_gradient} by its gradients, and {by_gain} by what context is worth to it{open_end}."
         )

@@ -20,7 +20,9 @@ _NOISE = 1e-14  # of the largest singular value: below it double precision has n
 
 
 def length_words(length: int | None, longest: int) -> str:
-    return f"more than the {longest:,} tokens that were tried" if length is None else f"about {length:,} tokens"
+    if length is None:
+        return f"more than the {longest:,} tokens that were tried"
+    return f"about {length:,} token{'' if length == 1 else 's'}"
 
 
 def decays(found: Mapping[str, Decay], threshold: float) -> list[Figure]:
@@ -29,17 +31,22 @@ def decays(found: Mapping[str, Decay], threshold: float) -> list[Figure]:
     series, said = [], []
     for name, one in found.items():
         kept = [at for at, mean in enumerate(one.mean) if mean > 0]
+        least = min(low for low in (*one.low, *(one.mean[at] for at in kept)) if low > 0)  # a logarithm has no 0
         series.append(
             Series(
                 f"by {_WORDS[name]}",
                 tuple(float(one.distance[at]) for at in kept),
                 tuple(one.mean[at] for at in kept),
-                tuple(one.low[at] or one.mean[at] for at in kept),
-                tuple(max(one.high[at], one.low[at] or one.mean[at]) for at in kept),
+                tuple(max(one.low[at], least) for at in kept),
+                tuple(max(one.high[at], least) for at in kept),
             )
         )
         length = one.length(threshold)
-        where = f"after {length:,} tokens" if length is not None else f"nowhere within {one.distance[-1]:,} tokens"
+        where = (
+            f"after {length:,} token{'' if length == 1 else 's'}"
+            if length is not None
+            else f"nowhere within {one.distance[-1]:,} tokens"
+        )
         said.append(f"with respect to {_WORDS[name]}, below {share(threshold)} of its largest {where}")
     return [
         Figure(
@@ -167,8 +174,7 @@ def stretch_sentence(stretches: Sequence[Stretch]) -> str:
 
 
 def context(worth: Gain, threshold: float) -> Figure:
-    extra = tuple(max(nats - worth.nats[-1], 0.0) for nats in worth.nats)
-    length = worth.length(threshold)
+    extra = tuple(nats - worth.nats[-1] for nats in worth.nats)
     return Figure(
         "gradient-context",
         "What context is worth",
@@ -184,15 +190,28 @@ def context(worth: Gain, threshold: float) -> Figure:
                 tuple(one + half for one, half in zip(extra, worth.half)),
             ),
         ),
-        reading="The same tokens, predicted from only so many before them: how much dearer they are than with the "
-        "longest context. The band is a 95 % interval.",
-        finding=f"From 1 token to {worth.contexts[-1]:,}, context is worth {plain(extra[0])} nats; all but "
-        f"{share(threshold)} of it is had with {length_words(length, worth.contexts[-1])}{unsure(worth, threshold)}.",
+        reading=f"The same {worth.targets:,} token{'' if worth.targets == 1 else 's'}, predicted from only so many "
+        "before them: how much dearer they are than with the longest context. The band is a 95 % interval.",
+        finding=_worth_sentence(worth, threshold),
+    )
+
+
+def _worth_sentence(worth: Gain, threshold: float) -> str:
+    saved, longest = worth.nats[0] - worth.nats[-1], worth.contexts[-1]
+    if saved <= 0:
+        return (
+            f"With {longest:,} tokens of context they cost {plain(-saved)} nats more than with 1: it is worth nothing."
+        )
+    return (
+        f"From 1 token to {longest:,}, context is worth {plain(saved)} nats; all but {share(threshold)} of it is had "
+        f"with {length_words(worth.length(threshold), longest)}{unsure(worth, threshold)}."
     )
 
 
 def unsure(worth: Gain, threshold: float) -> str:
     """How far the interval of the losses leaves the length open, in brackets; nothing where it does not."""
+    if worth.targets == 1:
+        return " (tried on a single token, which says little)"
     least, most = worth.lengths(threshold)
     if least == most:
         return ""

@@ -4,7 +4,7 @@ T places of a row, E numbers that enter at a place, I that are read there, Q que
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
 from statewise.inspection.gradient.flow import Decay
-from statewise.tasks.specimen import Floats, Part, Specimen
+from statewise.inspection.gradient.walked import Visited, composing, learnt, own, walking
+from statewise.tasks.specimen import Composed, Floats, Part, Specimen
 
 _CHUNK = 1024  # places of a long row that are read at a time
 _FEW = 0.25  # of the answers that most distances are reached by: what fewer reach is left out
@@ -26,6 +27,8 @@ class RowFlow(NamedTuple):
     # Of the state after each place, nan where there is none; None: it is not read along time, or too long for that.
     state_QT: Floats | None
     z_TI: Tensor  # what was read
+    # The same of machines that read a stretch of it, or from its end; by what people call their states.
+    walked_QT: Mapping[str, Floats]
 
 
 def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> RowFlow:
@@ -33,25 +36,69 @@ def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> RowFlo
     with torch.enable_grad():
         x_1TE = one.x_TE[None].detach().clone().requires_grad_()
         z_1TI = one.enter(x_1TE)
-        visited: list[list[Tensor]] = []
-        if states and one.machine is not None:
-            y, visited = _stepped(one, one.machine, z_1TI)
-        else:
-            y = one.read(z_1TI)
+        visited: Visited = []
+        tree = one.composed if states else None
+        with walking(one.readers if states else {}) as walks, composing(tree and tree.composer) as calls:
+            if states and one.machine is not None:
+                y, visited = _stepped(one, one.machine, z_1TI)
+            else:
+                y = one.read(z_1TI)
         cost_Q = one.judge(y, x_1TE)[0]
     wanted = [leaf for state in visited for leaf in state]
-    inputs, through = [], []
+    aside = [leaf for some in (*walks.values(), calls) for state in some for leaf in state]
+    inputs, through, walked = [], [], []
     for query in queries:
-        found = torch.autograd.grad(cost_Q[query], [x_1TE, *wanted], retain_graph=True, allow_unused=True)
+        found = torch.autograd.grad(cost_Q[query], [x_1TE, *wanted, *aside], retain_graph=True, allow_unused=True)
         inputs.append(_by_place(found[0], len(one)))
         rest = iter(found[1:])
-        through.append([_norm([next(rest) for _ in state]) for state in visited])
+        if visited:
+            through.append(np.array([_norm([next(rest) for _ in state]) for state in visited]))
+        walked.append(_walked(one, {name: [[next(rest) for _ in state] for state in walks[name]] for name in walks}))
+        if tree is not None:
+            through.append(_of_nodes(tree, [[(leaf, next(rest)) for leaf in state] for state in calls]))
     distance_QT = np.stack([one.distance(query) for query in queries])
     # A state after its own question was asked has no say in it: what is exactly 0 there is nothing to draw.
-    state_QT = np.full(distance_QT.shape, np.nan) if wanted else None
+    state_QT = np.full(distance_QT.shape, np.nan) if wanted or tree is not None else None
     if state_QT is not None:
-        state_QT[:, len(one) - len(visited) :] = through
-    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), state_QT, z_1TI[0].detach())
+        state_QT[:, len(one) - len(through[0]) :] = through
+    walked_QT = {name: np.stack([norms[name] for norms in walked]) for name in walked[0]}
+    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), state_QT, z_1TI[0].detach(), walked_QT)
+
+
+def _of_nodes(tree: Composed, calls: Sequence[Sequence[tuple[Tensor, Tensor | None]]]) -> Floats:
+    """Norms by place, of all parts of a node's state together; what does not reach a node leaves it at 0."""
+    squares = []
+    for call in calls:
+        found_N = torch.zeros(len(call[0][0]), dtype=torch.float64)
+        for _, gradient in call:
+            if gradient is not None:
+                found_N += gradient.double().flatten(1).square().sum(1).cpu()
+        squares.append(found_N)
+    norm_T = np.zeros(len(tree.order_T))
+    norm_T[tree.order_T] = torch.cat(squares).sqrt().numpy()
+    return norm_T
+
+
+def _walked(one: Specimen, gradients: Mapping[str, Sequence[Sequence[Tensor | None]]]) -> dict[str, Floats]:
+    """Norms by place, of all machines that go the same way through the same stretch; nan: nobody reads that state."""
+    squares: dict[str, Floats] = {}
+    for name, moments in gradients.items():
+        at = one.seen_at(name, len(moments))
+        assert at is not None, f"{name} read {len(moments)} of {len(one)} places"
+        mine = squares.setdefault(_way(one, name), np.full(len(one), np.nan))
+        for place, some in zip(at, moments):
+            if any(gradient is not None for gradient in some):
+                mine[place] = np.nan_to_num(mine[place]) + _norm(some) ** 2
+    return {way: np.sqrt(mine) for way, mine in squares.items()}
+
+
+def _way(one: Specimen, name: str) -> str:
+    """What people call the states of who goes this way through this stretch."""
+    first, second = one.seen_order(name, 2)  # of any two places, the one that comes first
+    for part in one.parts:
+        if part == one.stretch(name):
+            return f"state along the {part.name}{', from its end' if first > second else ''}"
+    return f"state from the {'end' if first > second else 'front'}"
 
 
 def follow_long_row(one: Specimen, queries: Sequence[int], *, chunk: int = _CHUNK) -> RowFlow:
@@ -63,7 +110,7 @@ def follow_long_row(one: Specimen, queries: Sequence[int], *, chunk: int = _CHUN
         z_1TI = one.enter(x_1TE)
     inputs = [_by_place(_backwards(one, one.machine, x_1TE, z_1TI, query, chunk), len(one)) for query in queries]
     distance_QT = np.stack([one.distance(query) for query in queries])
-    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), None, z_1TI[0].detach())
+    return RowFlow(tuple(queries), distance_QT, np.stack(inputs), None, z_1TI[0].detach(), {})
 
 
 def _backwards(
@@ -109,25 +156,16 @@ def _backwards(
     return through if to_x is None else to_x if through is None else through + to_x
 
 
-def _stepped(one: Specimen, machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+def _stepped(one: Specimen, machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, Visited]:
     """What is read, and what can be asked of each state; the first of them is what something else has left."""
-    state = _own(one.begun(z_1TI))
-    outputs, visited = [], [] if one.begin is None else [_learnt(state)]
+    state = own(one.begun(z_1TI))
+    outputs, visited = [], [] if one.begin is None else [learnt(state)]
     for z_t in z_1TI[:, one.first :].unbind(1):
         y_t, state = machine.step(z_t, state)
-        state = _own(state)
-        visited.append(_learnt(state))
+        state = own(state)
+        visited.append(learnt(state))
         outputs.append(y_t)
     return torch.stack(outputs, dim=1), visited
-
-
-def _own(state: State) -> State:
-    """A leaf that a step hands on unchanged is the same tensor: as a view it has a gradient of its own."""
-    return map_state(lambda leaf: leaf.view_as(leaf) if leaf.requires_grad else leaf, state)
-
-
-def _learnt(state: State) -> list[Tensor]:
-    return [leaf for _, leaf in leaves(state) if leaf.requires_grad]
 
 
 def _by_place(gradient: Tensor | None, places: int) -> Floats:
@@ -142,9 +180,9 @@ def _norm(gradients: Sequence[Tensor | None]) -> float:
 
 
 class Sides(NamedTuple):
-    """A norm by distance: before an answer and, where that has a say too, after it. Both begin at 0 or 1."""
+    """A norm by distance: before an answer and after it, each where that has a say. Both begin at 0 or 1."""
 
-    before: Decay
+    before: Decay | None
     after: Decay | None
 
 
@@ -157,6 +195,8 @@ def by_part(rows: Sequence[Specimen], flows: Sequence[RowFlow]) -> dict[str, Sid
             named.setdefault(part.name, []).append((flow.distance_QT[:, some], flow.input_QT[:, some]))
         if flow.state_QT is not None:
             named.setdefault("state", []).append((flow.distance_QT, flow.state_QT))
+        for name, norm_QT in flow.walked_QT.items():
+            named.setdefault(name, []).append((flow.distance_QT, norm_QT))
     return {name: found for name, some in named.items() if (found := by_distance(some)) is not None}
 
 
@@ -173,8 +213,9 @@ def by_distance(norms: Iterable[tuple[Floats, Floats]]) -> Sides | None:
     kept = {distance: some for distance, some in gathered.items() if len(some) >= _FEW * most}
     before = {distance: some for distance, some in kept.items() if distance >= 0}
     after = {-distance: some for distance, some in kept.items() if distance <= 0}
-    beyond = any(distance > 0 and any(some) for distance, some in after.items())
-    return Sides(_decay(before), _decay(after) if beyond else None)
+    ahead = any(distance > 0 and any(some) for distance, some in after.items())
+    back = not ahead or any(map(any, before.values()))
+    return Sides(_decay(before) if back else None, _decay(after) if ahead else None)
 
 
 def _decay(gathered: dict[int, list[float]]) -> Decay:

@@ -30,18 +30,20 @@ def reach(sides: Sides, threshold: float, words: Words) -> str:
     def side(one: Decay, way: str) -> str:
         length = one.length(threshold)
         if length is None:
-            return f"as far {way} as any row goes ({one.distance[-1]} {words.step}s)"
+            return f"as far {way} as enough answers reach ({one.distance[-1]} {words.step}s)"
         return f"up to {length} {words.step}{'' if length == 1 else 's'} {way}"
 
     way = "down" if words.step == "edge" else "back"
-    both = [side(sides.before, way)]
-    if sides.after is not None:
-        both.append(side(sides.after, "ahead"))
-    return " and ".join(both)
+    both = ((sides.before, way), (sides.after, "ahead"))
+    return " and ".join(side(one, towards) for one, towards in both if one is not None)
 
 
 def named(side: str) -> str:
     return _WORDS.get(side, f"the {side}")
+
+
+def is_state(side: str) -> bool:
+    return side.split()[0] == "state"
 
 
 def decays(sides: Mapping[str, Sides], threshold: float, words: Words) -> list[Drawing]:
@@ -49,7 +51,7 @@ def decays(sides: Mapping[str, Sides], threshold: float, words: Words) -> list[D
         return []
     series, said = [], []
     for name, one in sides.items():
-        points = _points(one.before)
+        points = [] if one.before is None else _points(one.before)
         if one.after is not None:
             points += [(-at, mean, low, high) for at, mean, low, high in _points(one.after) if at]
         least = _NOISE * max(point[1] for point in points)
@@ -156,7 +158,8 @@ def row_drawings(one: Specimen, flow: RowFlow, words: Words) -> list[Drawing]:
     if not words.distance:
         found.append(_cells(one, flow, words))
     elif len(flow.queries) > 1:
-        found.append(_map(one, flow, words))
+        found.append(_map(one, flow, words, "input", flow.input_QT))
+        found += [_map(one, flow, words, name, norm_QT) for name, norm_QT in _states(flow).items()]
     if words.text or words.place == "node":
         found.append(_text(one, flow, words))
     elif words.distance and len(flow.queries) == 1:
@@ -230,37 +233,57 @@ def _line(one: Specimen, flow: RowFlow, words: Words) -> Figure:
     )
 
 
-def _map(one: Specimen, flow: RowFlow, words: Words) -> Figure:
-    norm_QT = flow.input_QT
+def _states(flow: RowFlow) -> dict[str, Floats]:
+    """Norms by place of all states that are read in one direction: who goes on with the row goes on with its map."""
+    ahead = {name: norm_QT for name, norm_QT in flow.walked_QT.items() if not name.endswith(" end")}
+    found = {name: norm_QT for name, norm_QT in flow.walked_QT.items() if name not in ahead}
+    if flow.state_QT is not None:
+        joined_QT = flow.state_QT
+        for norm_QT in ahead.values():
+            joined_QT = np.where(np.isnan(joined_QT), norm_QT, joined_QT)
+        return {"state": joined_QT, **found}
+    return {**ahead, **found}
+
+
+def _map(one: Specimen, flow: RowFlow, words: Words, side: str, norm_QT: Floats) -> Figure:
+    norm_QT = np.nan_to_num(norm_QT)
     seen = norm_QT[norm_QT > 0]
     high = float(seen.max()) if len(seen) else 1.0
     low = max(float(seen.min()), high * 1e-6) if len(seen) else 0.1
     columns = [np.max(some, axis=0) for some in _together(norm_QT.T)]
     values = tuple(tuple(float(value) if value > 0 else None for value in row) for row in np.array(columns).T)
-    named = len(one) <= _ACROSS
+    is_named = len(one) <= _ACROSS
     across = Axis(
         f"{words.place} that it flows to",
-        categories=tuple(f"{at} {visible(piece)}" for at, piece in enumerate(one.pieces)) if named else (),
+        categories=tuple(f"{at} {visible(piece)}" for at, piece in enumerate(one.pieces)) if is_named else (),
         unit="whole",
     )
     near = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
+    if side == "input":
+        title, change = "Gradients of one row, as a map", f"what stands at each {words.place}"
+        counts = f"The {words.place} that counts most"
+    else:
+        title = f"Gradients by {named(side)}, as a map"
+        where = "of" if words.place == "node" else "after"
+        change = f"{named(side)}{',' if ',' in side else ''} {where} each {words.place}"
+        counts = f"The {words.place} whose state counts most"
+    key = "" if side == "input" else f"-{side.replace(',', '').replace(' ', '-')}"
     return Figure(
-        "gradient-map",
-        "Gradients of one row, as a map",
+        f"gradient-map{key}",
+        title,
         "map",
         across,
         Axis("answer", categories=tuple(f"{at} {visible(one.questions[at])}" for at in flow.queries)),
         (),
-        reading=f"A row is an answer in {one.name}; the colour says how much its cost would change with what stands at "
-        f"each {words.place}. Nothing: it cannot matter.",
-        finding=f"The {words.place} that counts most has {share(min(near))} to {share(max(near))} of an answer's "
-        "gradient."
+        reading=f"A row is an answer in {one.name}; the colour says how much its cost would change with {change}. "
+        "Nothing: it cannot matter.",
+        finding=f"{counts} has {share(min(near))} to {share(max(near))} of an answer's gradient."
         if near
         else "Nothing flows.",
         grid=Grid(
             values,
             "norm of the gradient",
-            x=() if named else tuple(float(some[0]) for some in _together(range(len(one)))),
+            x=() if is_named else tuple(float(some[0]) for some in _together(range(len(one)))),
             y=tuple(float(q) for q in flow.queries),
             log=True,
             limits=(low, high) if high > low else None,

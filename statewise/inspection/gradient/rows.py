@@ -11,6 +11,7 @@ from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture, row_picture
 from statewise.inspection.gradient.clipping import clipping
+from statewise.inspection.gradient.flow import Decay
 from statewise.inspection.gradient.jacobian import Stretch
 from statewise.inspection.gradient.recurrence import jacobians, kept_leaves, without_eigenvalues
 from statewise.inspection.gradient.row_flow import RowFlow, Sides, by_part, follow_long_row, follow_row
@@ -42,12 +43,14 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
         flows.append(
             follow_long_row(one, queries) if long and _in_parts(one) else follow_row(one, queries, states=not long)
         )
-    if any(flow.state_QT is None and one.machine is not None for flow, one in zip(flows, rows)):
+    if any(len(one) > _STATES and _has_states(one) for one in rows):
         missing.append(
             f"Rows of more than {_STATES:,} {words.place}s are followed to what was read, not to each state."
         )
-    if all(one.machine is None for one in rows):
+    if not any(map(_has_states, rows)):
         missing.append("All of a row is read at once, or from several ends: there is no one state along it to follow.")
+    if any(one.begin is not None and not one.readers for one in rows):
+        missing.append(f"The {rows[0].parts[0].name} is read all at once: there is no state along it to follow.")
     if not words.distance:
         missing.append(f"A {words.place} has no distance in time from the answer: there is a map alone.")
     if not specimens.told:
@@ -88,12 +91,7 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
             "threshold": settings.threshold,
             "parts": row_picture.shares(rows, flows),
             "decay": {
-                name: {
-                    "before": {**one.before._asdict(), "memory_length": one.before.length(settings.threshold)},
-                    "after": None
-                    if one.after is None
-                    else {**one.after._asdict(), "memory_length": one.after.length(settings.threshold)},
-                }
+                name: {way: _as_data(decay, settings.threshold) for way, decay in one._asdict().items()}
                 for name, one in sides.items()
             },
             "jacobian": [
@@ -105,6 +103,10 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSetti
         },
         missing=tuple(missing),
     )
+
+
+def _as_data(one: Decay | None, threshold: float) -> dict[str, Any] | None:
+    return None if one is None else {**one._asdict(), "memory_length": one.length(threshold)}
 
 
 def _chosen(specimens: Specimens, count: int) -> list[int]:
@@ -119,6 +121,10 @@ def _chosen(specimens: Specimens, count: int) -> list[int]:
 def _in_parts(one: Specimen) -> bool:
     """Whether a long row can be read again on the way back, stretch by stretch."""
     return one.machine is not None and one.begin is None
+
+
+def _has_states(one: Specimen) -> bool:
+    return one.machine is not None or bool(one.readers) or one.composed is not None
 
 
 def _queries(one: Specimen, most: int) -> list[int]:
@@ -136,7 +142,7 @@ def _sentences(
 ) -> list[str]:
     words = specimens.words
     said: list[Any] = []
-    read = {which: one for which, one in sides.items() if which != "state"}
+    read = {which: one for which, one in sides.items() if not row_picture.is_state(which)}
     if read:
         counts = "; ".join(
             f"{row_picture.named(which)} counts {row_picture.reach(one, settings.threshold, words)}"

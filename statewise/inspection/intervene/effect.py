@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, concat, lens, rows
+from statewise.core import Machine, State, concat, lens
 from statewise.decoding import Continuation, Sampling, extend
 from statewise.inspection.intervene.address import Address, put, refuse_half_a_list, zeroed
 
@@ -132,7 +132,3 @@ def divergence(model: Machine[Any], one: State, other: State, tokens_T: Tensor) 
     log_p, log_q = torch.log_softmax(both.double(), dim=-1)
     found: Tensor = (log_p.exp() * (log_p - log_q)).sum(-1)
     return found
-
-
-def one_row(state: S, at: int) -> S:
-    return rows(state, slice(at, at + 1))

@@ -14,7 +14,7 @@ from torch import Tensor
 from statewise.core import Machine, State, fork, leaves
 from statewise.decoding import Sampling
 from statewise.figures.number import plain, rough
-from statewise.figures.table import Column, Table, number, words
+from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.intervene.address import Address, parse_address
 from statewise.inspection.intervene.cut import Cut, cuts, state_after
@@ -32,6 +32,7 @@ from statewise.inspection.intervene.measure import (
 )
 from statewise.inspection.intervene.rows import look_at_rows
 from statewise.inspection.intervene.settings import InterveneSettings
+from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading
@@ -179,22 +180,20 @@ def _sentences(
     forked_PT: Tensor,
     elsewhere: str,
 ) -> list[str]:
-    mean = {deed: float(one_PT.mean()) for deed, one_PT in effects.items()}
-    parts = {deed: value for deed, value in mean.items() if deed.address.path and deed.act in ("zero", "silence")}
+    means = {deed: one_PT.mean(1) for deed, one_PT in effects.items()}
+    parts = {deed: one_P for deed, one_P in means.items() if deed.address.path and deed.act in ("zero", "silence")}
     said = []
-    whole = mean.get(Deed(Address(""), "forget"))
+    whole = means.get(Deed(Address(""), "forget"))
     if whole is not None:
         said.append(
-            f"Without its memory the model pays {rough(abs(whole))} nats a token {'less' if whole < 0 else 'more'} "
-            f"than the {plain(float(base_PT.mean()))} it pays with it, over the next {base_PT.shape[1]} tokens."
+            f"Without its memory the model pays {without(whole, 'nats a token')} than the "
+            f"{plain(float(base_PT.mean()))} it pays with it, over the next {base_PT.shape[1]} tokens."
         )
     if parts:
-        worst = max(parts, key=lambda deed: parts[deed])
-        said.append(f"Of its parts, {worst.address} {WORDS[worst.act]} costs most: {rough(parts[worst])} nats a token.")
-    swapped = mean.get(Deed(Address(""), "swap"))
+        said.append(f"{worst_part(parts, 'the state', 'nats a token')[1]}.")
+    swapped = means.get(Deed(Address(""), "swap"))
     if swapped is not None and whole is not None:
-        word = "worse" if swapped > whole else "better"
-        said.append(f"A state from {elsewhere} costs {rough(swapped)}: {word} than none.")
+        said.append(f"A state from {elsewhere} costs {sure(swapped)}: {beside_none(swapped, whole)}.")
     if by_unit:
         one = max(by_unit, key=lambda address: float(by_unit[address].mean()))
         said.append(f"The unit that is missed most is {one}: {rough(float(by_unit[one].mean()))} nats a token.")
@@ -236,9 +235,14 @@ def _effect_table(effects: Mapping[Deed, Tensor]) -> Named:
     return Named("intervene-effects", "What each act costs", reading, Table(columns, tuple(rows)))
 
 
+def _readable(text: str) -> str:
+    """What is blank is counted: an empty cell looks as if something had gone wrong."""
+    return text if text.strip() else f"({len(text)} blanks)" if text else "(nothing)"
+
+
 def _written_table(written: Sequence[tuple[str, str]]) -> Named:
     columns = (Column("act", "what was done", text=True), Column("text", "what it then writes", text=True))
-    rows = tuple((words(name), words(text)) for name, text in written)
+    rows = tuple((words(name), Cell(text, _readable(text))) for name, text in written)
     reading = "All go on from the moment at which memory matters most; only the state differs, or the chances."
     return Named("intervene-written", "Continuations", reading, Table(columns, rows))
 

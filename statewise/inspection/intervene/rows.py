@@ -22,6 +22,7 @@ from statewise.inspection.intervene.drawing import doubling, places_figure, unit
 from statewise.inspection.intervene.measure import MOST_PLACES, WORDS, Deed, asked_of_state, one_by_one
 from statewise.inspection.intervene.row_measure import Effect, RowCut, after, costs_before, row_cuts, silenced_rows
 from statewise.inspection.intervene.settings import InterveneSettings
+from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import UserError, nearest
@@ -240,25 +241,19 @@ def _sentences(name: str, found: _Found, means: Mapping[Deed, Tensor], spoken: W
     said = []
     whole = Deed(Address(""), "forget")
     if whole in mean:
-        more = "less" if mean[whole] < 0 else "more"
         said.append(
-            f"Without its memory {name} pays {rough(abs(mean[whole]))} {unit} {more} than the "
+            f"Without its memory {name} pays {without(means[whole], unit)} than the "
             f"{plain(float(found.base.mean()))} it pays with it; {_changed_words(found.effects[whole], spoken)}."
         )
-    parts = {deed: one for deed, one in mean.items() if deed.address.path and deed.act in ("zero", "silence")}
+    parts = {deed: one_P for deed, one_P in means.items() if deed.address.path and deed.act in ("zero", "silence")}
     if parts:
-        worst = max(parts, key=lambda deed: parts[deed])
-        act = "silent" if worst.act == "silence" else WORDS[worst.act]
-        said.append(
-            f"Of {len(parts)} part{'s' * (len(parts) != 1)} of {name}, {worst.address} {act} costs most: "
-            f"{rough(parts[worst])} {unit}; {_changed_words(found.effects[worst], spoken)}."
-            if parts[worst] > 0
-            else f"None of {len(parts)} parts of {name} is missed: answers are no dearer without it."
-        )
+        worst, costs = worst_part(parts, name, unit)
+        said.append(f"{costs}; {_changed_words(found.effects[worst], spoken)}.")
     swapped = Deed(Address(""), "swap")
     if swapped in mean and whole in mean:
-        word = "worse" if mean[swapped] > mean[whole] else "better"
-        said.append(f"A state from elsewhere costs {rough(mean[swapped])}: {word} than none.")
+        said.append(
+            f"A state from elsewhere costs {sure(means[swapped])}: {beside_none(means[swapped], means[whole])}."
+        )
     if found.by_unit:
         one = max(found.by_unit, key=lambda address: float(found.by_unit[address].mean()))
         said.append(f"The unit that is missed most is {one}: {rough(float(found.by_unit[one].mean()))} {unit}.")

@@ -1,7 +1,9 @@
 """Memory probes: every family trained on short rows of six questions, and asked on rows many times as long."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 
 import numpy as np
 from pydantic import Field
@@ -39,7 +41,7 @@ class ProbesSettings(Spec):
         (1, 2, 4, 8), description="how many times longer the rows are that are asked about"
     )
     rows: int = Field(100, ge=1, description="asked about, of each length")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, description="of the rows and of every model")
     workers: int | None = Field(None, ge=1, description="processes; default: one for each core")
 
 
@@ -76,7 +78,7 @@ def look(subject: Subject, settings: ProbesSettings, progress: Progress) -> Find
         f"{len(families)} families, {len(tasks)} questions",
         tuple(_sentences(found, tasks, families, settings.longest, far)),
         tuple(figures),
-        (_table(found, trials, settings.longest, far),),
+        (_table(found, trials, settings.longest * factors[0], far),),
         {
             "chance": {task: MEMORY_TASKS[task].chance for task in tasks},
             "trials": [{"task": task, "family": family, **_record(one)} for (task, family), one in found.items()],
@@ -126,7 +128,7 @@ def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near
             for family in families
             if skill(found[task, family].accuracy(min(found[task, family].by_size)), chance) > _LEARNED
         ]
-        long = [family for family in families if skill(found[task, family].accuracy(far), chance) > _LEARNED]
+        long = [family for family in short if skill(found[task, family].accuracy(far), chance) > _LEARNED]
         said.append(
             f"{task} ({MEMORY_TASKS[task].what}): {len(short)} of {len(families)} families learn it, "
             + (
@@ -166,7 +168,9 @@ def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: i
         Axis("", "category", categories=tuple(families)),
         (),
         "The colour goes from guessing (0) to always right (1), on rows of that length; ×1 is what was learnt from.",
-        f"{most[0]} loses most by length, on {most[1]}: {share(max(most[2], 0.0))} of the answers.",
+        f"{most[0]} loses most by length, on {most[1]}: {share(most[2])} of the answers."
+        if most[2] > 0
+        else "Nobody loses by length.",
         grid=Grid(values, "skill", limits=(0.0, 1.0)),
     )
 
@@ -180,7 +184,6 @@ def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: 
         )
         for family in families
     )
-    cheap = max(series, key=lambda one: one.y[0] / np.log2(one.x[0]))
     return Figure(
         "probes-state",
         "What a byte of state is worth",
@@ -189,13 +192,25 @@ def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: 
         Axis("skill on the longest rows, mean over questions"),
         series,
         "Left is a small memory, up is one that keeps what matters; a list grows with the row, a vector does not.",
-        f"{cheap.name} gets most out of its state: {plain(cheap.y[0])} with {size(cheap.x[0])}.",
+        _worth(series),
     )
+
+
+def _worth(series: Sequence[Series]) -> str:
+    """Who needs least for what: the best, and the smallest state that comes half as far."""
+    best = max(series, key=lambda one: one.y[0])
+    if best.y[0] <= _GUESSING:
+        return "Nobody answers better than by guessing, with few bytes or with many."
+    least = min((one for one in series if one.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])
+    said = f"{best.name} comes furthest: {plain(best.y[0])} with {size(best.x[0])}"
+    if least is best:
+        return f"{said}, and nobody comes half as far with less."
+    return f"{said}; {least.name} comes to {plain(least.y[0])} with {size(least.x[0])}, the least for half of that."
 
 
 def _by_distance(found: Found, task: str, families: Sequence[str], longest: int) -> Figure:
     """Answers gathered by powers of two of their distance."""
-    series = []
+    series, last = [], {}
     for family in families:
         gathered: dict[int, tuple[int, int, int]] = {}
         for distance, (right, asked) in found[task, family].by_distance.items():
@@ -204,7 +219,7 @@ def _by_distance(found: Found, task: str, families: Sequence[str], longest: int)
             gathered[bucket] = (before[0] + right, before[1] + asked, before[2] + asked * distance)
         points = sorted((far / asked, right / asked) for right, asked, far in gathered.values())
         series.append(Series(family, tuple(x for x, _ in points), tuple(y for _, y in points)))
-    best = max(series, key=lambda one: one.y[-1])
+        last[family] = gathered[max(gathered)]
     return Figure(
         f"probes-{task}",
         f"{task}: {MEMORY_TASKS[task].what}",
@@ -213,8 +228,20 @@ def _by_distance(found: Found, task: str, families: Sequence[str], longest: int)
         Axis("right answers", limits=(0.0, 1.03)),
         tuple(series),
         f"Rows learnt from have a size of up to {longest}; guessing is right for {share(MEMORY_TASKS[task].chance)}.",
-        f"At the greatest distance {best.name} is right most often: {share(best.y[-1])}.",
+        _furthest(last, MEMORY_TASKS[task].chance),
     )
+
+
+def _furthest(last: Mapping[str, tuple[int, int, int]], chance: float) -> str:
+    """Who is right at the greatest distance, if that is more than luck: right, asked, and the sum of distances."""
+    best = max(last, key=lambda family: last[family][0] / last[family][1])
+    right, asked, _ = last[best]
+    said = f"{best} is right most often: {share(right / asked)} of {asked:,}"
+    # The luckiest of several families is luckier than one: the margin of one is divided among them.
+    margin = NormalDist().inv_cdf(1 - 0.025 / len(last)) * math.sqrt(chance * (1 - chance) / asked)
+    if right / asked - chance <= margin:
+        return f"At the greatest distance nobody is surely better than guessing; {said}."
+    return f"At the greatest distance {said}."
 
 
 def _table(found: Found, trials: Mapping[tuple[str, str], Trial], near: int, far: int) -> Named:

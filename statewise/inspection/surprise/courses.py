@@ -96,7 +96,7 @@ def _accumulated(found: Courses, curve_H: Floats, half_H: Floats) -> str:
     lost = next((at + 1 for at, better in enumerate(beaten) if not better), None)
     if lost is None:
         return f"{said}; it is below that of repeating the last value all the way."
-    return f"{said}; {lost} ahead, repeating the last value is as good."
+    return f"{said}; {lost} ahead, repeating the last value is as good or better."
 
 
 def _ahead(found: Courses, curve_H: Floats, half_H: Floats) -> Figure:

@@ -165,7 +165,8 @@ def _context_sentence(found: Surprise, context: int | None) -> str:
     )
     if context >= last.low:
         return f"{ends}: more context still helps at the longest that was read."
-    return f"{ends}: beyond about {max(context, 1):,} tokens more context is no longer surely cheaper."
+    beyond = "1 token" if context <= 1 else f"about {context:,} tokens"
+    return f"{ends}: beyond {beyond} more context is no longer surely cheaper."
 
 
 def _worst(reading: Reading, found: Surprise, most: int) -> Named:

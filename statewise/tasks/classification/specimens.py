@@ -142,6 +142,7 @@ class ClassificationSpecimens(Specimens):
             pieces=self._pieces(row),
             distance=places_before_the_end(places),
             machine=parts.machine,
+            readers=parts.readers,
             signals=signals,
             seen_order=seen_along,
         )

@@ -102,6 +102,7 @@ class TaggingSpecimens(Specimens):
             questions=tuple(f"{word} as {tag}" for word, tag in zip(pieces, tags)),
             distance=lambda question: (question - np.arange(places)).astype(np.float64),
             machine=parts.machine,
+            readers=parts.readers,
             signals={"position": position(places), "letters": np.array([len(one) for one in pieces], np.float32)},
             seen_order=seen_order,
         )

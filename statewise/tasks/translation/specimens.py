@@ -34,7 +34,7 @@ from statewise.tasks.specimen import (
     chosen_nats,
     position,
 )
-from statewise.tasks.specimen_reader import seen_order
+from statewise.tasks.specimen_reader import machines_in, seen_order
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows, batches_of
 
 START = "→"  # stands for the symbol before a target
@@ -234,6 +234,7 @@ def _in_two(
         machine=machine,
         first=source.end,
         begin=begin,
+        readers=machines_in(reader),
         looks=model.looks,
         seen_by=seen_by,
         seen_order=seen_order,

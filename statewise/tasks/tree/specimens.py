@@ -21,6 +21,7 @@ from statewise.specs.tree import TreeSpec
 from statewise.tasks.specimen import (
     UNTOLD,
     Choices,
+    Composed,
     Floats,
     Index,
     Poll,
@@ -164,6 +165,9 @@ class TreeSpecimens(Specimens):
                 "height": _heights(_children(made)).astype(np.float32),
                 "word": (word_T >= 0).astype(np.float32),
             },
+            composed=Composed(
+                model.encoder.composer, np.concatenate([level.node_M.cpu().numpy() for level in made.levels])
+            ),
             seen_order=lambda name, places: np.array(order(made), dtype=np.int64),
         )
 
@@ -185,6 +189,7 @@ class TreeSpecimens(Specimens):
             named=["the root"],
             distance=places_before_the_end(len(sentence)),
             machine=parts.machine,
+            readers=parts.readers,
             signals={"position": position(len(sentence))},
             seen_order=seen_order,
         )
