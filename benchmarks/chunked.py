@@ -9,6 +9,7 @@ import statistics
 import time
 
 import torch
+from asked import options, positive, write
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -22,7 +23,11 @@ CASES = ((16, 64), (4, 256))
 FORMS = ("naive", "batched")
 
 
-def main(repeats: int = 5) -> None:
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--repeats", type=positive, default=5)
+    asked = parser.parse_args()
+    rows = []
     title = f"Width {WIDTH}, {HEADS} heads, {torch.get_num_threads()} threads"
     table = Table(title=title, title_justify="left")
     for heading in ("layer", "batch x time", "one by one", "in chunks", "ratio", "difference"):
@@ -33,7 +38,7 @@ def main(repeats: int = 5) -> None:
             x_BTI = torch.randn(batch, length, WIDTH, generator=torch.Generator().manual_seed(1))
             times: dict[str, list[float]] = {form: [] for form in FORMS}
             results: dict[str, Tensor] = {}
-            for turn in range(repeats + 1):
+            for turn in range(asked.repeats + 1):
                 for form in FORMS:
                     mixer.kernel = form
                     began = time.perf_counter()
@@ -46,8 +51,12 @@ def main(repeats: int = 5) -> None:
             difference = float((results["naive"] - results["batched"]).abs().max())
             size = f"{batch} x {length}"
             row = (size, f"{slow:.0f}", f"{fast:.0f}", f"{slow / fast:.1f}x", f"{difference:.0e}")
-            table.add_row(kind.model_fields["kind"].default, *row)
+            layer = kind.model_fields["kind"].default
+            table.add_row(layer, *row)
+            figures = {"naive_ms": slow, "batched_ms": fast, "difference": difference}
+            rows.append({"layer": layer, "batch": batch, "time": length, **figures})
     Console().print(table)
+    write(asked.json, rows)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,8 @@ def train(kind: str, path: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="kind", default=KINDS, help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--json", type=Path, help="a file for the numbers")
+    parser.add_argument("kinds", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)}; none: all")
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--measure", nargs=3, metavar=("KIND", "PATH", "CACHE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -103,19 +104,28 @@ def main() -> None:
         kind, path, cache = arguments.measure
         print(json.dumps(measure(kind, Path(path), Path(cache))))
         return
+    if arguments.megabytes < 1:
+        parser.error("--megabytes takes a number from 1 on")
+    for kind in arguments.kinds:
+        if kind not in KINDS:
+            parser.error(f"{kind!r} is not a kind; valid: {', '.join(KINDS)}")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "text.txt")
         write_text(path, megabytes=arguments.megabytes)
         print(f"{path.stat().st_size / MEGABYTE:.0f} MB of text")
-        for number, kind in enumerate(arguments.kinds):
+        for number, kind in enumerate(arguments.kinds or KINDS):
             command = [sys.executable, __file__, "--measure", kind, str(path), str(Path(folder, "cache", "statewise"))]
             environment = {**os.environ, "XDG_CACHE_HOME": str(Path(folder, "cache"))}
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
             row = json.loads(done.stdout)
+            rows.append({"kind": kind, **row})
             if number == 0:
                 print("  ".join(["kind".ljust(5), *(name.rjust(11) for name in row)]))
             cells = (f"{value:11.3f}" if value < 10 else f"{value:11.0f}" for value in row.values())
             print("  ".join([kind.ljust(5), *cells]), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"megabytes": arguments.megabytes, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ its own log in the same way. Part 2 times whole training steps, interleaved, med
 fused and with the naive kernel, and a bare loop around torch.nn.
 """
 
-import argparse
 import os
 import re
 import statistics
@@ -18,8 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from asked import options, positive, readable, write
 from race import prepare_peer
 from rich.console import Console
 from rich.table import Table
@@ -53,22 +54,26 @@ PEER_OPTIONS = [
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--text", type=Path, help="tinyshakespeare, one file; without it part 1 is left out")
-    options.add_argument("--peer", type=Path, help="a checkout of nanoGPT, run beside ours")
-    options.add_argument("--target", type=float, default=1.88, help="validation loss in nats per character")
-    options.add_argument("--repeats", type=int, default=15, help="timed steps of each kind in part 2")
-    chosen = options.parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--text", type=readable, help="tinyshakespeare, one file; without it part 1 is left out")
+    parser.add_argument("--peer", type=Path, help="a checkout of nanoGPT, run beside ours")
+    parser.add_argument("--target", type=float, default=1.88, help="validation loss in nats per character")
+    parser.add_argument("--repeats", type=positive, default=15, help="timed steps of each kind in part 2")
+    chosen = parser.parse_args()
+    if chosen.peer is not None and chosen.text is None:
+        parser.error("--peer needs --text")
     CONSOLE.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    rows = []
     if chosen.text is not None:
-        time_to_target(chosen.text.resolve(), chosen.peer, chosen.target)
-    training_steps(chosen.repeats)
+        rows += time_to_target(chosen.text.resolve(), chosen.peer, chosen.target)
+        write(chosen.json, rows)
+    write(chosen.json, [*rows, *training_steps(chosen.repeats)])
 
 
 # ------------------------------------------------------------------- part 1
 
 
-def time_to_target(text: Path, peer: Path | None, target: float) -> None:
+def time_to_target(text: Path, peer: Path | None, target: float) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "statewise", "train", "shakespeare-cpu", "--text", str(text)]
         ours = watch([*command, "--out", f"{folder}/run"], re.compile(r"step \d+: nats ([\d.]+)"), target, cwd=folder)
@@ -84,14 +89,19 @@ def time_to_target(text: Path, peer: Path | None, target: float) -> None:
     table = Table(title=f"Time from process start to validation {target} nats per character", title_justify="left")
     for heading in ("run", "reached after", "whole run", "last validation"):
         table.add_column(heading, justify="left" if heading == "run" else "right")
+    rows = []
     for name, result in (("statewise, recipe shakespeare-cpu", ours), ("nanoGPT, its CPU setting", theirs)):
         if result is not None:
             reached = "not reached" if result[0] is None else f"{result[0]:.1f} s"
             table.add_row(name, reached, f"{result[1]:.1f} s", f"{result[2]:.4f}")
+            rows.append(
+                {"run": name, "target": target, "reached_s": result[0], "whole_s": result[1], "last": result[2]}
+            )
     CONSOLE.print(table)
     if theirs is not None and ours[0] is not None:
         whole = theirs[0] or theirs[1]
         CONSOLE.print(f"ratio: {whole / ours[0]:.2f} times the peer's speed to the target\n")
+    return rows
 
 
 def watch(
@@ -165,7 +175,7 @@ def our_step(spec: LanguageModelSpec, task: LanguageModelJob, vocab: int) -> Cal
     return step
 
 
-def training_steps(repeats: int) -> None:
+def training_steps(repeats: int) -> list[dict[str, Any]]:
     """Interleaved: one step of each kind in turn, so that a noisy machine disturbs all alike."""
     table = Table(
         title="A training step (forward, backward, clip, AdamW), 32 rows of 64 characters, width 256, milliseconds",
@@ -175,6 +185,7 @@ def training_steps(repeats: int) -> None:
     )
     for heading in ("model", "ours, fused", "bare torch.nn", "ours, naive", "over torch.nn", "over naive"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
+    rows: list[dict[str, Any]] = []
     # One document, so that no state is ever reset and the bare loop does the same work.
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
@@ -195,10 +206,12 @@ def training_steps(repeats: int) -> None:
                     if turn >= 2:  # the first two warm caches and allocators
                         times[which].append(1e3 * (time.perf_counter() - began))
             fused, bare, slow = (statistics.median(record) for record in times)
+            rows.append({"model": kind, "ours_ms": fused, "torch_nn_ms": bare, "naive_ms": slow})
             table.add_row(
                 kind, f"{fused:.1f}", f"{bare:.1f}", f"{slow:.1f}", f"{bare / fused:.2f}x", f"{slow / fused:.2f}x"
             )
     CONSOLE.print(table)
+    return rows
 
 
 if __name__ == "__main__":

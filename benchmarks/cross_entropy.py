@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from asked import device_of, need_gpu
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -121,11 +122,12 @@ def measure(tokens: int, width: int, vocab: int, device: torch.device, repeats: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cross-entropy over a large vocabulary, in chunks or written out.")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", type=device_of, default="cpu")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    device = torch.device(asked.device)
+    device = asked.device
+    need_gpu(device)
     where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
     table = Table(title=f"Loss over a vocabulary, forward and backward, {where}", title_justify="left")
     for heading in ("tokens x width x vocabulary", "written out", "chunks", "ratio", "memory", "error"):

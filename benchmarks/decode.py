@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from asked import device_of, need_gpu
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -141,11 +142,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", type=device_of, default="cpu")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    device = torch.device(asked.device)
+    device = asked.device
+    need_gpu(device)
     name_of_dtype = asked.dtype or ("float32" if device.type == "cpu" else "bfloat16")
     where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
     table = Table(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from asked import need_gpu
 from torch import Tensor
 
 from statewise.decoding import Sampling, begin, extend, graph
@@ -341,10 +342,11 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Checks and times what runs on a GPU.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    need_gpu()
     print(torch.__version__, torch.cuda.get_device_name(), "transformers" if find_spec("transformers") else "")
     rows: list[Row] = []
     heading = f"{'op':<22} {'size':<36} {'ours ms':>9} {'torch ms':>9} {'ratio':>7} {'error':>9} {'torch':>9}"

@@ -10,20 +10,22 @@ Medians in milliseconds, without a gradient and with forward + backward; the las
 difference of the outputs. `--kernel` forces an implementation, to see where the choice would be wrong.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
+from asked import options, positive, write
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import statewise.nn
+from statewise.kernels.choice import Wish
+from statewise.specs import UserError
 
 
 class Case(NamedTuple):
@@ -79,6 +81,7 @@ def outputs(result: Any) -> Tensor:
     return y.data if isinstance(y, PackedSequence) else y
 
 
+KINDS = ("RNN", "GRU", "LSTM")
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 
 
@@ -97,36 +100,51 @@ def race(
     return {name: statistics.median(some) for name, some in times.items()}
 
 
+def refused(kind: str, kernel: Wish) -> str | None:
+    """Why this module has no such implementation here."""
+    module = getattr(statewise.nn, kind)(1, 1)
+    module.kernel = kernel
+    try:
+        module.choice(torch.zeros(1, 1, 1))
+    except UserError as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--kernel", default="auto")
-    parser.add_argument("--seconds", type=float, default=0.4)
-    parser.add_argument("--kinds", nargs="*", default=["RNN", "GRU", "LSTM"])
+    parser = options(__doc__)
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    parser.add_argument("--kernel", choices=get_args(Wish), default="auto")
+    parser.add_argument("--seconds", type=float, default=0.4, help="for each case, at least")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    options = parser.parse_args()
-    if options.clock == "cpu" and options.threads != 1:
+    asked = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    if asked.clock == "cpu" and asked.threads != 1:
         parser.error("--clock cpu counts one thread: say --threads 1")
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(asked.threads)
     table = Table(
-        title=f"statewise.nn, {options.threads} threads, kernel {options.kernel}, {options.clock} clock",
+        title=f"statewise.nn, {asked.threads} threads, kernel {asked.kernel}, {asked.clock} clock",
         title_justify="left",
     )
     headings = ("module", "width x batch x time", "theirs", "ours", "ratio", "trained: theirs", "ours", "ratio", "by")
     for number, heading in enumerate((*headings, "difference")):
         table.add_column(heading, justify="left" if number < 2 else "right")
-    for kind in options.kinds:
+    for kind in asked.kinds:
+        if (why := refused(kind, asked.kernel)) is not None:
+            print(f"{kind} left out: {why}")
+            continue
         for case in CASES:
             torch.manual_seed(0)
             shape = (case.width, case.width, case.layers)
             theirs = getattr(nn, kind)(*shape, bidirectional=case.bidirectional)
             ours = getattr(statewise.nn, kind)(*shape, bidirectional=case.bidirectional)
             ours.load_state_dict(theirs.state_dict())
-            ours.kernel = options.kernel
+            ours.kernel = asked.kernel
             x: Any = torch.randn(case.time, case.batch, case.width)
             if case.packed:
                 x = pack_padded_sequence(x, torch.randint(1, case.time + 1, (case.batch,)), enforce_sorted=False)
-            difference = (outputs(ours(x)) - outputs(theirs(x))).abs().max()
+            difference = float((outputs(ours(x)) - outputs(theirs(x))).abs().max())
 
             def infer(module: nn.Module, x: Any = x) -> None:
                 with torch.no_grad():
@@ -135,14 +153,18 @@ def main() -> None:
             def learn(module: nn.Module, x: Any = x) -> None:
                 outputs(module(x)).sum().backward()
 
-            cells = []
+            cells, figures = [], {}
             for job in (infer, learn):
                 runs = {"theirs": partial(job, theirs), "ours": partial(job, ours)}
-                medians = race(runs, options.seconds, CLOCKS[options.clock])
+                medians = race(runs, asked.seconds, CLOCKS[asked.clock])
+                figures |= {f"{job.__name__}_{side}_ms": ms for side, ms in medians.items()}
                 ratio = medians["theirs"] / medians["ours"]
                 cells += [f"{medians['theirs']:.2f}", f"{medians['ours']:.2f}", f"{ratio:.2f}x"]
-            table.add_row(kind, str(case), *cells, ours.choice(x).implementation, f"{difference:.0e}")
+            by = ours.choice(x).implementation
+            table.add_row(kind, str(case), *cells, by, f"{difference:.0e}")
+            rows.append({"module": kind, **case._asdict(), **figures, "by": by, "difference": difference})
     Console(width=140).print(table)
+    write(asked.json, rows, kernel=asked.kernel, clock=asked.clock)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Rows of different length on a CPU: our calls between lengths against PyTorch's packed sequences.
 
-    python benchmarks/ragged.py
+    python benchmarks/ragged.py [--width 256] [--inputs 64] [--repeats 9]
 
-Interleaved, medians of forward + backward, milliseconds; the last column is the largest difference.
+Interleaved, medians of forward + backward, milliseconds; the last column is the largest difference of the outputs.
 """
 
 import statistics
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from asked import options, positive, write
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -20,7 +21,13 @@ CASES = (("a few ends", 33, 64, 2), ("some ends", 40, 64, 8), ("all ragged", 64,
 OPS = {"lstm": (torch.lstm, 4, 2), "gru": (torch.gru, 3, 1), "elman": (torch.rnn_tanh, 1, 1)}
 
 
-def main(width: int = 256, input_width: int = 64, repeats: int = 9) -> None:
+def main() -> None:
+    parser = options(__doc__)
+    for name, default in (("width", 256), ("inputs", 64), ("repeats", 9)):
+        parser.add_argument(f"--{name}", type=positive, default=default)
+    asked = parser.parse_args()
+    width, input_width = asked.width, asked.inputs
+    rows = []
     table = Table(title=f"Ragged rows, width {width}, {torch.get_num_threads()} threads", title_justify="left")
     for heading in ("op", "rows", "batch x time", "pieces", "packed", "ratio", "difference"):
         table.add_column(heading, justify="right" if heading not in ("op", "rows") else "left")
@@ -33,12 +40,12 @@ def main(width: int = 256, input_width: int = 64, repeats: int = 9) -> None:
             lengths_B = torch.full((batch,), length)
             lengths_B[:ragged] = torch.randint(1, length, (ragged,))
             runs: dict[str, Callable[..., torch_op.Result]] = {
-                "pieces": torch_op._in_pieces,
+                "pieces": torch_op.run_torch_op,
                 "packed": torch_op._packed,
             }
             times: dict[str, list[float]] = {key: [] for key in runs}
             results: dict[str, Tensor] = {}
-            for turn in range(repeats + 1):
+            for turn in range(asked.repeats + 1):
                 for key, run in runs.items():
                     began = time.perf_counter()
                     y_BTD, after = run(op, x_BTI, state, weights, lengths_B)
@@ -47,10 +54,13 @@ def main(width: int = 256, input_width: int = 64, repeats: int = 9) -> None:
                         times[key].append(1e3 * (time.perf_counter() - began))
                     results[key] = y_BTD.detach()
             ours, theirs = (statistics.median(times[key]) for key in ("pieces", "packed"))
-            difference = (results["pieces"] - results["packed"]).abs().max()
+            difference = float((results["pieces"] - results["packed"]).abs().max())
             row = (f"{batch} x {length}", f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.2f}x", f"{difference:.0e}")
             table.add_row(name, label, *row)
+            figures = {"pieces_ms": ours, "packed_ms": theirs, "difference": difference}
+            rows.append({"op": name, "rows": label, "batch": batch, "time": length, **figures})
     Console().print(table)
+    write(asked.json, rows, width=width)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,17 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
+from asked import need_gpu, readable
 from recurrent_case import CELLS, Case, draw, mixer, module_choice, precision, twin
 from recurrent_check import WIDTHS, check
 from recurrent_safe import safe
 from torch import Tensor, nn
 
 from statewise.kernels import persistent
-from statewise.kernels.choice import force
+from statewise.kernels.choice import Implementation, force
 from statewise.kernels.persistent.chip import KNOWN
 
 BATCHES, STEPS = (1, 16, 64, 256), 512
@@ -187,12 +188,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for mode in ("check", "time", "safe"):
         parser.add_argument(f"--{mode}", action="store_true")
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("--report", type=readable)
     parser.add_argument("--widths", type=int, nargs="*", default=list(WIDTHS))
     parser.add_argument("--batches", type=int, nargs="*", default=list(BATCHES))
     parser.add_argument("--cells", nargs="*", default=list(CELLS), choices=list(CELLS))
     parser.add_argument("--precision", default="bfloat16", choices=list(PRECISIONS))
-    parser.add_argument("--kernel", help="this form, in place of the fastest")
+    parser.add_argument("--kernel", choices=get_args(Implementation), help="this form, in place of the fastest")
     parser.add_argument("--as", dest="capability", choices=[*KNOWN], help="an older compute capability to pretend")
     parser.add_argument("--seconds", type=float, default=600.0, help="at most for --time, and of company in --safe")
     parser.add_argument("--out", type=Path, default=Path())
@@ -200,6 +201,9 @@ def main() -> None:
     if options.report is not None:
         report(json.loads(options.report.read_text()))
         return
+    if not (options.check or options.time or options.safe):
+        parser.error("say what to do: --check, --time, --safe or --report FILE")
+    need_gpu()
     if options.capability is not None:
         os.environ["STATEWISE_CAPABILITY"] = options.capability
     torch.backends.cudnn.benchmark = False

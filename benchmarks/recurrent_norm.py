@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from asked import need_gpu
 from recurrent import PRECISIONS, STEPS, graphed, reading, rounds, training
 from recurrent_case import Case, draw, mixer, precision
 from torch import Tensor, nn
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--out", type=Path, default=Path())
     options = parser.parse_args()
+    need_gpu()
     print(
         f"# torch {torch.__version__}, {torch.cuda.get_device_name()}, {STEPS} steps, microseconds a step", flush=True
     )

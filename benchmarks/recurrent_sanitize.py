@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import torch
+from asked import need_gpu
 from recurrent_tune import draw, errors, right_results, run_once
 
 from statewise.kernels.persistent.alarm import raise_if_stalled
@@ -105,6 +106,7 @@ def main() -> None:
     if options.run is not None:
         run(Plan(*json.loads(options.run)))
         return
+    need_gpu()
     try:
         sanitizer = binary(options.sanitizer)
     except UserError as error:

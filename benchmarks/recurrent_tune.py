@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from asked import need_gpu, readable
 from torch import Tensor
 
 from statewise.kernels.elman import ElmanWeights, elman_step
@@ -273,9 +274,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--report", type=Path)
-    parser.add_argument("--table", type=Path)
-    parser.add_argument("--plans", type=Path, help="a file with lines as --out has them: run these")
+    parser.add_argument("--report", type=readable)
+    parser.add_argument("--table", type=readable)
+    parser.add_argument("--plans", type=readable, help="a file with lines as --out has them: run these")
     for name, values in {"kinds": tuple(COUNTS), "cells": CELLS, "ways": WAYS}.items():
         parser.add_argument(f"--{name}", nargs="+", choices=values, default=list(values))
     parser.add_argument("--widths", type=int, nargs="+", default=list(WIDTHS))
@@ -303,6 +304,7 @@ def main() -> None:
             times = (" / ".join("–" if one is None else f"{one[0]:.2f}" for one in pair) for pair in pairs)
             print(f"| {cell} | {width} | " + " | ".join(times) + " |")
     else:
+        need_gpu()
         measure(list(trials(options)), options.out, options.seconds)
 
 

@@ -9,6 +9,7 @@ import statistics
 import time
 
 import torch
+from asked import options, positive, write
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -19,7 +20,11 @@ CASES = ((32, 64, 256), (32, 256, 256), (8, 1024, 256), (1, 2048, 256))
 FORMS = {"loop": naive.scan, "parallel": parallel.scan}
 
 
-def main(repeats: int = 9) -> None:
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--repeats", type=positive, default=9)
+    asked = parser.parse_args()
+    rows = []
     table = Table(title=f"h = a·h + b, {torch.get_num_threads()} threads", title_justify="left")
     for heading in ("batch x time x width", "loop", "parallel", "ratio", "difference"):
         table.add_column(heading, justify="right")
@@ -29,7 +34,7 @@ def main(repeats: int = 9) -> None:
         h_BD = torch.randn(batch, width, requires_grad=True)
         times: dict[str, list[float]] = {name: [] for name in FORMS}
         results: dict[str, list[Tensor]] = {}
-        for turn in range(repeats + 1):
+        for turn in range(asked.repeats + 1):
             for name, run in FORMS.items():
                 began = time.perf_counter()
                 y_BTD, after_BD = run(a_BTD, b_BTD, h_BD, None)
@@ -40,8 +45,10 @@ def main(repeats: int = 9) -> None:
         loop, ours = (statistics.median(times[name]) for name in FORMS)
         difference = max(float((p - q).abs().max()) for p, q in zip(results["loop"], results["parallel"], strict=True))
         size = f"{batch} x {length} x {width}"
+        rows.append({"batch x time x width": size, "loop_ms": loop, "parallel_ms": ours, "difference": difference})
         table.add_row(size, f"{loop:.1f}", f"{ours:.1f}", f"{loop / ours:.2f}x", f"{difference:.0e}")
     Console().print(table)
+    write(asked.json, rows)
 
 
 if __name__ == "__main__":

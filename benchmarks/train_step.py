@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from asked import device_of, need_gpu
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -60,7 +61,7 @@ class Way(NamedTuple):
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options.add_argument("--device", type=device_of, default="cuda" if torch.cuda.is_available() else "cpu")
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     options.add_argument("--precision", choices=["float32", "bfloat16"])
     options.add_argument(
@@ -72,9 +73,10 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=7, help="blocks of each")
     options.add_argument("--json", type=Path, default=Path("train_step.json"))
     chosen = options.parse_args()
-    cuda = torch.device(chosen.device).type == "cuda"
+    need_gpu(chosen.device)
+    cuda = chosen.device.type == "cuda"
     settings = {
-        "train.device": chosen.device,
+        "train.device": str(chosen.device),
         "train.precision": chosen.precision or ("bfloat16" if cuda else "float32"),
         "train.optimizer": chosen.optimizer,
         "train.batch": chosen.batch or (64 if cuda else 4),

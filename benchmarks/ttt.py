@@ -10,7 +10,6 @@ Theirs is timed as published, and without the rotation and the last norm, which 
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from asked import need_gpu, options, positive, write
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -37,25 +37,25 @@ FORMS: tuple[Wish, ...] = ("triton", "batched", "naive")
 
 
 def main() -> None:
-    if "--peer" not in " ".join(sys.argv):
+    cuda = torch.cuda.is_available()
+    parser = options(__doc__)
+    parser.add_argument("--peer", type=Path, help="a checkout of test-time-training/ttt-lm-pytorch")
+    parser.add_argument("--width", type=positive, default=768 if cuda else 64)
+    parser.add_argument("--heads", type=positive, default=12 if cuda else 2)
+    parser.add_argument("--batch", type=positive, default=16 if cuda else 2)
+    parser.add_argument("--time", type=positive, default=1024 if cuda else 64)
+    parser.add_argument("--mini-batch", type=positive, default=16)
+    parser.add_argument("--repeats", type=positive, default=5)
+    parser.add_argument("--seconds", type=float, default=25, help="at most, for the timing of each of the two layers")
+    parser.add_argument("--naive", action="store_true", help="time the equation token by token too, which takes long")
+    chosen = parser.parse_args()
+    if chosen.peer is None:
+        need_gpu()
         from gpu_ops import main as compare_forms
 
-        sys.argv[1:1] = ["--only", "ttt"]
+        sys.argv[1:] = ["--only", "ttt", *(["--json", str(chosen.json)] if chosen.json else [])]
         compare_forms()
         return
-    cuda = torch.cuda.is_available()
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--peer", type=Path, required=True, help="a checkout of test-time-training/ttt-lm-pytorch")
-    options.add_argument("--width", type=int, default=768 if cuda else 64)
-    options.add_argument("--heads", type=int, default=12 if cuda else 2)
-    options.add_argument("--batch", type=int, default=16 if cuda else 2)
-    options.add_argument("--time", type=int, default=1024 if cuda else 64)
-    options.add_argument("--mini-batch", type=int, default=16)
-    options.add_argument("--repeats", type=int, default=5)
-    options.add_argument("--seconds", type=float, default=25, help="at most, for the timing of each of the two layers")
-    options.add_argument("--naive", action="store_true", help="time the equation token by token too, which takes long")
-    options.add_argument("--json", type=Path, default=Path("ttt.json"))
-    chosen = options.parse_args()
     from ttt_peer import load_peer  # needs transformers
 
     peer, shims = load_peer(chosen.peer)
@@ -68,7 +68,7 @@ def main() -> None:
     for inner in kinds:  # what was found is shown and written at once: whoever stops it here has the first half
         rows += compare(peer, inner, chosen, device)
         show(rows, chosen)
-        chosen.json.write_text(json.dumps({"shims": shims, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        write(chosen.json or Path("ttt.json"), rows, shims=shims)
 
 
 def compare(peer: Any, inner: Inner, chosen: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from asked import need_gpu
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -108,6 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    need_gpu()
     table = Table(title=f"A step of writing, bfloat16, {torch.cuda.get_device_name()}", title_justify="left")
     for heading in ("op", "size", "ours, µs", "PyTorch, µs", "ratio", "error", "PyTorch's error"):
         table.add_column(heading, justify="left" if heading in ("op", "size") else "right")

@@ -38,12 +38,25 @@ def bench(
             raise UserError(f"--explain runs no benchmark, but {name!r} was named", fix="leave one of them out")
         return _explain(tuple(model or ()), width=width, batch=batch, time=time, json_=json_)
     known = _benchmarks()
+    _refuse_early(context, name)
     if name is None:
         _list(known, json_=json_)
         return 0
     if name not in known:
         raise UserError(f"{name!r} is not a benchmark", fix=nearest(name, known))
     return subprocess.call([sys.executable, str(_folder() / f"{name}.py"), *context.args])
+
+
+def _refuse_early(context: typer.Context, name: str | None) -> None:
+    """Options before the benchmark's name are not the benchmark's, and most of them are only for --explain."""
+    from statewise.specs import UserError
+
+    for option in ("model", "width", "batch", "time", *(("json_",) if name else ())):
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = f"--{option.rstrip('_')}"
+            fix = f"what a benchmark takes stands behind its name: statewise bench {name} {flag} ..."
+            raise UserError(f"{flag} means nothing here", fix=fix if name else "it goes with --explain")
 
 
 def _folder() -> Path:

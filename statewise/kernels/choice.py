@@ -71,7 +71,7 @@ def _wished(wish: Wish) -> tuple[Wish, str]:
         return forced, "force(...)"
     if wish != "auto":
         return wish, "kernel="
-    return cast(Wish, os.environ.get("STATEWISE_KERNEL", "auto")), "STATEWISE_KERNEL"
+    return cast(Wish, os.environ.get("STATEWISE_KERNEL") or "auto"), "STATEWISE_KERNEL"
 
 
 def is_asked(wish: Wish = "auto") -> bool:

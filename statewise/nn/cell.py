@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from statewise.kernels.choice import Choice, Wish, is_asked
 from statewise.nn.call import State, irregular
 from statewise.nn.recurrent import LayerWeights
+from statewise.nn.symbolic import as_one_call, is_symbolic
 
 
 class Cell(nn.RNNCellBase):
@@ -35,6 +36,8 @@ class Cell(nn.RNNCellBase):
         return chosen if chosen.implementation == "naive" else Choice("fused", chosen.reason)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
+        if is_symbolic(self, input):
+            return as_one_call(self, input, hx)
         # The first question is for compilers, which should read no further.
         if torch.compiler.is_compiling() or self.choice(input, hx).implementation == "fused":
             return super().forward(input, hx)

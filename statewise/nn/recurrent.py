@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from statewise.kernels.choice import Choice, Wish, is_asked
 from statewise.nn.call import Call, Given, State, read_call
 from statewise.nn.stack import Layer, run_stack
+from statewise.nn.symbolic import as_one_call, is_symbolic
 
 _NO_GRADIENT = "without a gradient PyTorch's op is the fastest on a CPU"
 
@@ -49,6 +50,8 @@ class Recurrent(nn.RNNBase):
         return Choice("fused", plan) if isinstance(plan, str) else plan[0]
 
     def forward(self, input: Any, hx: Any = None) -> Any:
+        if is_symbolic(self, input):
+            return as_one_call(self, input, hx)
         # Compilers and tracers should not read how we decide: they know torch.nn's op and get that.
         if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is None:
             plan = self._plan(input, hx)

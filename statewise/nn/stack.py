@@ -53,6 +53,8 @@ def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: St
         if module.training and module.dropout > 0 and depth < module.num_layers - 1:
             # Chance is drawn in the order of memory: as torch.nn lies there, the same seed gives the same mask.
             x = F.dropout(x.contiguous(), module.dropout)
+    if directions == 1 and layers[-1].over_moments is not None:
+        x = x.clone()  # what our backward still reads; torch.nn's result may be written over, by an `inplace=True` too
     if len(after) == 1 and layers[0].apart:
         return x, tuple(part[None] for part in after[0])
     return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))

@@ -73,6 +73,8 @@ def test_an_unknown_wish_is_refused_wherever_it_comes_from(monkeypatch: pytest.M
         choose("GRU", obstacles=[], wish="quick")
     with pytest.raises(UserError, match=r"force\(\.\.\.\).*'nave'[^$]*did you mean 'naive'"), force("nave"):
         choose("GRU", obstacles=[])
+    monkeypatch.setenv("STATEWISE_KERNEL", "")  # set to nothing is not set
+    assert choose("GRU", obstacles=[]).implementation == "fused"
     monkeypatch.setenv("STATEWISE_KERNEL", "fussed")
     with pytest.raises(UserError, match=r"STATEWISE_KERNEL.*'fussed'[^$]*did you mean 'fused'"):
         LSTM(4)(torch.zeros(1, 2, 4))

@@ -1,6 +1,9 @@
 """`statewise bench`: the list, a benchmark with its own options, and which implementation runs, and why."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from command import call, run
@@ -36,6 +39,30 @@ def test_explain_says_what_really_ran() -> None:
     assert rows["lstm"]["implementation"] != "naive"
 
 
+def test_without_triton_and_without_a_gpu_everything_runs() -> None:
+    code = """if True:
+        import sys
+        sys.modules["triton"] = None  # from here on, importing it fails
+        import torch, statewise.nn
+        from statewise.cli import main
+        module = statewise.nn.GRU(3, 4)
+        module(torch.zeros(20, 2, 3))[0].sum().backward()
+        sys.argv = ["statewise", "bench", "--explain", "--json", "--width", "16", "--batch", "2", "--time", "8"]
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "STATEWISE_KERNEL": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    found = {row["model"]: row for row in json.loads(done.stdout)["choices"]}
+    assert {"elman", "gru", "lstm", "transformer", "ttt_linear", "mingru", "mamba2", "gated_delta"} <= found.keys()
+    assert "triton: it needs a GPU" in found["ttt_linear"]["reason"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -43,6 +70,9 @@ def test_explain_says_what_really_ran() -> None:
         (("bench", "--explain", "tree"), "leave one of them out"),
         (("bench", "--explain", "--model", "markov"), "learns by gradients"),
         (("bench", "--wrong"), "No such option"),
+        (("bench", "--width", "8", "tree"), "behind its name: statewise bench tree --width"),
+        (("bench", "--json", "tree"), "behind its name: statewise bench tree --json"),
+        (("bench", "--model", "lstm"), "it goes with --explain"),
     ],
 )
 def test_mistakes(words: tuple[str, ...], told: str) -> None:

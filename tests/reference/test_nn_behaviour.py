@@ -141,6 +141,25 @@ def test_nothing_given_is_written_to(kind: str, kernel: str) -> None:
         assert torch.equal(before, after)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "batch_first": True}, {"bidirectional": True}])
+@pytest.mark.parametrize("kind", ["RNN", "GRU"])  # of the LSTM's, oneDNN keeps the outputs for its backward
+def test_what_comes_out_may_be_written_over(kind: str, options: dict[str, Any], packed: bool) -> None:
+    x: Any = numbers(4, 40, 3) if options.get("batch_first") else numbers(40, 4, 3)
+    if packed:
+        lengths = torch.tensor([40, 7, 39, 20])
+        x = pack_padded_sequence(x, lengths, bool(options.get("batch_first")), enforce_sorted=False)
+    found = []
+    for module in pair(kind, 3, 4, **options):
+        y, state = module(x)
+        (y.data if packed else y).mul_(2).relu_()
+        state.sub_(1)
+        ((y.data if packed else y).sum() + state.square().sum()).backward()
+        found.append([y.data if packed else y, state, *(weight.grad for weight in module.parameters())])
+    assert module.choice(x).implementation == "batched"
+    assert_same(*found)
+
+
 @pytest.mark.parametrize(("kind", "kernel"), FORMS)
 def test_changed_weights_are_seen(kind: str, kernel: str) -> None:
     theirs, ours = pair(kind, 3, 4, kernel=kernel)

@@ -201,6 +201,52 @@ def test_second_gradients_of_our_own_backward(kind: str) -> None:
     assert_same(found[1], found[0])
 
 
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_many_gradients_at_once(kind: str) -> None:
+    theirs, ours = pair(kind, 3, 4)
+    x = numbers(LONG, 2, 3)
+    found = []
+    for module in (theirs, ours):
+
+        def rows(x: Tensor, module: nn.Module = module) -> Tensor:
+            return torch.as_tensor(module(x)[0].square().sum((0, 2)))
+
+        needed = x.clone().requires_grad_()
+        (each,) = torch.autograd.grad(rows(needed), needed, torch.eye(2, dtype=x.dtype), is_grads_batched=True)
+        assert not each.requires_grad
+        found.append([each, torch.autograd.functional.jacobian(rows, x, vectorize=True)])
+    assert_same(*found)
+    assert_same(found[1][0], torch.autograd.functional.jacobian(rows, x))
+
+
+@pytest.mark.parametrize("kind", [*SEQUENCES, *CELLS])
+def test_symbolically_traced_as_one_call(kind: str) -> None:
+    class Twice(nn.Module):
+        """Once from nothing, once from the state before."""
+
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Tensor) -> Tensor:
+            state = self.inner(x) if kind in CELLS else self.inner(x)[1]
+            return self.inner(x, hx=state)[0].relu()
+
+    x = numbers(2, 3) if kind in CELLS else numbers(LONG, 2, 3)
+    traced = [torch.fx.symbolic_trace(Twice(module)) for module in pair(kind, 3, 4)]
+    theirs, ours = ([node.op for node in one.graph.nodes] for one in traced)
+    assert ours == theirs
+    assert isinstance(traced[1].inner, getattr(statewise.nn, kind))
+    assert_same(traced[0](x), traced[1](x))
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_alone_it_is_traced_no_more_than_theirs(kind: str) -> None:
+    for module in pair(kind, 3, 4):
+        with pytest.raises(torch.fx.proxy.TraceError, match="control flow"):
+            torch.fx.symbolic_trace(module)
+
+
 def test_a_dispatch_mode_sees_pytorchs_op() -> None:
     theirs, ours = pair("GRU", 3, 4)
     counts = []

@@ -207,3 +207,17 @@ def test_the_report_renders() -> None:
 def test_what_is_no_model() -> None:
     with pytest.raises(UserError, match=r"a dict is not a torch\.nn\.Module"):
         swap({})
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")  # PyTorch moves these tools to another package
+def test_tools_that_look_for_torch_nn_find_it_again() -> None:
+    model = nn.Sequential(nn.LSTM(3, 4))
+    x = torch.randn(5, 2, 3)
+    quantised = torch.ao.quantization.quantize_dynamic(model)
+    swap(model)
+    assert isinstance(torch.ao.quantization.quantize_dynamic(model)[0], statewise.nn.LSTM)
+    unswap(model)
+    again = torch.ao.quantization.quantize_dynamic(model)
+    assert type(again[0]) is type(quantised[0]) is not nn.LSTM
+    assert torch.equal(again(x)[0], quantised(x)[0])
+    assert torch.equal(torch.jit.script(model)(x)[0], model(x)[0])

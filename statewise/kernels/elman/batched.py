@@ -18,7 +18,7 @@ from statewise.kernels.bend import by_sigmoid, tanh_of_half_
 from statewise.kernels.cores import threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
 from statewise.kernels.moments import Moments, Rows, before_and_after, begin_with, states_before
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import again, wants_equation
 
 
 class _Recurrence(torch.autograd.Function):
@@ -61,8 +61,8 @@ class _Recurrence(torch.autograd.Function):
         *inputs, states_ND = ctx.saved_tensors
         x_NI, h_BD, w_DI, u_DD, _ = inputs
         rows: Rows = ctx.rows
-        if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
-            return *through((_equation(inputs, ctx.activation, rows),), inputs, gradients), None, None
+        if wants_equation(dy_ND):
+            return *again(lambda: (_equation(inputs, ctx.activation, rows),), inputs, gradients), None, None
         slope_ = _tanh_slope_ if ctx.activation == "tanh" else _relu_slope_
         # Room for the gradients of all states; past the bend, each becomes that of what was bent.
         d_ND = begin_with(torch.zeros_like(h_BD), len(dy_ND), rows)

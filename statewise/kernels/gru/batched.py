@@ -17,7 +17,7 @@ from statewise.kernels.bend import by_sigmoid, tanh_of_half_
 from statewise.kernels.cores import threads_for
 from statewise.kernels.gru.naive import GRUWeights, gru_step
 from statewise.kernels.moments import IN_CACHE, Moments, Rows, before_and_after, begin_with, states_before
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import again, wants_equation
 
 # Numbers up to which a matrix that is read column after column was measured to be the faster for being turned.
 _TURNED = 1 << 18
@@ -66,8 +66,8 @@ class _Recurrence(torch.autograd.Function):
         *inputs, states_ND, parts_N4D = ctx.saved_tensors
         x_NI, h_BD, w_GI, u_GD, _, _ = inputs
         rows: Rows = ctx.rows
-        if torch.is_grad_enabled():  # a gradient of this gradient is wanted: only the equation has one
-            return *through((_equation(inputs, rows),), inputs, gradients), None
+        if wants_equation(dy_ND):
+            return *again(lambda: (_equation(inputs, rows),), inputs, gradients), None
         width = h_BD.shape[1]
         before_ND = states_before(states_ND, rows)
         # Into U_n h, r, z and the candidate, in this order: the first three go back through U, the last three to W x.
