@@ -84,9 +84,12 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
-    def close(self) -> None:
-        """Its trial sees the hang-up and ends, then the worker does."""
+    def hang_up(self) -> None:
+        """Its trial sees that and ends, then the worker does."""
         self._orders.close()
+
+    def close(self) -> None:
+        self.hang_up()
         try:
             self.process.wait(timeout=_GRACE)
         except subprocess.TimeoutExpired:
@@ -111,6 +114,8 @@ class Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._workers:  # all of them first: they end side by side
+            worker.hang_up()
         for worker in self._workers:
             worker.close()
         self._selector.close()
