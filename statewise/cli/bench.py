@@ -94,13 +94,12 @@ def _explain(names: tuple[str, ...], *, width: int, batch: int, time: int, json_
     shape: dict[str, Any] = {"device": str(device), "dtype": str(dtype).removeprefix("torch.")}
     shape |= {"width": width, "batch": batch, "time": time}
     if json_:
-        rows = [{"model": one.model, "op": one.op, **one.choice._asdict()} for one in found]
-        print_json({**shape, "choices": rows})
+        print_json({**shape, "choices": [one._asdict() for one in found]})
         return 0
     print(f"{device}, {shape['dtype']}, width {width}, {batch} rows of {time} tokens, one training step each:")
     _print(
         ["model", "op", "runs as", "because"],
-        [[one.model, one.op, one.choice.implementation, one.choice.reason] for one in found],
+        [[one.model, one.op, one.implementation or "refused", one.reason] for one in found],
     )
     print("to force one: --set model.kernel=naive, or STATEWISE_KERNEL=naive")
     return 0

@@ -1,11 +1,11 @@
 """Which implementation of each op a model really takes here, found by training it for one step, and why that one."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from statewise.kernels.choice import Choice, record
+from statewise.kernels.choice import Choice, Implementation, record
 from statewise.models.build import build
 from statewise.models.lineage import LINEAGE
 from statewise.specs import ModelSpec, UserError, nearest
@@ -16,7 +16,8 @@ _VOCAB = 65
 class Explained(NamedTuple):
     model: str
     op: str
-    choice: Choice
+    implementation: Implementation | None  # None: what was asked for is refused
+    reason: str
 
 
 def explain(
@@ -27,17 +28,25 @@ def explain(
     for name in names:
         if name not in known:
             raise UserError(f"{name!r} is not a model that learns by gradients", fix=nearest(name, known))
-    return [
-        Explained(name, op, choice)
-        for name, spec in known.items()
-        if not names or name in names
-        for op, choice in _taken(spec, width=width, batch=batch, time=time, device=device, dtype=dtype).items()
-    ]
+    shape: dict[str, Any] = {"width": width, "batch": batch, "time": time, "device": device, "dtype": dtype}
+    found: list[Explained] = []
+    refusal = None
+    for name, spec in known.items():
+        if names and name not in names:
+            continue
+        try:
+            found += [Explained(name, op, choice.implementation, choice.reason) for op, choice in _taken(spec, **shape)]
+        except UserError as error:  # what was asked for is not to be had here, and why
+            found.append(Explained(name, "", None, error.what))
+            refusal = error
+    if refusal is not None and all(one.implementation is None for one in found):
+        raise refusal
+    return found
 
 
 def _taken(
     spec: ModelSpec, *, width: int, batch: int, time: int, device: torch.device, dtype: torch.dtype
-) -> dict[str, Choice]:
+) -> list[tuple[str, Choice]]:
     model = build(spec.model_copy(update={"width": width}), vocab=_VOCAB).to(device)
     tokens_BT = torch.zeros(batch, time, dtype=torch.long, device=device)
     cast: AbstractContextManager[object] = (
@@ -46,4 +55,4 @@ def _taken(
     with record() as chosen, cast:
         logits_BTV, _ = model(tokens_BT)
         torch.autograd.backward(logits_BTV.float().sum())
-    return chosen
+    return list(chosen.items())

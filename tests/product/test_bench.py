@@ -28,6 +28,17 @@ def test_what_follows_the_name_is_the_benchmarks_own() -> None:
     assert "--leaves" in told.out
 
 
+def test_explain_lists_who_cannot_do_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("bench", "--explain", "--json", "--model", "gru", "--model", "lstm", "--width", "8", "--time", "20")
+    monkeypatch.setenv("STATEWISE_KERNEL", "batched")
+    rows = {row["model"]: row for row in json.loads(call(*asked).out)["choices"]}
+    assert rows["gru"]["implementation"] == "batched"
+    assert rows["lstm"]["implementation"] is None
+    assert "asks for the batched LSTM, but there is none" in rows["lstm"]["reason"]
+    monkeypatch.setenv("STATEWISE_KERNEL", "fast")
+    assert "asks for the kernel 'fast'" in call(*asked).err
+
+
 def test_explain_says_what_really_ran() -> None:
     found = json.loads(
         call("bench", "--explain", "--json", "--model", "leaky", "--model", "lstm", "--width", "8", "--batch", "2").out
