@@ -1,7 +1,7 @@
 """Around the capture of a CUDA graph: nothing comes in between, and where it fails the process is whole again."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -29,6 +29,14 @@ def capturing(device: torch.device, pool: Any) -> Iterator[None]:
     finally:
         if clears:
             gc.enable()
+
+
+def captured(work: Callable[[], object], device: torch.device) -> torch.cuda.CUDAGraph:
+    """One call of `work` as a graph, in a pool of its own. Other threads may allocate meanwhile."""
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+    with capturing(device, pool), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+        work()
+    return graph
 
 
 def _capture_something(device: torch.device) -> None:

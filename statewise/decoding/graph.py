@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, is_observed, leaves, map_state
-from statewise.core.capture import capturing
+from statewise.core.capture import captured
 from statewise.core.transfer import no_waiting
 from statewise.decoding.sampling import Sampling, best, drawn, uniforms
 from statewise.kernels import few_rows
@@ -110,13 +110,7 @@ class Loop:
                     self._step(model)
                 self._rewind(start)
         here.wait_stream(aside)
-        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-        with (
-            capturing(self.token_B.device, pool),
-            torch.cuda.graph(graph, pool, capture_error_mode="thread_local"),
-        ):
-            self._step(model)
-        return graph
+        return captured(lambda: self._step(model), self.token_B.device)
 
     def step(self) -> Tensor:
         """One more token of each row."""

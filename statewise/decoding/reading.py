@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
-from statewise.core.capture import capturing
+from statewise.core.capture import captured
 from statewise.core.transfer import no_waiting
 from statewise.decoding import graph
 
@@ -52,10 +52,7 @@ class Pass:
         with torch.cuda.stream(aside), no_waiting():  # what waits for the host cannot be captured
             self._absorb(model)
         here.wait_stream(aside)
-        made, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-        with capturing(device, pool), torch.cuda.graph(made, pool, capture_error_mode="thread_local"):
-            self._absorb(model)
-        return made
+        return captured(lambda: self._absorb(model), device)
 
     def read(self, tokens_BT: Tensor, state: Begin) -> State:
         self.tokens_BT.copy_(tokens_BT)

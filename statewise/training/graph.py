@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, is_observed, leaves, map_state
-from statewise.core.capture import capturing
+from statewise.core.capture import captured
 from statewise.core.transfer import no_waiting
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.specs import FixedTruncation, FullTruncation, TrainSpec, UserError
@@ -89,10 +89,7 @@ class Captured:
                 with no_waiting() if turn else nullcontext():
                     self._once(step, number)
         here.wait_stream(aside)
-        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-        with capturing(device, pool), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
-            self._once(step, number)
-        return graph
+        return captured(lambda: self._once(step, number), device)
 
 
 class Graphs:
@@ -106,12 +103,12 @@ class Graphs:
 
     def replayed(self, number: int, window: Window) -> bool:
         """Make the step by a replay; False if it has to be made otherwise."""
-        captured = self.prepare(number, window)
-        if captured is None:
+        made = self.prepare(number, window)
+        if made is None:
             return False
         if self._step.par.device.type == "cuda":
             raise_if_stalled()  # a kernel inside a graph has nobody else to ask
-        captured.replay(self._step, window)
+        made.replay(self._step, window)
         return True
 
     def prepare(self, number: int, window: Window) -> Captured | None:
