@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from statewise.specs import UserError
-from statewise.tasks.metric.score import Score, check_pairs
-from statewise.tasks.metric.translation import tokenised_bleu
+from statewise.tasks.metric.score import check_pairs
 
 Array = NDArray[np.float64]
 
@@ -24,13 +23,6 @@ Array = NDArray[np.float64]
 class ClassBaseline(NamedTuple):
     accuracy: float
     nats: float
-
-
-def uniform_class(classes: int) -> ClassBaseline:
-    """Each class is as likely as any other."""
-    if classes < 1:
-        raise UserError("there is no class to guess")
-    return ClassBaseline(1 / classes, math.log(classes))
 
 
 def majority_class(train: Sequence[str], test: Sequence[str], *, names: Sequence[str] = ()) -> ClassBaseline:
@@ -80,11 +72,6 @@ def fit_frequent_tag(words: Sequence[Sequence[str]], tags: Sequence[Sequence[str
 
 
 # Translation.
-
-
-def copy_source(sources: Sequence[str], references: Sequence[str], *, lower: bool = True) -> Score:
-    """Tokenised BLEU of answering with the source itself: names and numbers alone are right."""
-    return tokenised_bleu(sources, references, lower=lower)
 
 
 # Series. A history is `[..., T, C]`, a forecast `[..., H, C]`. What is missing (NaN) is passed over.

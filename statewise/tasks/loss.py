@@ -3,8 +3,7 @@
 B batch, T time, K classes.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +11,6 @@ from torch.nn import functional as F
 
 from statewise.models.head import Head
 from statewise.specs import UserError
-from statewise.specs.error import nearest
-
-ClassWeighting = Literal["none", "balanced"] | Mapping[str, float]
 
 _IGNORED = -100
 
@@ -76,37 +72,3 @@ def real_loss(head: Head[Any], params: Any, target: Tensor, *, counted: Tensor |
     if loss.dim() < target.dim():
         present = present.all(-1)
     return WeightedSum(torch.where(present, loss, torch.zeros_like(loss)).sum(), present.sum().to(loss))
-
-
-def class_weights(weighting: ClassWeighting, *, names: Sequence[str], counts: Sequence[int]) -> Tensor | None:
-    """One weight a class, in the order of `names`; `counts` are those of the training part.
-
-    `"balanced"` is `N / (K · n_k)`, so that every class weighs the same in total; a table names each class.
-    """
-    assert len(names) == len(counts), (len(names), len(counts))
-    if isinstance(weighting, Mapping):
-        for name in weighting:
-            if name not in names:
-                raise UserError(f"class_weights names {name!r}, which is no class", fix=nearest(name, names))
-        missing = [name for name in names if name not in weighting]
-        if missing:
-            raise UserError(f"class_weights has no weight for {', '.join(missing)}", fix="give every class one")
-        for name, value in weighting.items():
-            if not 0 <= value < float("inf"):
-                raise UserError(f"class_weights.{name} = {value} is not valid, expected a finite number, 0 or more")
-        if not any(weighting.values()):
-            raise UserError("every class weight is 0, so nothing would be learned")
-        return torch.tensor([float(weighting[name]) for name in names])
-    if weighting == "none":
-        return None
-    if weighting != "balanced":
-        raise UserError(
-            f"class_weights = {weighting!r} is not valid", fix=nearest(weighting, ["none", "balanced"]) + ", or a table"
-        )
-    absent = [name for name, count in zip(names, counts) if count == 0]
-    if absent:
-        raise UserError(
-            f"balanced class weights need an example of each class; the training part has none of {', '.join(absent)}",
-            fix='leave the class out, or give a table of weights, or class_weights = "none"',
-        )
-    return torch.tensor([sum(counts) / (len(counts) * count) for count in counts])

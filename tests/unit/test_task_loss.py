@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.data import Labels
 from statewise.models.head import BernoulliHead, StudentHead
 from statewise.specs import UserError
-from statewise.tasks.loss import categorical_loss, class_weights, real_loss, within
+from statewise.tasks.loss import categorical_loss, real_loss, within
 
 NAMES = ["no", "yes", "maybe"]
 
@@ -50,7 +51,7 @@ def test_smoothing_and_weights_by_their_definition() -> None:
 
 def test_parts_add_up_to_the_whole() -> None:
     logits_BTK, targets_BT, lengths_B = case()
-    weight_K = class_weights("balanced", names=NAMES, counts=[3, 1, 6])
+    weight_K = torch.from_numpy(Labels(NAMES, [3, 1, 6]).weights()).float()
     parts = [
         categorical_loss(
             logits_BTK[i : i + 1],
@@ -95,36 +96,8 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
     sklearn = pytest.importorskip("sklearn.utils.class_weight", reason="the oracle is of the extra `tasks`")
     labels = [0] * 3 + [1] * 1 + [2] * 6
     expected = sklearn.compute_class_weight("balanced", classes=torch.arange(3).numpy(), y=labels)
-    weight_K = class_weights("balanced", names=NAMES, counts=[3, 1, 6])
-    assert weight_K is not None
+    weight_K = torch.from_numpy(Labels(NAMES, [3, 1, 6]).weights()).float()
     torch.testing.assert_close(weight_K.double(), torch.tensor(expected), rtol=1e-6, atol=0)
-
-
-def test_weights_by_name_stand_in_the_order_of_the_classes() -> None:
-    weight_K = class_weights({"maybe": 3, "no": 1, "yes": 0.5}, names=NAMES, counts=[1, 1, 1])
-    assert weight_K is not None
-    assert weight_K.tolist() == [1, 0.5, 3]
-    assert class_weights("none", names=NAMES, counts=[1, 1, 1]) is None
-
-
-@pytest.mark.parametrize(
-    ("weighting", "message"),
-    [
-        ({"no": 1, "yes": 1, "mabe": 1}, "did you mean 'maybe'"),
-        ({"no": 1}, "no weight for yes, maybe"),
-        ({"no": -1, "yes": 1, "maybe": 1}, r"class_weights\.no = -1"),
-        ({"no": 0, "yes": 0, "maybe": 0}, "every class weight is 0"),
-        ("balance", "did you mean 'balanced'"),
-    ],
-)
-def test_mistakes_in_weights_are_named(weighting: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        class_weights(weighting, names=NAMES, counts=[1, 1, 1])
-
-
-def test_a_class_never_seen_cannot_be_balanced() -> None:
-    with pytest.raises(UserError, match="none of yes"):
-        class_weights("balanced", names=NAMES, counts=[1, 0, 1])
 
 
 def test_smoothing_has_its_range() -> None:
