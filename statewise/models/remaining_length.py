@@ -120,7 +120,7 @@ class RemainingLength(Terminating[RemainingState]):
         return self._length(summary_BD).log_probability(state.due_B)
 
     def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
-        return state.due_B == OVER
+        return self.over(state)
 
     def _length(self, summary_BD: Tensor) -> WholeLogistic:
         with no_autocast(summary_BD):  # whole numbers want more digits than a half precision has
