@@ -20,14 +20,18 @@ def draw_map(figure: Figure, *, width: int) -> str:
     assert grid is not None
     rows, columns = len(grid.values), len(grid.values[0])
     largest = 26.0 if columns > 12 else 48.0
-    # Names of rows have what cells of the largest size leave; those of columns, which stand upright, a share.
+    # Names of rows have what cells of the largest size leave; those of columns, which may stand upright, a share.
     room = max(width * 0.3 if not figure.x.categories else width - 24 - _KEY - largest * columns, _ROOM)
     names_y = [shortened(name, room, _SMALL) for name in figure.y.categories]
     names_x = [shortened(name, max(0.3 * width, _ROOM), _SMALL) for name in figure.x.categories]
     left = 24.0 + max((text_width(name, _SMALL) for name in names_y), default=34.0)
-    below = 10 + max((text_width(name, _SMALL) for name in names_x), default=12.0)
+    longest = max((text_width(name, _SMALL) for name in names_x), default=12.0)
     across = width - left - _KEY
     cell = min(across / columns, largest)
+    level = (
+        not names_x or longest <= cell - 4
+    )  # names of columns lie where all of them fit, and stand upright otherwise
+    below = 22.0 if level else 10 + longest
     tall = max(min(min(cell, 26.0) * rows, width * 1.1), 96.0)
     if rows * columns > 1 and not names_x:
         cell = across / columns  # positions fill the width
@@ -39,7 +43,7 @@ def draw_map(figure: Figure, *, width: int) -> str:
     parts += _cells(figure, grid, frame, cell, high) if rows * columns <= _CELLS else [_image(grid, frame)]
     parts.append(f'<path class="frame" d="M{left:.1f} {frame.top}H{frame.right:.1f}V{frame.bottom:.1f}H{left:.1f}z"/>')
     parts += _rows(figure.y, names_y, grid.y, frame, high)
-    parts += _columns(figure.x, names_x, grid.x, frame, cell)
+    parts += _columns(figure.x, names_x, grid.x, frame, cell, level=level)
     middle = (frame.left + frame.right) / 2
     label = escape(shortened(figure.x.label, width - 16))
     half = text_width(figure.x.label) / 2
@@ -97,12 +101,14 @@ def _rows(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Fram
     ]
 
 
-def _columns(axis: Axis, names: Sequence[str], values: Sequence[float], frame: Frame, wide: float) -> list[str]:
-    if not names:
+def _columns(
+    axis: Axis, names: Sequence[str], values: Sequence[float], frame: Frame, wide: float, *, level: bool
+) -> list[str]:
+    if level:
         return [
             f'<text class="tick" font-size="{_SMALL:g}" text-anchor="middle"'
             f' x="{frame.left + (at + 0.5) * wide:.1f}" y="{frame.bottom + 15:.1f}">{escape(name)}</text>'
-            for at, name in _numbers(axis, values, most=6)
+            for at, name in (enumerate(names) if names else _numbers(axis, values, most=6))
         ]
     every = max(1, -(-int(_LABEL + 2) // max(int(wide), 1)))
     parts = []

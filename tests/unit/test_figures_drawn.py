@@ -9,8 +9,9 @@ import pytest
 
 from statewise.comparison.report.content import gather
 from statewise.figures import number
-from statewise.figures.figure import Axis, Figure, Series, bounds, ticks
+from statewise.figures.figure import Axis, Figure, Grid, Series, bounds, ticks
 from statewise.figures.svg import draw
+from statewise.figures.svg_map import draw_map
 
 STYLE = Path(number.__file__).with_name("style.css").read_text()
 
@@ -142,3 +143,13 @@ def test_colours_can_be_seen(theme: int) -> None:
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_names_of_columns_lie_where_they_fit_and_stand_upright_otherwise() -> None:
+    def drawn(names: tuple[str, ...]) -> str:
+        axes = Axis("source", categories=names), Axis("written", categories=("a",))
+        grid = Grid(((0.1,) * len(names),), "weight")
+        return draw_map(Figure("m", "Map", "map", *axes, (), reading="r", finding="f", grid=grid), width=640)
+
+    assert 'rotate(-90)" text-anchor="end"' not in drawn(("a", "b", "c"))
+    assert drawn(("a", "b", "a long name of a column")).count('rotate(-90)" text-anchor="end"') == 3
