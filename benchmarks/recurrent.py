@@ -10,6 +10,7 @@
 Both sides run through autograd, allocation included, one after the other in one process; times are medians over
 several rounds of calls without a synchronisation between them, as in training; and each side once more as a replayed
 CUDA graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision float32`, float32).
+Beside them stands a graph of cuBLAS's products alone, those that a form with a product a step cannot leave out.
 `--out FOLDER` receives the numbers as JSON.
 """
 
@@ -28,6 +29,7 @@ import torch
 from asked import need_gpu, readable
 from recurrent_case import CELLS, Case, draw, mixer, module_choice, precision, twin
 from recurrent_check import WIDTHS, check
+from recurrent_floor import products
 from recurrent_safe import safe
 from torch import Tensor, nn
 
@@ -148,6 +150,8 @@ def measure_one(case: Case) -> dict[str, Any]:
         if name != "fp16":
             runs["training"]["eager"], runs["forward"]["eager"] = train, read
         runs["training"][f"graph {name}"], runs["forward"][f"graph {name}"] = graphed(train), graphed(read)
+    for way, run in products(case, x_TBI).items():
+        runs[way]["products"] = graphed(run)
     row: dict[str, Any] = {"choice": module_choice(module, case)}
     for way, several in runs.items():
         row[way] = {name: round(us, 3) for name, us in rounds(several, 3, 2).items()}
@@ -158,11 +162,11 @@ def measure_one(case: Case) -> dict[str, Any]:
 def report(rows: list[dict[str, Any]]) -> None:
     """Markdown: microseconds a step and ratios, geometric means, worst cells."""
     for way in ("training", "forward"):
-        eager, best, both = [], [], []
+        eager, best, both, floor = [], [], [], []
         title = {"training": "forward + backward", "forward": "forward alone, no gradient"}[way]
         print(f"\n### {title}\n")
-        print("| cell | width | batch | runs | ours | in a graph | cuDNN | in a graph | × | × in graphs |")
-        print("|---|---|---|---|---|---|---|---|---|---|")
+        print("| cell | width | batch | runs | ours | in a graph | cuDNN | in a graph | products | × | × in graphs |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|")
         for row in sorted((r for r in rows if way in r), key=lambda r: list(CELLS).index(r["cell"])):
             us = row[way]
             fastest = min(value for name, value in us.items() if name.startswith("graph"))
@@ -171,11 +175,15 @@ def report(rows: list[dict[str, Any]]) -> None:
             cells = [row["cell"], row["width"], row["batch"], row["choice"], f"{us['ours']:.2f}"]
             if "ours, graph" in us:
                 both.append((fastest / us["ours, graph"], row))
+                if "products" in us:
+                    floor.append((us["products"] / us["ours, graph"], row))
             cells += [f"{us['ours, graph']:.2f}" if "ours, graph" in us else "", f"{us['eager']:.2f}", f"{fastest:.2f}"]
+            cells.append(f"{us['products']:.2f}" if "products" in us else "")
             cells += [f"{eager[-1][0]:.1f}", f"{both[-1][0]:.2f}" if "ours, graph" in us else ""]
             print("| " + " | ".join(map(str, cells)) + " |")
-        names = ("cuDNN, both eager", "cuDNN at its best in a graph, ours eager", "cuDNN at its best, both in a graph")
-        for name, ratios in zip(names, (eager, best, both), strict=True):
+        over = {"cuDNN, both eager": eager, "cuDNN at its best in a graph, ours eager": best}
+        over |= {"cuDNN at its best, both in a graph": both, "the products alone, both in a graph": floor}
+        for name, ratios in over.items():
             if ratios:
                 mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
                 low, row = min(ratios, key=lambda pair: pair[0])
