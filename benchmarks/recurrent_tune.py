@@ -137,7 +137,7 @@ def run_once(
         return torch.full(shape, -1, dtype=torch.int16, device="cuda")
 
     h_out, c_out = (torch.full((batch, width), nan, device="cuda") for _ in range(2))
-    counters = torch.zeros(time, plan.grid(batch)[1], dtype=torch.int32, device="cuda")
+    counters = torch.zeros(time, plan.grid(batch)[1], plan.turns, dtype=torch.int32, device="cuda")
     run = Run(b_u=pointer(data["b_u"]), c0=pointer(data["c"]), lengths=pointer(ends_B), counters=pointer(counters))
     run.h_out, run.c_out, run.T, run.B = pointer(h_out), pointer(c_out), time, batch
     run.alarm, run.patience = address(), int(patience * 1e9)

@@ -21,7 +21,7 @@ Launch = Callable[[Plan, Run, int], None]  # plan, argument, seed of the order
 
 
 class _Map(ctypes.Structure):
-    """What the emulated tensor unit is told: address, extents of k, rows and time, rows of a box."""
+    """What the emulated tensor unit is told: address, extents of k, rows and time, rows and chunks of a box."""
 
     _fields_ = (("values", ctypes.c_uint64 * 16),)
 
@@ -47,11 +47,11 @@ def emulator(plans: Sequence[Plan], folder: Path) -> Launch:
 
     def launch(plan: Plan, run: Run, seed: int) -> None:
         grid = plan.grid(run.B)
-        counters = torch.zeros(run.T, grid[1], dtype=torch.int32)
+        counters = torch.zeros(run.T, grid[1], plan.turns, dtype=torch.int32)
         run.counters = counters.data_ptr()
         forward = plan.way == "forward"
         width = plan.width * (1 if forward else GATES[plan.cell])
-        extents = (run.y if forward else run.exchange, width, run.B, run.T + forward, plan.rows)
+        extents = (run.y if forward else run.exchange, width, run.B, run.T + forward, plan.rows, plan.chunks_at_once)
         getattr(library, plan.name)(
             ctypes.byref(run), ctypes.byref(_Map((ctypes.c_uint64 * 16)(*extents))), *grid, seed
         )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from statewise.kernels.persistent.driver import Launch
 from statewise.kernels.stepped.program import Kernels, Place, Program, Run
 
 # How numbers are stored; the header has the functions of a cell.
@@ -44,11 +45,10 @@ def emulator(programs: Sequence[Program], folder: Path) -> Emulated:
             library[program] = step
 
     def load(program: Program, device: int) -> Any:
-        return Kernels(*((entry, program) for entry in Kernels._fields))
+        begin, step, advance = ((entry, program) for entry in ("begin", "step", "advance"))
+        return Kernels(begin, step, advance, early=False)  # type: ignore[arg-type]  # who launches knows what they stand for
 
-    def launch(
-        function: tuple[str, Program], arguments: tuple[Any, ...], *, blocks: int = 1, threads: int = 1, **_: int
-    ) -> None:
+    def launch(function: tuple[str, Program], arguments: tuple[Any, ...], shape: Launch | None = None) -> None:
         entry, program = function
         if entry == "begin":
             given, record = arguments
@@ -59,8 +59,9 @@ def emulator(programs: Sequence[Program], folder: Path) -> Emulated:
         else:
             record, place, k = arguments
             assert isinstance(place, Place)
-            library[program](record, ctypes.byref(place), k, ctypes.c_uint(blocks))
-            assert threads == program.threads
+            assert shape is not None
+            library[program](record, ctypes.byref(place), k, ctypes.c_uint(shape.grid[0]))
+            assert shape.block[0] == program.threads
 
     return Emulated(load, launch)
 

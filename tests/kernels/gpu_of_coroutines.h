@@ -25,8 +25,9 @@ inline float __uint_as_float(u32 v) { float f; memcpy(&f, &v, 4); return f; }
 inline u32 bits(float f) { u32 v; memcpy(&v, &f, 4); return v; }
 struct Dim { unsigned x, y; };
 struct Barrier { int count = 1, pending = 1; long tx = 0; u32 phase = 0; };
+struct Meeting { int met = 0; u32 generation = 0; };
 struct Cluster;
-struct Block { std::vector<unsigned char> memory; std::map<u32, Barrier> barriers; int arrived = 0, met = 0; u32 generation = 0, met_generation = 0; Dim index; int rank; Cluster* cluster; };
+struct Block { std::vector<unsigned char> memory; std::map<u32, Barrier> barriers; std::map<int, Meeting> places; int arrived = 0; u32 generation = 0; Dim index; int rank; Cluster* cluster; };
 struct Cluster { std::vector<Block*> blocks; int arrived = 0; u32 generation = 0; };
 struct Warp { int arrived = 0; u32 generation = 0; u32 a[32][4], b[32][2]; float c[32][4]; float f[32]; bool v[32]; bool any; };
 struct Fiber { ucontext_t context; char* stack; Block* block; Warp* warp; int thread; bool done = false; };
@@ -91,18 +92,21 @@ inline void barrier_init_done() {}
 inline void barrier_expect(u32 a, u32 n) { Barrier& b = owner(a)->barriers.at(a & 0xFFFFF); b.pending--; b.tx += n; settle(b); }
 inline bool barrier_passed(u32 a, u32 parity) { bool r = (owner(a)->barriers.at(a & 0xFFFFF).phase & 1) != parity; if (!r) give_way(); return r; }
 // The tensor unit: rows of 128 bytes, their 16-byte pieces swapped by the row.
-struct alignas(64) Map { u64 opaque[16]; };        // here: address, extents of k, b and t, rows of a box
+struct alignas(64) Map { u64 opaque[16]; };        // here: address, extents of k, b and t, rows and chunks of a box
 inline void barrier_init_for(u32 a, u32 count) { Barrier b; b.count = b.pending = count; self->block->barriers[a & 0xFFFFF] = b; }
 inline void barrier_arrive(u32 a) { Barrier& b = owner(a)->barriers.at(a & 0xFFFFF); b.pending--; settle(b); }
-inline void box(u32 to, const Map& m, int k, int b, int t, u32 barrier) {
-  const u16* data = (const u16*)m.opaque[0]; const long K = m.opaque[1], B = m.opaque[2], T = m.opaque[3], N = m.opaque[4];
-  if (t < 0 || t >= T || k < 0 || k + 64 > K || (to & 1023)) { fprintf(stderr, "box outside\n"); abort(); }
-  for (long n = 0; n < N; n++) for (int piece = 0; piece < 8; piece++) {
-    uint4 v = {0, 0, 0, 0}; if (b + n < B) memcpy(&v, data + ((long)t*B + b + n)*K + k + piece*8, 16);
-    memcpy(self->block->memory.data() + (to & 0xFFFFF) + n*128 + ((piece ^ (n & 7)) << 4), &v, 16); }
-  arrive_bytes(barrier, N*128); }
+inline void box(u32 to, const Map& m, int b, int chunk, int t, u32 barrier) {
+  const u16* data = (const u16*)m.opaque[0]; const long K = m.opaque[1], B = m.opaque[2], T = m.opaque[3], N = m.opaque[4], Q = m.opaque[5];
+  if (t < 0 || t >= T || chunk < 0 || (chunk + Q)*64 > K || (to & 1023)) { fprintf(stderr, "box outside\n"); abort(); }
+  for (long q = 0; q < Q; q++) for (long n = 0; n < N; n++) for (int piece = 0; piece < 8; piece++) {
+    uint4 v = {0, 0, 0, 0}; if (b + n < B) memcpy(&v, data + ((long)t*B + b + n)*K + (chunk + q)*64 + piece*8, 16);
+    memcpy(self->block->memory.data() + (to & 0xFFFFF) + (q*N + n)*128 + ((piece ^ (n & 7)) << 4), &v, 16); }
+  arrive_bytes(barrier, Q*N*128); }
 inline void between_proxies() {}
-inline void group_sync(int threads) { Block* b = self->block; u32 g = b->met_generation; if (++b->met == threads) { b->met = 0; b->met_generation++; } else while (b->met_generation == g) give_way(); }
+inline void shared_between_proxies() {}
+inline bool came_to(Meeting& p, int threads) { if (++p.met < threads) return false; p.met = 0; p.generation++; return true; }
+template<int PLACE> inline void meet(int threads) { Meeting& p = self->block->places[PLACE]; u32 g = p.generation; if (!came_to(p, threads)) while (p.generation == g) give_way(); }
+template<int PLACE> inline void pass_by(int threads) { came_to(self->block->places[PLACE], threads); give_way(); }
 inline u32 look(const u32* p) { give_way(); return *p; }
 inline void count_up(u32* p) { ++*p; }
 inline void registers_down() {}

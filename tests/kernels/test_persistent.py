@@ -28,7 +28,7 @@ def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) ->
     plan = table._plan(cell, way, width, row)
     assert plan.fits(H200)
     across, down = plan.grid(batch)
-    assert down * plan.rows >= batch or plan.kind == "cluster"
+    assert down * plan.rows * plan.turns >= batch or plan.kind == "cluster"
     if plan.cooperative:
         assert across * down <= H200.clusters[plan.blocks] * plan.blocks
     opposite: Way = "backward" if way == "forward" else "forward"

@@ -55,6 +55,14 @@ PAIRS = {
         Plan("wide", "tanh", "forward", 128, 1, 128, 1, 12, 4, 2),
         Plan("wide", "tanh", "backward", 128, 2, 128, 2, 12, 0, 2),
     ),
+    "lstm-wide-parts": (  # that take turns, several chunks a copy
+        Plan("wide", "lstm", "forward", 128, 1, 32, 1, 12, 4, 8, 2),
+        Plan("wide", "lstm", "backward", 128, 4, 128, 1, 12, 4, 8, 3),
+    ),
+    "gru-wide-parts": (
+        Plan("wide", "gru", "forward", 128, 2, 32, 1, 12, 4, 4, 2),
+        Plan("wide", "gru", "backward", 128, 2, 128, 1, 12, 4, 12, 2),
+    ),
 }
 BATCH, TIME = 11, 4
 # What a GPU of capability 8.0 is given, by the model of costs alone: a block alone, and blocks that ask each other.

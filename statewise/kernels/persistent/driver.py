@@ -173,7 +173,7 @@ def _moved_to(device: torch.device) -> Iterator[None]:
 
 
 def _map(plan: Plan, run: Run) -> _Map:
-    """Boxes of 64 values by a batch slice, of the states forward and of the gradients backward."""
+    """Boxes of a few times 64 values by a batch slice, of the states forward and of the gradients backward."""
     forward = plan.way == "forward"
     values = plan.width * (1 if forward else GATES[plan.cell])
     made = _Map()
@@ -181,12 +181,12 @@ def _map(plan: Plan, run: Run) -> _Map:
         library().cuTensorMapEncodeTiled(
             ctypes.c_void_p(made.address),
             _UINT16,
-            3,
+            4,
             ctypes.c_void_p(run.y if forward else run.exchange),
-            (ctypes.c_uint64 * 3)(values, run.B, run.T + forward),
-            (ctypes.c_uint64 * 2)(2 * values, 2 * values * run.B),
-            (ctypes.c_uint32 * 3)(64, plan.rows, 1),
-            (ctypes.c_uint32 * 3)(1, 1, 1),
+            (ctypes.c_uint64 * 4)(64, run.B, values // 64, run.T + forward),
+            (ctypes.c_uint64 * 3)(2 * values, 128, 2 * values * run.B),
+            (ctypes.c_uint32 * 4)(64, plan.rows, plan.chunks_at_once, 1),
+            (ctypes.c_uint32 * 4)(1, 1, 1, 1),
             0,
             _SWIZZLE_128,
             _PROMOTE_128,

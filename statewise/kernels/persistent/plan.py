@@ -26,7 +26,7 @@ class Plan(NamedTuple):
     warps: int
     kept: int  # steps of 16 along k whose weights stay in registers; the others lie in shared memory
     buffers: int = 2  # polled: for the sums of the warps, two save a barrier, one saves memory; wide: chunks in flight
-    pieces: int = 1  # in which polled values are fetched: more take fewer registers
+    pieces: int = 1  # polled: in which values are fetched, more take fewer registers; wide: of `tiles` that take turns
 
     @property
     def threads(self) -> int:
@@ -76,8 +76,8 @@ class Plan(NamedTuple):
         own = self.units // self.blocks
         if self.kind == "wide":
             stages, held = self.buffers * self.rows * 128, 128 * (self.steps - self.kept) * 32
-            slots = 8 * self.tiles * 32 * 16 if self.blocks > 1 else 0
-            return 1024 + slots + stages + held + (self._out_bytes if self.blocks == 1 else 0)
+            slots = self.pieces * 8 * self.tiles * 32 * 16 if self.blocks > 1 else 0
+            return 1024 + slots + stages + held + (0 if self._results_over_stages else self._out_bytes)
         weights = self.warps * (self.steps - self.kept) * self.matrix_tiles * 32 * 16
         if self.kind == "polled":
             per_unit = gates if self.way == "forward" else 1
@@ -87,6 +87,19 @@ class Plan(NamedTuple):
         staged = 2 * self.rows * row_bytes(self._summed)
         slots = 2 * self.blocks * own * self.rows * 4 if self.way == "backward" else 0
         return 128 + slots + staged + weights
+
+    @property
+    def chunks_at_once(self) -> int:
+        """Wide: chunks of 64 along k that one copy brings; whoever asks takes as long for one as for four.
+
+        At least four copies are under way at a time, or the tensor cores wait for the next.
+        """
+        fitting = (n for n in (4, 3, 2) if self._summed // 64 % n == 0 and self.buffers % n == 0)
+        return next((n for n in fitting if self.buffers >= 4 * n), 1)
+
+    @property
+    def _results_over_stages(self) -> bool:
+        return self.blocks > 1 and self.pieces == 1
 
     @property
     def _out_bytes(self) -> int:
@@ -134,11 +147,16 @@ class Plan(NamedTuple):
             return False
         if self.width * (1 if self.way == "forward" else gates) % (64 * self.blocks) or self.kept % 4:
             return False
-        roomy = self.blocks == 1 or self._out_bytes <= self.buffers * self.rows * 128
+        roomy = not self._results_over_stages or self._out_bytes <= self.buffers * self.rows * 128
         return roomy and self.units // self.blocks % 8 == 0
 
+    @property
+    def turns(self) -> int:
+        """Of a block's rows within a step."""
+        return self.pieces if self.kind == "wide" else 1
+
     def grid(self, batch: int) -> tuple[int, int]:
-        slices = -(-batch // self.rows)
+        slices = -(-batch // (self.rows * self.turns))
         if self.kind == "cluster":
             return slices * self.blocks, 1
         return self.width // self.units * self.blocks, slices
@@ -154,7 +172,7 @@ class Plan(NamedTuple):
             values = [self.cell.upper(), self.width, self.blocks, self.tiles, self.warps, self.kept]
         elif self.kind == "wide":
             values = [self.cell.upper(), self.way.upper(), self.width, self.blocks]
-            values += [self.rows, self.buffers, self.kept // 4]
+            values += [self.rows, self.buffers // self.chunks_at_once, self.chunks_at_once, self.kept // 4, self.turns]
         else:
             values = [self.cell.upper(), self.way.upper(), self.width, self.blocks, self.units]
             values += [self.tiles, self.warps, self.kept, self.buffers, self.pieces]

@@ -6,6 +6,7 @@ measured gets the model's first choice, if that is so far ahead of a launch a st
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 
 from statewise.kernels.persistent.chip import Chip
 from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
@@ -90,23 +91,30 @@ def wide(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[P
     units, summed = 32 if mixed else 128, width if way == "forward" else gates * width
     if not chip.measured or batch < 32 or width < 512 or width % units:
         return
-    for blocks in (count for count in (1, 2, 4, 8) if count in chip.clusters):
+    for blocks, parts in product((count for count in (1, 2, 4, 8) if count in chip.clusters), (1, 2, 3, 4)):
         slices = min(chip.clusters[blocks] // (width // units), -(-batch // 8))
-        if slices < 1 or summed % (64 * blocks) or -(-batch // (8 * slices)) > 16:
+        if slices < 1 or summed % (64 * blocks):
             continue
-        tiles = -(-batch // (8 * slices))
+        tiles = -(-batch // (8 * slices * parts))
+        if tiles > 16 or (parts > 1 and -(-batch // (8 * slices)) < 2 * parts):
+            continue
         own = (tiles if blocks == 1 else -(-(8 // blocks) * tiles // 8)) * (1 if mixed else 4)
         operands = own * (gates if way == "forward" else 5)
-        for chunks, flying in ((n, s) for n in (9, 8, 7, 6, 5, 4) for s in (10, 8, 6, 5, 4, 3, 2)):
+        for chunks, flying in product((9, 8, 7, 6, 5, 4), (16, 12, 8, 6, 4, 3, 2)):
             kept = 4 * min(chunks, summed // blocks // 64)
             both = 4 * tiles + operands if blocks == 1 else max(4 * tiles, operands)
-            plan = Plan("wide", cell, way, width, blocks, units, tiles, 12, kept, flying)
-            if 4 * kept + both + 2 * own + 40 <= 240 and plan.fits(chip):
+            plan = Plan("wide", cell, way, width, blocks, units, tiles, 12, kept, flying, parts)
+            if 4 * kept + both + 2 * own * parts + 40 <= 232 and plan.fits(chip):
                 read = plan.rows * summed // blocks * 2
                 through_l2 = width // units * blocks * slices * read / (_L2_BYTES * chip.multiprocessors)
                 arithmetic = 128 * plan.rows * (summed // blocks) / 2048
-                waits = 2700 + 250 * (summed // blocks // 64) + 700 * (blocks > 1)
-                yield waits + max(arithmetic, through_l2, read / 45) + 40 * own, plan
+                work = (
+                    250 * (summed // blocks // 64 // plan.chunks_at_once)
+                    + max(arithmetic, through_l2, read / 45)
+                    + 40 * own
+                )
+                exchange = 2700 + 700 * (blocks > 1)  # behind which the other parts are multiplied
+                yield work + max(exchange, (parts - 1) * work), plan
                 break
 
 

@@ -195,7 +195,7 @@ def _run(kernel: Kernel, run: Run, device: torch.device) -> None:
     run.alarm, run.patience = address(), int(PATIENCE_SECONDS * 1e9)
     counters = None
     if kernel.plan.kind == "wide":
-        counters = torch.zeros(run.T, kernel.plan.grid(run.B)[1], dtype=torch.int32, device=device)
+        counters = torch.zeros(run.T, kernel.plan.grid(run.B)[1], kernel.plan.turns, dtype=torch.int32, device=device)
         run.counters = counters.data_ptr()
     launch(kernel, run, batch=run.B)  # memory given back now is reused on this stream alone, after the kernel
 

@@ -9,7 +9,7 @@ import torch
 
 from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
-from statewise.kernels.persistent.driver import check, current_stream, library
+from statewise.kernels.persistent.driver import Attribute, Launch, check, current_stream, library
 from statewise.kernels.persistent.plan import Cell, Way
 
 _BESIDE = Path(__file__).parent / "source"
@@ -18,6 +18,10 @@ _VALUES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 _THREADS = 128
 _ROW_THREADS = 1024  # at most, where a block has a row
 _ROOM = 512  # bytes in which the threads of a row meet
+
+_EARLY_SINCE = (9, 0)
+_BEGINS_EARLY = Attribute(name=6)  # "programmatic stream serialization" is the driver's name for it
+_BEGINS_EARLY.value[0] = 1
 
 # Numbers of the state from which a thread takes several neighbours: below, more threads hide more latency.
 _WIDE_FROM = {4: 1 << 17, 2: 1 << 15}
@@ -122,6 +126,7 @@ class Kernels(NamedTuple):
     begin: ctypes.c_void_p
     step: ctypes.c_void_p
     advance: ctypes.c_void_p
+    early: bool  # a step may begin before its product has ended
 
 
 def machine_code(program: Program, *, target: str) -> bytes:
@@ -134,26 +139,33 @@ def machine_code(program: Program, *, target: str) -> bytes:
 @cache
 def load(program: Program, device: int) -> Kernels:
     """Compiled and loaded, once a process and device; `Unavailable` where that cannot be."""
-    code = machine_code(program, target=architecture(chip_of(device)))
+    chip = chip_of(device)
+    code = machine_code(program, target=architecture(chip))
     with torch.cuda.device(device):
         torch.cuda.current_stream()  # PyTorch's own context is the one to load into
         module = ctypes.c_void_p()
         check(library().cuModuleLoadData(ctypes.byref(module), code), f"the program {program.name}")
-        found = []
-        for name in Kernels._fields:
+
+        def entry(name: str) -> ctypes.c_void_p:
             function = ctypes.c_void_p()
             check(library().cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"the name {name}")
-            found.append(function)
-        return Kernels(*found)
+            return function
+
+        early = program.way == "backward" and chip.capability >= _EARLY_SINCE
+        return Kernels(entry("begin"), entry("step"), entry("advance"), early)
 
 
-def launch(
-    function: ctypes.c_void_p, arguments: tuple[Any, ...], *, blocks: int = 1, threads: int = 1, shared_bytes: int = 0
-) -> None:
+def launch(function: ctypes.c_void_p, arguments: tuple[Any, ...], shape: Launch | None = None) -> None:
     """On the current stream; `arguments` are ctypes values in the order of the kernel's parameters."""
     addresses = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(value) for value in arguments))
-    stream = ctypes.c_void_p(current_stream())
-    check(
-        library().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, addresses, None),
-        "to launch a step",
-    )
+    shape = shape or threads_of()
+    shape.stream = current_stream()
+    check(library().cuLaunchKernelEx(ctypes.byref(shape), function, addresses, None), "to launch a step")
+
+
+def threads_of(*, blocks: int = 1, threads: int = 1, shared_bytes: int = 0, early: bool = False) -> Launch:
+    made = Launch()
+    made.grid[0:3], made.block[0:3], made.shared_bytes = [blocks, 1, 1], [threads, 1, 1], shared_bytes
+    if early:
+        made.attributes, made.count = ctypes.addressof(_BEGINS_EARLY), 1
+    return made

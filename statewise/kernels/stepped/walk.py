@@ -22,7 +22,7 @@ from torch import Tensor
 from statewise.core.capture import capturing
 from statewise.kernels.persistent.driver import check, library
 from statewise.kernels.persistent.plan import GATES
-from statewise.kernels.stepped.program import Place, Program, Run, Shape, launch, load
+from statewise.kernels.stepped.program import Place, Program, Run, Shape, launch, load, threads_of
 
 # Steps a graph has. A walk is made of the longest first; what is left over is launched one by one.
 GRAPH_STEPS = (64, 8)
@@ -39,6 +39,12 @@ class Walk:
         self.lock = threading.Lock()
         self.program = Program.of(shape)
         self._kernels = load(self.program, device.index or 0)
+        self._threads = threads_of(
+            blocks=self.program.blocks(shape),
+            threads=self.program.threads,
+            shared_bytes=self.program.shared_bytes,
+            early=self._kernels.early,
+        )
         self.device = device
         self.stream = torch.cuda.current_stream(device)  # that its steps are launched on
         self._graphs: dict[int, Callable[[], None]] = {}
@@ -91,16 +97,10 @@ class Walk:
         torch.mm(self._operand_BX, across, out=self._product_BX)
 
     def _steps(self, count: int) -> None:
-        program, record = self.program, ctypes.c_void_p(self._record.data_ptr())
+        record = ctypes.c_void_p(self._record.data_ptr())
         for k in range(count):
             self._multiply()
-            launch(
-                self._kernels.step,
-                (record, self._place, ctypes.c_int(k)),
-                blocks=program.blocks(self.shape),
-                threads=program.threads,
-                shared_bytes=program.shared_bytes,
-            )
+            launch(self._kernels.step, (record, self._place, ctypes.c_int(k)), self._threads)
 
     def _begin(self, run: Run) -> None:
         launch(self._kernels.begin, (run, ctypes.c_void_p(self._record.data_ptr())))

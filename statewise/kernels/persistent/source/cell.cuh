@@ -19,7 +19,7 @@ struct Run {
   const float* dc;       // backward: of the last cell [B, H]; null: 0
   float* h_out;          // forward: last state;  backward: gradient of the first that did not pass the product, or null
   float* c_out;          // forward: last cell;   backward: gradient of the first, or null
-  u32* counters;         // wide kernels: [T, batch slices], zero at first
+  u32* counters;         // wide kernels: [T, batch slices, parts], zero at first
   int* alarm;            // set to 1 where a wait outlasted its bound
   u64 patience;          // that bound, nanoseconds
   int T, B;

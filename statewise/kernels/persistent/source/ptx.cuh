@@ -75,23 +75,26 @@ DI bool barrier_passed(u32 a, u32 parity) {
   return r;
 }
 
-// Copies by the tensor unit: a box of a three-dimensional tensor into shared memory, rows of 128 bytes swizzled.
+// Copies by the tensor unit: a box of a four-dimensional tensor into shared memory, rows of 128 bytes swizzled.
 struct alignas(64) Map { u64 opaque[16]; };
-DI void box(u32 to, const Map& map, int k, int b, int t, u32 barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4}], [%5];"
-    :: "r"(to), "l"(&map), "r"(k), "r"(b), "r"(t), "r"(barrier) : "memory");
+DI void box(u32 to, const Map& map, int b, int chunk, int t, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4,%5}], [%6];"
+    :: "r"(to), "l"(&map), "r"(0), "r"(b), "r"(chunk), "r"(t), "r"(barrier) : "memory");
 }
 DI void barrier_init_for(u32 a, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(a), "r"(count) : "memory"); }
 DI void barrier_arrive(u32 a) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(a) : "memory"); }
 DI void between_proxies() { asm volatile("fence.proxy.async;" ::: "memory"); }   // plain accesses before, the tensor unit's after
-DI void group_sync(int threads) { asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory"); }
+DI void shared_between_proxies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Some threads of a block meet: those who wait for the others, and those who only say that they were there.
+template<int PLACE> DI void meet(int threads) { asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "r"(threads) : "memory"); }
+template<int PLACE> DI void pass_by(int threads) { asm volatile("bar.arrive %0, %1;" :: "n"(PLACE), "r"(threads) : "memory"); }
 DI u32 look(const u32* p) { u32 v; asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory"); return v; }
-DI void count_up(u32* p) { asm volatile("fence.acq_rel.gpu; red.release.gpu.global.add.u32 [%0], 1;" :: "l"(p) : "memory"); }
+DI void count_up(u32* p) { asm volatile("fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%0], 1;" :: "l"(p) : "memory"); }
 // Products of a warpgroup (4 warps, 64 rows) with a matrix in shared memory; they run on while the threads do.
 DI void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 DI void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template<int LEFT> DI void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }
 // Where rows of 128 swizzled bytes begin, for the tensor cores: groups of 8 rows lie 1024 bytes apart.
 DI u64 matrix_at(u32 address) { return ((u64)1 << 62) | ((u64)64 << 32) | ((u64)1 << 16) | ((address & 0x3FFFF) >> 4); }
-DI void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
-DI void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
+DI void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
+DI void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }

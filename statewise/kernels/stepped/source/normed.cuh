@@ -91,6 +91,7 @@ template<int NTH> DI void normed_backward(const Run* run, Place s, int k, unsign
   const int T = run->T, B = run->B, t = T - 1 - run->t - k;
   if (t < 0 || b >= B) return;
   const int end = run->lengths ? run->lengths[b] : T;
+  await_product();
   const size_t row = (size_t)t*B + b, at = (size_t)b*D;
   V *const da = run->da + row*4*D, *const du = run->du + row*4*D;
   if (t >= end) {                                   // the operand is still 0 here

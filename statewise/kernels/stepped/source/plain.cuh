@@ -57,8 +57,6 @@ template<int CELL, int N, int NTH> DI void plain_backward(const Run* run, Place 
   const int i = blockIdx.x*NTH + threadIdx.x, across = s.D/N;
   if (i >= s.rows*across) return;
   const int b = i/across, u = (i - b*across)*N, D = s.D;
-  float dh[N];
-  read<N>(s.product + (size_t)b*s.P + u, dh);
   const int T = run->T, B = run->B, t = T - 1 - run->t - k;
   if (t < 0 || b >= B) return;
   const int end = run->lengths ? run->lengths[b] : T;
@@ -66,13 +64,14 @@ template<int CELL, int N, int NTH> DI void plain_backward(const Run* run, Place 
   V* const da = run->da + row*G*D + u;
   if (t >= end) {                                   // the operand is still 0 here
     const float nothing[N] = {};
+    await_product();
     #pragma unroll
     for (int g = 0; g < G; g++) write<N>(da + (size_t)g*D, nothing);
     if constexpr (CELL == GRU) write<N>(run->du + row*D + u, nothing);
     return;
   }
   const bool last = t + 1 == end;
-  float dy[N], pass[N] = {}, h[N] = {}, after[N] = {}, c[N] = {}, dc[N] = {}, kept[4][N] = {}, d[G][N], extra[N] = {};
+  float dh[N], dy[N], pass[N] = {}, h[N] = {}, after[N] = {}, c[N] = {}, dc[N] = {}, kept[4][N] = {}, d[G][N], extra[N] = {};
   read<N>(run->dy + row*D + u, dy);
   if constexpr (CELL >= GRU) {
     #pragma unroll
@@ -86,6 +85,8 @@ template<int CELL, int N, int NTH> DI void plain_backward(const Run* run, Place 
   }
   if constexpr (CELL == LSTM) read<N>(run->c + at, dc);
   if (CELL == GRU || last) read<N>(run->h + at, pass);
+  await_product();
+  read<N>(s.product + (size_t)b*s.P + u, dh);
   #pragma unroll
   for (int n = 0; n < N; n++) {
     float one[G];
