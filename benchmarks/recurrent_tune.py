@@ -292,8 +292,8 @@ def main() -> None:
     elif options.table is not None:
         best = fastest(options.table)
         for (cell, way, width), shape in best.items():
-            other = best.get((cell, "backward" if way == "forward" else "forward", width), {})
-            rows = ", ".join(f"{b}: {(plan[0], *plan[4:])!r}" for b, (_, plan) in sorted(shape.items()) if b in other)
+            forward = best.get((cell, "forward", width), {})  # nobody else keeps what a backward reads
+            rows = ", ".join(f"{b}: {(plan[0], *plan[4:])!r}" for b, (_, plan) in sorted(shape.items()) if b in forward)
             print(f"    {(cell, way, width)!r}: {{{rows}}},".replace("'", '"'))
     elif options.report is not None:
         print("| cell | width |" + "".join(f" batch {batch} |" for batch in BATCHES))

@@ -17,7 +17,7 @@ from statewise.kernels.persistent.driver import Run
 from statewise.kernels.persistent.plan import GATES, Plan
 
 SOURCE = Path(__file__).parents[2] / "statewise" / "kernels" / "persistent" / "source"
-Launch = Callable[[Plan, Run, int], None]  # plan, argument, seed of the order
+Launch = Callable[..., None]  # plan, argument, seed of the order; `missing` clusters are left out
 
 
 class _Map(ctypes.Structure):
@@ -45,8 +45,9 @@ def emulator(plans: Sequence[Plan], folder: Path) -> Launch:
     subprocess.run([*command, str(folder / "kernels.cpp"), "-o", str(folder / "kernels.so")], check=True)
     library = ctypes.CDLL(str(folder / "kernels.so"))
 
-    def launch(plan: Plan, run: Run, seed: int) -> None:
-        grid = plan.grid(run.B)
+    def launch(plan: Plan, run: Run, seed: int, *, missing: int = 0) -> None:
+        across, down = plan.grid(run.B)
+        grid = across - missing * plan.blocks, down
         counters = torch.zeros(run.T, grid[1], plan.turns, dtype=torch.int32)
         run.counters = counters.data_ptr()
         forward = plan.way == "forward"

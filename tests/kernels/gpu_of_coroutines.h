@@ -113,7 +113,7 @@ inline void registers_down() {}
 inline void registers_up() {}
 inline void products_begin() {}
 inline void products_commit() {}
-template<int LEFT> inline void products_wait() {}
+template<int LEFT> inline void products_wait() { together([](Warp*) {}); }   // the instruction is one of the whole warp
 inline u64 matrix_at(u32 address) { return (address & 0xFFFFF) >> 4; }
 inline float swizzled(u64 at, int row, int k) {    // a value of a tile that begins at a multiple of 1024 bytes
   long start = (long)(at << 4), tile = start & ~1023L, byte = (start & 127) + 2*k; u16 v;

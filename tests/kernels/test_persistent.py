@@ -22,6 +22,18 @@ from statewise.specs import UserError
 ENTRIES = [(*key, batch, row) for key, rows in FASTEST.items() for batch, row in rows.items()]
 
 
+def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
+    for cell in ("lstm", "gru"):
+        assert table.plans(cell, width=2048, batch=64, chip=H200) is None
+        plan = table.forward_alone(cell, width=2048, batch=40, chip=H200)
+        assert plan is not None
+        assert plan.way == "forward"
+        assert table.forward_alone(cell, width=2048, batch=16, chip=H200) is None, "both ways have plans"
+        assert table.forward_alone(cell, width=2048, batch=65, chip=H200) is None
+        assert table.forward_alone(cell, width=2000, batch=64, chip=H200) is None, "what it keeps would be padded"
+        assert table.forward_alone(cell, width=2048, batch=64, chip=H200._replace(multiprocessors=100)) is None
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry[:4])))
 def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) -> None:
     cell, way, width, batch, row = entry
@@ -31,8 +43,8 @@ def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) ->
     assert down * plan.rows * plan.turns >= batch or plan.kind == "cluster"
     if plan.cooperative:
         assert across * down <= H200.clusters[plan.blocks] * plan.blocks
-    opposite: Way = "backward" if way == "forward" else "forward"
-    assert batch in FASTEST[cell, opposite, width], "a shape needs both ways"
+    if way == "backward":
+        assert batch in FASTEST[cell, "forward", width], "nobody else keeps what it reads"
 
 
 def test_a_shape_takes_the_next_one_in_the_table() -> None:

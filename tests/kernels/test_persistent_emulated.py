@@ -209,6 +209,22 @@ def test_what_nobody_gives_is_zero_and_what_nobody_wants_is_not_written(launch: 
         assert error < 5e-3, (key, error)
 
 
+@pytest.mark.parametrize("name", ["lstm-wide", "lstm-wide-parts", "lstm-polled"])
+def test_a_wait_in_vain_ends_with_an_alarm(launch: Launch, name: str) -> None:
+    """One cluster never comes. What the others leave cannot be taken for a state."""
+    plan, data = PAIRS[name][0], draw(PAIRS[name][0])
+    y, alarm = torch.full((TIME + 1, BATCH, plan.width), -1, dtype=torch.int16), torch.zeros(1, dtype=torch.int32)
+    y[0] = data["h"].view(torch.int16)
+    last_h, last_c = (torch.zeros(BATCH, plan.width) for _ in range(2))
+    run = Run(x=pointer(data["a"]), w=pointer(data["u"]), b_u=pointer(data["b_u"]), c0=pointer(data["c"]))
+    run.y, run.h_out, run.c_out, run.alarm = (pointer(value) for value in (y, last_h, last_c, alarm))
+    run.T, run.B, run.patience = TIME, BATCH, 5
+    launch(plan, run, 4, missing=1)
+    assert alarm.item() == 1
+    present = plan.width - plan.units
+    assert last_h[:, :present].isnan().all(dim=0).any()
+
+
 def test_no_order_of_threads_changes_a_bit(launch: Launch) -> None:
     for name in ("gru-polled", "tanh-wide"):
         data = draw(PAIRS[name][0])

@@ -18,7 +18,7 @@ from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights
 from statewise.kernels.persistent import compiler
 from statewise.kernels.persistent.plan import GATES
-from statewise.kernels.stepped import program, walk
+from statewise.kernels.stepped import program, recurrence, walk
 from statewise.kernels.stepped.program import Program, Run, Shape
 
 CELLS = ("tanh", "relu", "gru", "lstm", "normed lstm")
@@ -40,11 +40,12 @@ CASES = [
 
 
 def shapes() -> list[Shape]:
-    return [
+    made = [
         Shape.holding(BATCH, cell.split()[-1], way, width, dtype, normed=cell.startswith("normed"))
         for cell, dtype, width in CASES
         for way in ("forward", "backward")
     ]
+    return made + [shape._replace(by_unit=True) for shape in made if shape.way == "backward" and not shape.normed]
 
 
 def some_stream(number: int) -> SimpleNamespace:
@@ -162,6 +163,51 @@ def test_a_layer_is_the_equation(cell: str, dtype: torch.dtype, width: int, monk
     assert found["y"][1].count_nonzero() == 0
     state = leaves(cell, width, dtype, torch.float32)["state 0"]
     assert torch.equal(found["last h"][1], state[1]), "an empty row keeps its state"
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("width", [17, 72])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_backward_reads_what_a_forward_in_one_piece_has_kept(
+    cell: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same numbers lie in another order, so that the gradients are the same bits."""
+    monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
+    expected = results(cell, "stepped", width, torch.float32, torch.float32, LENGTHS)
+    pieces = []
+
+    def in_one_piece(kernel: Any, work: Any, tensors: Any) -> Any:
+        pieces.append(kernel)
+        outputs, kept = recurrence._forward(work._replace(whole=None), tensors)
+        parts = kept.gates_NG.view(TIME, BATCH, GATES[cell], width).unbind(2)
+        by_unit = torch.stack([*parts, kept.inner] if cell == "gru" else parts, dim=-1)
+        return outputs, kept._replace(gates_NG=by_unit, inner=None)
+
+    monkeypatch.setattr(stepped, "forward_kernel", lambda cell, *, batch, weight: "a kernel")
+    monkeypatch.setattr(recurrence, "raise_if_stalled", lambda: None)
+    monkeypatch.setattr(recurrence, "_in_one_piece", in_one_piece)
+    found = results(cell, "stepped", width, torch.float32, torch.float32, LENGTHS)
+    assert pieces == ["a kernel"]
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_forward_in_one_piece_that_is_refused_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
+    expected = results("lstm", "stepped", 17, torch.float32, torch.float32, LENGTHS)
+    reasons: list[str] = []
+
+    def refused(*_: Any) -> Any:
+        raise stepped.Unavailable("no room")
+
+    monkeypatch.setattr(stepped, "forward_kernel", lambda cell, *, batch, weight: "a kernel")
+    monkeypatch.setattr(stepped, "retire", reasons.append)
+    monkeypatch.setattr(recurrence, "raise_if_stalled", lambda: None)
+    monkeypatch.setattr(recurrence, "_in_one_piece", refused)
+    found = results("lstm", "stepped", 17, torch.float32, torch.float32, LENGTHS)
+    assert reasons == ["no room"]
+    assert stepped.retired() is None, "this form goes on without it"
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.mark.usefixtures("gpu")

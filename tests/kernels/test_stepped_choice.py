@@ -32,6 +32,9 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
     half, single = gpu_weight(torch.bfloat16), gpu_weight(torch.float32)
     chip = SimpleNamespace(measured=True)
     monkeypatch.setattr(stepped, "chip_of", lambda device: chip)
+    monkeypatch.setattr(stepped, "forward_kernel", lambda cell, *, batch, weight: "one" if batch == 40 else None)
+    assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=40)[0][0] == "stepped", "its forward is one kernel"
+    asked.clear()
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=16) == (["fused", "stepped"], {})
     assert asked == [], "nothing is compiled for a form that will not run"
     stepped.with_stepped(["fused"], {}, "lstm", half, batch=64, wish="stepped")

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.choice import force
+from statewise.kernels.persistent import forward_kernel
+from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.stepped import walk
 from statewise.mixers import GRU, LSTM, Elman
 
@@ -63,6 +65,31 @@ def test_it_is_the_equation(cell: str, width: int, dtype: torch.dtype, rows: str
     first, second = (trained(mixer, x_BTI, lengths_B, "stepped") for _ in range(2))
     assert same(first, second)
     exact = CELLS[cell](width, input_width=24).cuda().double()
+    exact.load_state_dict({name: value.double() for name, value in mixer.state_dict().items()})
+    right = trained(exact, x_BTI.double(), lengths_B, "naive")
+    for a, b in zip(first, right, strict=True):
+        assert (a.double() - b).norm() <= LIMITS[dtype] * b.norm()
+
+
+@pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_forward_in_one_piece_and_a_backward_in_steps(cell: str, dtype: torch.dtype, rows: str) -> None:
+    """Where only the forward stays on the chip: with a state, without one, and without gradients."""
+    if not chip_of(0).measured:
+        pytest.skip("no Hopper GPU here")
+    torch.manual_seed(0)
+    mixer = CELLS[cell](2048, input_width=24).cuda().to(dtype)
+    assert forward_kernel(cell, batch=40, weight=next(mixer.parameters())) is None, "a matrix of another width"
+    assert forward_kernel(cell, batch=40, weight=mixer.u_GP if cell == "lstm" else mixer.u_GD) is not None
+    x_BTI = torch.randn(40, 21, 24, device="cuda").to(dtype)
+    lengths_B = torch.arange(40, device="cuda") % 22 if rows == "ragged" else None
+    first, second = (trained(mixer, x_BTI, lengths_B, "stepped") for _ in range(2))
+    assert same(first, second)
+    with torch.no_grad(), force("stepped"):
+        free, _ = mixer(x_BTI, None, lengths_B)
+    assert torch.equal(free, first[0])
+    exact = CELLS[cell](2048, input_width=24).cuda().double()
     exact.load_state_dict({name: value.double() for name, value in mixer.state_dict().items()})
     right = trained(exact, x_BTI.double(), lengths_B, "naive")
     for a, b in zip(first, right, strict=True):

@@ -13,7 +13,7 @@ from torch import Tensor
 from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
 from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
-from statewise.kernels.persistent.alarm import retire
+from statewise.kernels.persistent.alarm import retire as retire
 from statewise.kernels.persistent.alarm import retired as retired
 from statewise.kernels.persistent.chip import SINCE, Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
@@ -22,7 +22,7 @@ from statewise.kernels.persistent.plan import Cell
 from statewise.kernels.persistent.recurrence import Tensors as Tensors
 from statewise.kernels.persistent.recurrence import recur
 from statewise.kernels.persistent.recurrence import remember as remember
-from statewise.kernels.persistent.table import plans
+from statewise.kernels.persistent.table import forward_alone, plans
 from statewise.kernels.uncompiled import uncompiled
 
 
@@ -85,6 +85,24 @@ def loaded(cell: Cell, width: int, batch: int, half: bool, device: int, chip: Ch
     assert pair is not None
     forward, backward = (kernel(plan, half=half, device=device) for plan in pair)
     return forward, backward
+
+
+def forward_kernel(cell: Cell, *, batch: int, weight: Tensor) -> Kernel | None:
+    """For a forward whose backward is another form's, where that is the fastest."""
+    device, dtype = weight.device.index or 0, compute_dtype(weight)
+    if weight.device.type != "cuda" or retired() is not None or dtype not in (torch.bfloat16, torch.float16):
+        return None
+    return _forward_kernel(cell, weight.shape[1], batch, dtype == torch.float16, device, chip_of(device))
+
+
+@cache
+def _forward_kernel(cell: Cell, width: int, batch: int, half: bool, device: int, chip: Chip) -> Kernel | None:
+    plan = forward_alone(cell, width=width, batch=batch, chip=chip)
+    try:
+        made = None if plan is None else kernel(plan, half=half, device=device)
+    except Unavailable:
+        return None
+    return made if made is not None and made.fits(batch) else None
 
 
 @uncompiled

@@ -1,4 +1,7 @@
-"""The fastest plan of each shape, of those tried on an H200: the rows that `benchmarks/recurrent_tune.py` prints."""
+"""The fastest plan of each shape, of those tried on an H200: the rows that `benchmarks/recurrent_tune.py` prints.
+
+A shape that has a plan one way alone is taken that way alone, by `stepped`.
+"""
 
 from statewise.kernels.persistent.plan import Cell, Kind, Way
 
@@ -124,7 +127,11 @@ FASTEST: dict[tuple[Cell, Way, int], dict[int, Row]] = {
         16: ("polled", 1, 32, 1, 8, 6, 2, 1),
         64: ("wide", 2, 32, 4, 12, 36, 12, 2),
     },
-    ("gru", "forward", 2048): {1: ("polled", 1, 16, 1, 8, 12, 2, 1), 16: ("polled", 2, 32, 2, 8, 5, 2, 2)},
+    ("gru", "forward", 2048): {
+        1: ("polled", 1, 16, 1, 8, 12, 2, 1),
+        16: ("polled", 2, 32, 2, 8, 5, 2, 2),
+        64: ("wide", 2, 32, 4, 12, 36, 16, 2),
+    },
     ("gru", "backward", 128): {
         1: ("cluster", 8, 128, 1, 4, 4, 2, 1),
         16: ("cluster", 8, 128, 1, 4, 4, 2, 1),
@@ -196,7 +203,11 @@ FASTEST: dict[tuple[Cell, Way, int], dict[int, Row]] = {
         16: ("polled", 2, 32, 2, 6, 2, 1, 1),
         64: ("wide", 2, 32, 3, 12, 36, 16, 3),
     },
-    ("lstm", "forward", 2048): {1: ("polled", 1, 16, 1, 8, 9, 2, 1), 16: ("polled", 1, 16, 2, 8, 8, 2, 4)},
+    ("lstm", "forward", 2048): {
+        1: ("polled", 1, 16, 1, 8, 9, 2, 1),
+        16: ("polled", 1, 16, 2, 8, 8, 2, 4),
+        64: ("wide", 2, 32, 4, 12, 36, 16, 2),
+    },
     ("lstm", "backward", 128): {
         1: ("cluster", 8, 128, 1, 4, 4, 2, 1),
         16: ("cluster", 8, 128, 1, 4, 4, 2, 1),

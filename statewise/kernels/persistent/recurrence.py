@@ -90,7 +90,7 @@ def recur(
     work = Work(cell, *kernels, dtype, lengths_B, equation, is_wanted(tensors), _memory.get())
     if not work.keep and not transformed():
         with alone_on(tensors.x_BTI.device):
-            return _forward(work, tensors)[0]
+            return forward(work.forward, work.dtype, tensors, work.lengths_B, keep=None)[0]
     found: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return found
 
@@ -100,7 +100,9 @@ class _Recurrence(torch.autograd.Function):
     def forward(ctx: Any, work: Work, *values: Tensor | None) -> tuple[Tensor, ...]:
         tensors = Tensors(*values)  # type: ignore[arg-type]  # apply passes them on one by one
         with alone_on(tensors.x_BTI.device):
-            outputs, kept = _forward(work, tensors)
+            outputs, kept = forward(
+                work.forward, work.dtype, tensors, work.lengths_B, keep=work.memory if work.keep else None
+            )
         if work.keep:
             ctx.work = work
             ctx.save_for_backward(*values, *kept)
@@ -128,10 +130,13 @@ def _exchange(kernel: Kernel, *extent: int, dtype: torch.dtype, device: torch.de
     return made
 
 
-def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
+def forward(
+    kernel: Kernel, dtype: torch.dtype, tensors: Tensors, lengths_B: Tensor | None, *, keep: Memory | None
+) -> tuple[tuple[Tensor, ...], Kept]:
+    """Outputs, and what a backward will read: with the gates, without them, or nothing."""
     x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D = tensors
-    gates, padded, dtype, device = GATES[work.cell], work.forward.plan.width, work.dtype, x_BTI.device
-    (batch, time, inputs), width, lstm = x_BTI.shape, u_GD.shape[1], work.cell == "lstm"
+    cell, padded, device = kernel.plan.cell, kernel.plan.width, x_BTI.device
+    (batch, time, inputs), width, gates, lstm = x_BTI.shape, u_GD.shape[1], GATES[cell], cell == "lstm"
     x_NI = cast(x_BTI.transpose(0, 1), dtype).reshape(time * batch, inputs)
     w_GI = wide(cast(w_GI, dtype), padded, gates=gates)
     u_GP = wide(cast(u_GD, dtype), padded, gates=gates, columns=True)
@@ -140,7 +145,7 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
     # A cell at zeros needs no memory of its own: one more row of zeros in front, and two of 16 bits are one of 32.
     ahead = 2 if lstm and c_BD is None else 1
     assert not lstm or (h_BD is None) == (c_BD is None), "a state is there or not: half of one would lie in the other"
-    whole_TBP = _exchange(work.forward, ahead + time, batch, padded, dtype=dtype, device=device)
+    whole_TBP = _exchange(kernel, ahead + time, batch, padded, dtype=dtype, device=device)
     y_TBP = whole_TBP[1:] if ahead > 1 else whole_TBP
     c0_BP = None if c_BD is None else across(cast(c_BD, torch.float32), padded)
     if ahead > 1:
@@ -152,18 +157,19 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
     dtypes = [u_GD.dtype if part is None else part.dtype for part in ((h_BD, c_BD) if lstm else (h_BD,))]
     short = all(wanted is dtype for wanted in dtypes)
     last = torch.empty(len(dtypes) * batch, padded, dtype=dtype if short else torch.float32, device=device)
-    cells_TBP = torch.empty(time, batch, padded, device=device) if lstm and work.keep else None
-    keep_gates = work.keep and gates > 1 and work.memory == "gates"
-    saved_TBP4 = torch.empty(time, batch, padded, 4, dtype=dtype, device=device) if keep_gates else None
+    cells_TBP = torch.empty(time, batch, padded, device=device) if lstm and keep else None
+    saved_TBP4 = None
+    if keep == "gates" and gates > 1:
+        saved_TBP4 = torch.empty(time, batch, padded, 4, dtype=dtype, device=device)
     b_u_P = None if b_u_D is None else across(cast(b_u_D, torch.float32), padded)
     _run(
-        work.forward,
+        kernel,
         Run(
             x=a_NG.data_ptr(),
             w=u_GP.data_ptr(),
             b_u=pointer(b_u_P),
             c0=pointer(c0_BP),
-            lengths=pointer(work.lengths_B),
+            lengths=pointer(lengths_B),
             y=y_TBP.data_ptr(),
             saved=pointer(saved_TBP4),
             cells=pointer(cells_TBP),
@@ -176,9 +182,9 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
         device,
     )
     outputs = (first(y_TBP[1:], width).transpose(0, 1), *_split(first(last, width), dtypes))
-    if not work.keep:
+    if keep is None:
         return outputs, Kept()
-    again = work.memory == "cell" and x_NI.data_ptr() != x_BTI.data_ptr()  # whoever saves memory keeps no copy of x
+    again = keep == "cell" and x_NI.data_ptr() != x_BTI.data_ptr()  # whoever saves memory keeps no copy of x
     return outputs, Kept(y_TBP, cells_TBP, saved_TBP4, c0_BP, None if again else x_NI, w_GI, u_GP)
 
 

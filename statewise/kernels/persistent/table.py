@@ -22,6 +22,16 @@ def plans(cell: Cell, *, width: int, batch: int, chip: Chip) -> tuple[Plan, Plan
     return pair
 
 
+def forward_alone(cell: Cell, *, width: int, batch: int, chip: Chip) -> Plan | None:
+    """Where there is a plan forward and none backward; the width is the plan's own."""
+    if not chip.measured or measured(cell, width=width, batch=batch) is not None:
+        return None
+    rows = FASTEST.get((cell, "forward", width), {})
+    size = next((size for size in sorted(rows) if size >= batch), None)
+    plan = None if size is None else _plan(cell, "forward", width, rows[size])
+    return None if plan is None or _blocks(plan, batch) > chip.multiprocessors else plan
+
+
 def _blocks(plan: Plan, batch: int) -> int:
     """That must run at once."""
     across, down = plan.grid(batch)

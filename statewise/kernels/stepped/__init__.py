@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
-from statewise.kernels.persistent import compute_dtype
+from statewise.kernels.persistent import compute_dtype, forward_kernel, retire
 from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.plan import Cell, Way
@@ -72,6 +72,8 @@ def ahead(cell: Cell, weight: Tensor, *, width: int, batch: int) -> bool:
         return False
     if dtype == torch.float32:
         return one_precision() and (width >= 256 if gated else width >= 1024 and batch >= 16)
+    if forward_kernel(cell, batch=batch, weight=weight) is not None:
+        return True
     least = (1024 if batch >= 256 else 2048) if gated else 2048
     return dtype == torch.bfloat16 and width >= least and batch >= (64 if gated else 256)
 
@@ -118,8 +120,18 @@ def run(
     """
     if lengths_B is not None:
         lengths_B = lengths_B.clamp(min=0, max=tensors.x_BTI.shape[1]).to(tensors.x_BTI.device, torch.int32)
+    whole = None
+    if tensors.recurrent_G is None:
+        whole = forward_kernel(cell, batch=len(tensors.x_BTI), weight=tensors.u_GD)
+    work = Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation, whole)
     try:
-        return recur(Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation), tensors)
+        try:
+            return recur(work, tensors)
+        except Unavailable as reason:
+            if whole is None:
+                raise
+            retire(str(reason))
+            return recur(work._replace(whole=None), tensors)
     except Unavailable as reason:
         _retired.append(str(reason))
         raise

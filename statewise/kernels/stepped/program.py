@@ -57,12 +57,15 @@ class Shape(NamedTuple):
     width: int
     dtype: torch.dtype
     normed: bool = False
+    by_unit: bool = False  # backward: what it reads was kept by a persistent kernel, four numbers for each unit
 
     @staticmethod
-    def holding(batch: int, cell: Cell, way: Way, width: int, dtype: torch.dtype, *, normed: bool) -> "Shape":
+    def holding(
+        batch: int, cell: Cell, way: Way, width: int, dtype: torch.dtype, *, normed: bool, by_unit: bool = False
+    ) -> "Shape":
         """With a few rows to spare where batches are odd, so that batches of all sizes come to few shapes."""
         step = 1 if batch <= 8 else 8 if batch <= 64 else 32
-        return Shape(cell, way, -(-batch // step) * step, width, dtype, normed)
+        return Shape(cell, way, -(-batch // step) * step, width, dtype, normed, by_unit)
 
 
 class Program(NamedTuple):
@@ -74,6 +77,7 @@ class Program(NamedTuple):
     dtype: torch.dtype
     neighbours: int  # units a thread takes
     threads: int
+    by_unit: bool = False
 
     @staticmethod
     def of(shape: Shape) -> "Program":
@@ -82,19 +86,23 @@ class Program(NamedTuple):
             return Program(shape.cell, shape.way, True, shape.dtype, 1, threads)
         numbers = shape.rows * shape.width
         fit = (n for n, least in _WIDE_FROM.items() if shape.width % n == 0 and numbers >= least)
-        return Program(shape.cell, shape.way, False, shape.dtype, next(fit, 1), _THREADS)
+        return Program(shape.cell, shape.way, False, shape.dtype, next(fit, 1), _THREADS, shape.by_unit)
 
     @property
     def name(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
-        return f"{'normed' if self.normed else 'plain'}_{self.cell}_{self.way}_{dtype}_{self.neighbours}_{self.threads}"
+        kind = "normed" if self.normed else "by_unit" if self.by_unit else "plain"
+        return f"{kind}_{self.cell}_{self.way}_{dtype}_{self.neighbours}_{self.threads}"
 
     @property
     def call(self) -> str:
         """One step, as the source writes it."""
         if self.normed:
             return f"normed_{self.way}<{self.threads}>(run, place, k, memory)"
-        return f"plain_{self.way}<{self.cell.upper()}, {self.neighbours}, {self.threads}>(run, place, k)"
+        values = [self.cell.upper(), self.neighbours, self.threads]
+        if self.way == "backward":
+            values.append(int(self.by_unit))
+        return f"plain_{self.way}<{', '.join(map(str, values))}>(run, place, k)"
 
     @property
     def shared_bytes(self) -> int:

@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
-from statewise.kernels.persistent.driver import alone_on, pointer
+from statewise.kernels.persistent import raise_if_stalled
+from statewise.kernels.persistent import recurrence as persistent
+from statewise.kernels.persistent.driver import Kernel, alone_on, pointer
 from statewise.kernels.persistent.padding import cast
 from statewise.kernels.persistent.plan import GATES, Cell
 from statewise.kernels.second_order import is_wanted, through
@@ -47,7 +49,7 @@ class Kept(NamedTuple):
     """What backward reads."""
 
     y_TBD: Tensor | None = None  # with the first state in front
-    gates_NG: Tensor | None = None
+    gates_NG: Tensor | None = None  # from a forward in one piece: [T, B, D, 4]
     inner: Tensor | None = None
     cells_TBD: Tensor | None = None
     spread_N4: Tensor | None = None
@@ -63,11 +65,14 @@ class Work(NamedTuple):
     dtype: torch.dtype
     lengths_B: Tensor | None
     equation: Callable[[Tensors], tuple[Tensor, ...]]
+    whole: Kernel | None = None  # that makes the forward in one piece
     keep: bool = False  # for a backward
 
 
 def recur(work: Work, tensors: Tensors) -> tuple[Tensor, ...]:
     """y [B, T, D], the last state, and the last cell where there is one."""
+    if work.whole is not None:
+        raise_if_stalled()
     work = work._replace(keep=is_wanted(tensors))
     if not work.keep and not transformed():
         with alone_on(tensors.x_BTI.device):
@@ -90,6 +95,8 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if ctx.work.whole is not None:
+            raise_if_stalled()
         saved = ctx.saved_tensors
         values = saved[: len(Tensors._fields)]
         tensors = Tensors(*values)
@@ -125,8 +132,9 @@ def _moments(x_BTI: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _shape(work: Work, tensors: Tensors, way: Any) -> Shape:
-    batch, width = tensors.h_BD.shape
-    return Shape.holding(batch, work.cell, way, width, work.dtype, normed=tensors.recurrent_G is not None)
+    (batch, width), normed = tensors.h_BD.shape, tensors.recurrent_G is not None
+    by_unit = way == "backward" and work.whole is not None
+    return Shape.holding(batch, work.cell, way, width, work.dtype, normed=normed, by_unit=by_unit)
 
 
 def _share(work: Work, tensors: Tensors, x_NI: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
@@ -140,7 +148,16 @@ def _share(work: Work, tensors: Tensors, x_NI: Tensor) -> tuple[Tensor, Tensor |
     return a_NG, plain_NG, mean_N1, inverse_N1
 
 
+def _in_one_piece(kernel: Kernel, work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
+    x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D, *_ = tensors
+    given = persistent.Tensors(x_BTI, h_BD, c_BD, w_GI, u_GD, b_G, b_u_D)
+    outputs, kept = persistent.forward(kernel, work.dtype, given, work.lengths_B, keep="gates" if work.keep else None)
+    return outputs, Kept(kept.y_TBP, kept.saved_TBP4, None, kept.cells_TBP)
+
+
 def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
+    if work.whole is not None:
+        return _in_one_piece(work.whole, work, tensors)
     x_BTI, h_BD, c_BD = tensors.x_BTI, tensors.h_BD, tensors.c_BD
     shape = _shape(work, tensors, "forward")
     (batch, time, _), width, dtype, device = x_BTI.shape, shape.width, work.dtype, x_BTI.device

@@ -46,6 +46,7 @@ struct Watch {
   }
   __device__ __forceinline__ void rest() { since = 0; tries = 0; }
 };
+DI void wait_for(u32 barrier, u32 parity) { while (!barrier_passed(barrier, parity)) {} }   // for threads that cannot fail to come
 DI void wait_for(u32 barrier, u32 parity, Watch& watch, u64 patience) {
   while (!barrier_passed(barrier, parity)) if (watch.gives_up(patience)) break;
   watch.rest();

@@ -6,6 +6,9 @@
 // Other clusters' values come through global memory; a counter for every moment and batch slice says when all of them
 // are there. All blocks must be on the chip at once: the launch is cooperative.
 //
+// Whoever waits for other blocks may give up, and then nobody of the block asks them for anything again. What happens
+// inside it goes on by the rules: a block must not end while a copy into its memory is under way.
+//
 // A block may take its rows in P parts of N, one after the other: while the values of one part are on their way from
 // block to block, the next is multiplied.
 template<int CELL, int WAY, int H, int C, int N, int S, int Q, int KRC, int P>
@@ -22,7 +25,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   constexpr int OUT_ROW = OUT*UO*2 + 16, OUT_BYTES = (N*OUT_ROW + 1023)/1024*1024, SLOT_BYTES = C > 1 ? 8*NN*32*16 : 0;
   constexpr int AT_SLOTS = 1024, AT_STAGES = AT_SLOTS + P*SLOT_BYTES, AT_REST = AT_STAGES + S*Q*N*128;
   constexpr int AT_OUT = OVER ? AT_STAGES : AT_REST + 2*(KCH - KRC)*8192;
-  static_assert(C <= 8 && KCH*64*C == K && H % HSC == 0 && N % 8 == 0 && UO % 8 == 0 && KRC <= KCH && SLOT_BYTES % 1024 == 0 && KCH % Q == 0 && 16*S + 8*P <= 1024 && (!OVER || OUT_BYTES <= S*Q*N*128), "shape");
+  static_assert(C <= 8 && KCH*64*C == K && H % HSC == 0 && N % 8 == 0 && UO % 8 == 0 && KRC <= KCH && SLOT_BYTES % 1024 == 0 && KCH % Q == 0 && 16*S + 8*P <= 1020 && (!OVER || OUT_BYTES <= S*Q*N*128), "shape");
   const u32 base = shared_address(memory), full = base, empty = base + 8*S, slots_ready = base + 16*S;   // [S], [S], [P]
   const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, gid = lane >> 2, q = lane & 3, group = warp >> 2;
   const int rank = C > 1 ? (int)cluster_rank() : 0, u0 = (int)(blockIdx.x/C)*HSC, own0 = u0 + rank*UO, b0 = (int)blockIdx.y*P*N;
@@ -30,11 +33,13 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   u32* counters = p.counters + blockIdx.y*P;                               // [T][batch slices][parts]
   const u32 slices = gridDim.y*P;
   constexpr u32 BLOCKS = H/HSC*C;                                         // that count
+  volatile u32* gave_up = reinterpret_cast<volatile u32*>(memory + 1020);
 
   if (tid == 0) {
     for (int i = 0; i < S; i++) { barrier_init_for(full + 8*i, 1); barrier_init_for(empty + 8*i, 8); }
     for (int i = 0; i < P; i++) barrier_init_for(slots_ready + 8*i, 1);
     barrier_init_done();
+    *gave_up = 0;
   }
   // Matrix row r of this block: gate and unit, mixed as said above; the GRU's fourth gate is zero.
   auto weight_row = [&](int r) -> const u16* {
@@ -52,28 +57,28 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   __syncthreads();
   if (C > 1) cluster_sync();
 
-  Watch watch = {0, 0, false};
   if (warp >= 8) {
     // Who does not multiply leaves registers to the others. One thread fetches, the moment all blocks have counted.
     registers_down();
     if (tid == 256) {
+      Watch watch = {0, 0, false};
       int turn = 0;
       for (int at = WAY == FORWARD ? 0 : P; at < T*P; at++) {
         const int step = at/P, part = at % P, t = WAY == FORWARD ? step : T - step;   // in the tensor that is read
         if (step > 0) {
           const u32* counter = counters + (size_t)(step - 1)*slices + part;
-          while (look(counter) < BLOCKS) if (watch.gives_up(p.patience)) break;
+          while (!*gave_up && look(counter) < BLOCKS) if (watch.gives_up(p.patience)) *gave_up = 1;
           watch.rest();
           between_proxies();
         }
         for (int chunk = 0; chunk < KCH; chunk += Q, turn++) {
           const int slot = turn % S;
-          if (turn >= S) wait_for(empty + 8*slot, (turn/S - 1) & 1, watch, p.patience);
+          if (turn >= S) wait_for(empty + 8*slot, (turn/S - 1) & 1);
           barrier_expect(full + 8*slot, Q*N*128);
           box(base + AT_STAGES + slot*Q*N*128, map, b0 + part*N, rank*KCH + chunk, t, full + 8*slot);
         }
       }
-      if (watch.expired) *p.alarm = 1;
+      if (*gave_up) *p.alarm = 1;
     } else if (warp > 8) {
       for (int at = 0; at < T*P; at++) {
         const int step = at/P, part = at % P, row0 = b0 + part*N, t = WAY == FORWARD ? step : T - 1 - step;
@@ -126,6 +131,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
             else { if (p.dh) first_h = p.dh[at]; if (CELL == LSTM && p.dc) first_c = p.dc[at]; }
           }
         }
+    Watch watch = {0, 0, false};
     int turn = 0;
     #pragma unroll 1
     for (int at = 0; at < T*P; at++) {
@@ -159,7 +165,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         #pragma unroll
         for (int first = 0; first < KCH; first += Q, turn++) {
           const int slot = turn % S;
-          wait_for(full + 8*slot, (turn/S) & 1, watch, p.patience);
+          wait_for(full + 8*slot, (turn/S) & 1);
           products_begin();
           #pragma unroll
           for (int i = 0; i < 4*Q; i++) {
@@ -174,7 +180,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         }
         products_wait<0>();
         if (lane == 0) barrier_arrive(empty + 8*((turn + S - 1) % S));
-        if constexpr (C > 1) {
+        if (C > 1 && !*gave_up) {
           if (tid == 0) barrier_expect(slots_ready + 8*part, SLOT_BYTES);
           const int owner = warp/TO;
           #pragma unroll
@@ -188,7 +194,8 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
       if (at > 0) meet<RESULTS_ARE_GONE>(BOTH);
       else meet<ALL_MULTIPLIED>(MULTIPLY);
       if constexpr (C > 1) {
-        if (x >= 0) wait_for(slots_ready + 8*part, x & 1, watch, p.patience);
+        if (x >= 0 && !*gave_up) wait_for(slots_ready + 8*part, x & 1, watch, p.patience);
+        if (watch.expired) *gave_up = 1;
       }
       #pragma unroll
       for (int l = 0; l < ITEMS; l++)
@@ -260,10 +267,10 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         for (int e = 0; e < E; e++)
           if (const int b = b0 + part*N + column(l, e); here(l) && b < B) {
             const u32 at = (u32)b*H + own0 + unit(l, e);
-            leave(p, p.h_out, at, watch.expired ? __uint_as_float(0x7FFFFFFFu) : hs[part][l][e]);
+            leave(p, p.h_out, at, *gave_up ? __uint_as_float(0x7FFFFFFFu) : hs[part][l][e]);
             if (CELL == LSTM) leave(p, p.c_out, at, cs[part][l][e]);
           }
-    if (watch.expired) *p.alarm = 1;
+    if (*gave_up) *p.alarm = 1;
     meet<RESULTS_ARE_GONE>(BOTH);
   }
   __syncthreads();

@@ -51,8 +51,9 @@ template<int CELL, int N, int NTH> DI void plain_forward(const Run* run, Place s
   }
 }
 
-// The product is d(U h) of the step after, times U; for the last step it is 0.
-template<int CELL, int N, int NTH> DI void plain_backward(const Run* run, Place s, int k) {
+// The product is d(U h) of the step after, times U; for the last step it is 0. BY_UNIT: `gates` is [T, B, D, 4], with the
+// GRU's q as the fourth.
+template<int CELL, int N, int NTH, bool BY_UNIT> DI void plain_backward(const Run* run, Place s, int k) {
   constexpr int G = gates_of(CELL);
   const int i = blockIdx.x*NTH + threadIdx.x, across = s.D/N;
   if (i >= s.rows*across) return;
@@ -73,11 +74,20 @@ template<int CELL, int N, int NTH> DI void plain_backward(const Run* run, Place 
   const bool last = t + 1 == end;
   float dh[N], dy[N], pass[N] = {}, h[N] = {}, after[N] = {}, c[N] = {}, dc[N] = {}, kept[4][N] = {}, d[G][N], extra[N] = {};
   read<N>(run->dy + row*D + u, dy);
-  if constexpr (CELL >= GRU) {
+  if constexpr (CELL >= GRU && BY_UNIT) {
+    #pragma unroll
+    for (int n = 0; n < N; n++) {
+      float four[4];
+      read<4>(run->gates + (row*D + u + n)*4, four);
+      #pragma unroll
+      for (int g = 0; g < 4; g++) kept[g][n] = four[g];
+    }
+  } else if constexpr (CELL >= GRU) {
     #pragma unroll
     for (int g = 0; g < G; g++) read<N>(run->gates + (row*G + g)*D + u, kept[g]);
   }
-  if constexpr (CELL == GRU) { read<N>(run->inner + row*D + u, kept[3]); read<N>(run->y + row*D + u, h); }
+  if constexpr (CELL == GRU && !BY_UNIT) read<N>(run->inner + row*D + u, kept[3]);
+  if constexpr (CELL == GRU) read<N>(run->y + row*D + u, h);
   if constexpr (CELL < GRU) read<N>(run->y + (row + B)*D + u, h);
   if constexpr (CELL == LSTM) {
     read<N>(run->cells + row*D + u, after);
