@@ -42,6 +42,8 @@ PLANS = (
     Plan("wide", "gru", "forward", 256, 2, 32, 2, 12, 4, 2),
     Plan("wide", "tanh", "backward", 256, 1, 128, 2, 12, 8, 4),
     Plan("wide", "lstm", "backward", 256, 4, 128, 2, 12, 4, 6),
+    Plan("wide", "lstm", "forward", 256, 1, 32, 1, 12, 8, 16, 3),
+    Plan("wide", "gru", "backward", 256, 4, 128, 1, 12, 4, 12, 3),
 )
 _SUMMARY = {"memcheck": r"ERROR SUMMARY: (.+)", "racecheck": r"RACECHECK SUMMARY: (.+)"}
 
@@ -87,6 +89,7 @@ def sanitize(plan: Plan, tool: str, sanitizer: Path, limit: float) -> dict[str, 
         row["summary"] = summary.group(1) if summary else f"exit {done.returncode}: {text[-300:]}"
         row["error"] = float(worst.group(1)) if worst else None
         row["clean"] = done.returncode == 0 and worst is not None and float(worst.group(1)) < 0.02
+        row["told"] = [line for line in text.splitlines() if line.startswith("=========")][:40]
     except subprocess.TimeoutExpired:
         row |= {"summary": f"not done after {limit:.0f} s", "error": None, "clean": False}
     return row | {"seconds": round(time.monotonic() - began, 1)}
@@ -119,6 +122,8 @@ def main() -> None:
             rows.append(row)
             worst = "–" if row["error"] is None else f"{row['error']:.1e}"
             print(f"| {row['plan']} | {tool} | {row['summary']} | {worst} | {row['seconds']} |", flush=True)
+            if not row["clean"]:
+                print(*row.get("told", ()), sep="\n", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(rows))
     unclean = [row for row in rows if not row["clean"]]
