@@ -1,6 +1,7 @@
 """Labelled texts: from tables, from lines that begin with their label, from a folder of labels."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -34,15 +35,18 @@ def read_labelled(
     header: Header = "auto",
     delimiter: str | None = None,
     empty: Empty = "refuse",
+    leave_out: Collection[str] = (),
     encoding: str = UTF8,
 ) -> Examples[Labelled]:
     """Examples of a label each. Columns are named, or numbered from 0 (see `read_table`).
 
     `label-first` is a label, white space, and the text. A folder is read where it holds `<label>.txt`
-    files with one example on each line, or one folder per label with one example in each file.
+    files with one example on each line, or one folder per label with one example in each file; files beside such
+    folders are no examples. Those of a label in `leave_out` are left out, for instance `unsup` of IMDB's folders.
     `empty` decides what becomes of a labelled example without text; whoever is skipped is counted.
     """
     found: Examples[Labelled] = Examples()
+    away: Counter[str] = Counter()
     for path in one_or_many(paths):
         kind = _format_of(path) if format == "auto" else format
         match kind:
@@ -56,9 +60,16 @@ def read_labelled(
                 )
                 some = labelled_columns(rows, text=text, label=label)
         found.counts += some.counts
-        found += _with_text(some, found, empty)
+        away.update(one.label for one in some if one.label in leave_out)
+        found += _with_text(Examples(one for one in some if one.label not in leave_out), found, empty)
+    found.counts.update({of_label(label): count for label, count in away.items()})
     refuse_nothing(found, paths, "labelled example")
     return found
+
+
+def of_label(label: str) -> str:
+    """Under which rows of a label that is left out are counted."""
+    return f"of label {label!r}"
 
 
 def labelled_columns(rows: Examples[Row], *, text: Column, label: Column) -> Examples[Labelled]:
@@ -140,14 +151,17 @@ def _folder(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[La
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
     if not entries:
         raise UserError(f"the folder {str(path)!r} is empty", fix="it should hold <label>.txt files")
-    if all(entry.is_dir() for entry in entries):
-        for folder in entries:
+    folders = [entry for entry in entries if entry.is_dir()]
+    if folders:
+        if beside := len(entries) - len(folders):
+            found.counts["files beside the folders of labels"] += beside
+        for folder in folders:
             for file in sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")):
                 text = "\n".join(line.text for line in read_lines(file, encoding=encoding))
                 yield Labelled(text, folder.name, Where(str(file), 1))
         return
     for entry in entries:
-        if entry.is_dir() or suffix(entry) != ".txt":
+        if suffix(entry) != ".txt":
             raise UserError(
                 f"{str(entry)!r} is not a <label>.txt file, as others in its folder are",
                 fix="the folder holds <label>.txt files and nothing else, or one folder per label",

@@ -5,7 +5,7 @@ import gzip
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -44,6 +44,12 @@ class Examples(list[E], Generic[E]):
     def __init__(self, examples: Iterable[E] = (), counts: Counter[str] | None = None) -> None:
         super().__init__(examples)
         self.counts: Counter[str] = Counter() if counts is None else counts
+
+
+def left_out(counts: Mapping[str, int]) -> str:
+    """For people: ", 3 empty lines left out", or nothing."""
+    said = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return f", {' and '.join(said)} left out" if said else ""
 
 
 def one_or_many(paths: Paths) -> list[Path]:

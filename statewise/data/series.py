@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from statewise.data.anywhere import hub_name
 from statewise.data.date_style import is_date
 from statewise.data.series_array import read_mat, read_npy, read_npz
-from statewise.data.series_table import LARGEST, SeriesTable, read_series_table
+from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
 from statewise.specs import UserError, nearest
 
@@ -96,13 +96,15 @@ def read_series(
     unsorted: Literal["refuse", "sort"] = "refuse",
     repeated: Literal["refuse", "first", "last"] = "refuse",
     irregular: Literal["refuse", "keep", "fill"] = "refuse",
+    decimal: Decimal = "auto",
 ) -> list[Series]:
     """Every series in the files: CSV and TSV tables (also `.gz`), NumPy arrays, MATLAB piano rolls.
 
     In a table `time` names the time column (`"none"`: rows are the time; None: a column with a usual
     name, or one of dates), `targets` what to forecast (default: every other column), `id` the column that tells
     several series apart. `irregular="fill"` puts rows of missing values where the grid has a hole; of rows with the
-    same time `repeated` keeps one.
+    same time `repeated` keeps one. `decimal` is the sign before a number's fraction; auto: a comma where some number
+    can be read in no other way.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     refuse_standard_input(paths)
@@ -110,7 +112,7 @@ def read_series(
     for path in map(Path, paths):
         kind = _kind(path)
         if kind in _TABLES:
-            table = read_series_table(path)
+            table = read_series_table(path, decimal=decimal)
             some = _of_table(
                 table,
                 time=time_column(table, time, id=id),

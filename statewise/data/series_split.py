@@ -100,7 +100,10 @@ def _sizes(split: str, *, total: int, what: str) -> list[int]:
     if all(word.isascii() and word.isdigit() for word in words) and any(int(word) > 1 for word in words):
         sizes = [int(word) for word in words]
         if sum(sizes) > total:
-            raise UserError(f"split {split!r} asks for {sum(sizes)}, but {what}", fix="ask for less, or for shares")
+            raise UserError(
+                f"split {split!r} asks for {sum(sizes)}, but {what}",
+                fix="ask for less, or for shares: data.split = 0.7/0.1/0.2",
+            )
     else:
         try:
             shares = [float(word) for word in words]

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "nil", "mis
 _DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}([, ]\d{3})+(\.\d*)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([, ]\d{3})+(\.\d*)?", re.ASCII)
 _BY_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+", re.ASCII)  # thousands in a table with decimal commas
 
 
 _PLAIN = frozenset("0123456789+-eE")
+Decimal = Literal["auto", ".", ","]
 LARGEST = 1e150  # the square of a larger number is infinite
 
 
@@ -85,6 +87,11 @@ class SeriesTable:
         where = f"{self.where}:{self.lines[row]}"
         if self.decimal == "," and (_DECIMAL_COMMA.fullmatch(cell) or _BY_POINTS.fullmatch(cell)):
             cell = cell.replace(".", "").replace(",", ".")
+        elif self.decimal == "," and "." in cell and _NUMBER.fullmatch(cell):
+            raise UserError(
+                f"{where}: column {column!r} holds {cell!r}, but decimals of this table have a comma",
+                fix="write all numbers in one way",
+            )
         return _number(cell, column=column, where=where)
 
     def written(self, value: float) -> str:
@@ -92,7 +99,7 @@ class SeriesTable:
         return f"{value:.10g}".replace(".", self.decimal)
 
 
-def read_series_table(path: Path) -> SeriesTable:
+def read_series_table(path: Path, *, decimal: Decimal = "auto") -> SeriesTable:
     """The first line names the columns; the delimiter is the one that line holds most of. A dataset is a table too."""
     hub = hub_name(path)
     if hub is not None:
@@ -127,7 +134,7 @@ def read_series_table(path: Path) -> SeriesTable:
         where=str(path),
         unnamed=unnamed,
         delimiter=delimiter,
-        decimal="." if delimiter == "," else _decimal(rows[1:]),
+        decimal=decimal if decimal != "auto" else "." if delimiter == "," else _decimal(rows[1:]),
     )
 
 
@@ -197,7 +204,10 @@ def _number(cell: str, *, column: str, where: str) -> float:
     if cell.lower() in MISSING:
         return math.nan
     if _DECIMAL_COMMA.fullmatch(cell):
-        fix = "write decimals with a point: here a comma may as well stand between cells, or between thousands"
+        fix = (
+            "a comma may as well stand between cells, or between thousands; write decimals with a point, or set "
+            "data.decimal = ','"
+        )
     elif _THOUSANDS.fullmatch(cell):
         fix = "write it without a mark between thousands"
     else:

@@ -205,8 +205,9 @@ def _place(column: Column, row: Row) -> int:
         if 0 <= int(column) < len(row.cells):
             return int(column)
         raise UserError(
-            f"{row.where}: there is no column {column}: the row has {len(row.cells)}",
-            fix=f"columns are numbered from 0 to {len(row.cells) - 1}",
+            f"{row.where}: there is no column {column}: the row has {len(row.cells)}, {_shown(row)}",
+            fix=f"columns are numbered from 0 to {len(row.cells) - 1}; data.text, data.label and the like say what "
+            "stands where, by number or, with data.header = yes, by name",
         )
     if not row.names:
         raise UserError(
@@ -217,3 +218,9 @@ def _place(column: Column, row: Row) -> int:
         f"{row.where}: there is no column {column!r}",
         fix=f"{nearest(column, row.names)}; a file without a header takes numbers from 0",
     )
+
+
+def _shown(row: Row) -> str:
+    cells = list(map(str, row.names or row.cells))
+    shown = [repr(cell if len(cell) <= 20 else f"{cell[:19]}…") for cell in cells[:6]]
+    return ", ".join(shown if len(cells) <= 6 else [*shown, "…"])

@@ -89,6 +89,11 @@ class Tokenizer:
         assert len(ids) == len(words), "this tokenizer cuts words up"
         return ids
 
+    def part(self, text: str) -> str:
+        """The text with a space wherever this tokenizer begins a new word."""
+        before = self._backend.pre_tokenizer
+        return text if before is None else " ".join(piece for piece, _ in before.pre_tokenize_str(text))
+
     def encode_with_library(self, text: str) -> NDArray[np.int64]:
         """What `encode` must equal, and for words and BPE does itself."""
         text.encode()  # Half a character is refused here, where the reason is known.

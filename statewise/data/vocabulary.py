@@ -7,13 +7,13 @@ those are searched for in the text: a text that talks about `<end>` must not end
 """
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from statewise.data.spaces import NEVER_APART, NO_SPACES, unsegmented
 from statewise.data.text import num_bytes, slices
 from statewise.specs import UserError, nearest
 
@@ -23,13 +23,11 @@ KINDS = ("char", "byte", "word", "wordpunct", "bpe")
 WHOLE = "whole"
 NUM_CODE_POINTS = 0x110000
 
-_NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_OF_SUCH_A_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_LONGEST_WORD = 9  # of such characters; what has more is taken for a sentence
 _WORDS, _BPE_PIECES = 10_000, 2_048
 # Of a larger text, words and BPE see the beginning: frequencies have settled by then.
 _TRAINING_BYTES = 1 << 26
 _TRAINING_SLICE = 1 << 17
+_NOTED = 1 << 20
 
 
 def train_backend(
@@ -55,11 +53,13 @@ def train_backend(
             backend = byte_backend()
         case "word":
             limit = _limit(kind, vocab, least=3, default=_WORDS)
-            backend = _train_words(texts, limit, min_count, _between_spaces(), small)
-            _refuse_sentences(backend)
+            noted: list[str] = []
+            backend = _train_words(_noting(texts, noted), limit, min_count, _between_spaces(), small)
+            _refuse_sentences(noted)
             return backend
         case "wordpunct":
-            return _train_words(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, _apart(), small)
+            limit = _limit(kind, vocab, least=3, default=_WORDS)
+            return _train_words(texts, limit, min_count, _apart(), small, joined=True)
         case "whole":
             return _train_whole(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, small)
         case "bpe":
@@ -113,15 +113,22 @@ def _between_spaces() -> pre_tokenizers.PreTokenizer:
     )
 
 
-def _refuse_sentences(backend: Tokenizer) -> None:
+def _noting(texts: Iterable[str], noted: list[str]) -> Iterator[str]:
+    """The texts, and in `noted` how they begin."""
+    left = _NOTED
+    for text in texts:
+        if left > 0:
+            noted.append(text[:left])
+            left -= len(text)
+        yield text
+
+
+def _refuse_sentences(texts: Sequence[str]) -> None:
     """Where a script has no spaces, what stands between two is a sentence, and every new one would be unknown."""
-    words = [word for word in backend.get_vocab() if word not in (END, UNKNOWN, "\n")]
-    long = [word for word in words if len(_OF_SUCH_A_SCRIPT.findall(word)) > _LONGEST_WORD]
-    if 2 * len(long) > len(words):
-        shown = min(long, key=lambda word: (len(word), word))
+    if sentence := unsegmented(texts):
         raise UserError(
-            f"{len(long):,} of {len(words):,} words have no space in a whole sentence, as {shown!r}",
-            fix="put spaces between words, or take wordpunct (each such character is a word), char or bpe",
+            f"no spaces part the words of this script, and {sentence[:40]!r} would be one word",
+            fix="put spaces there, or choose another tokenizer: wordpunct (each such character is a word), char or bpe",
         )
 
 
@@ -130,7 +137,7 @@ def _apart() -> pre_tokenizers.PreTokenizer:
 
     Where a script has no spaces between its words, each character is one: a whole sentence would be unknown.
     """
-    pieces = rf"[{_NO_SPACES}]|[\w&&[^{_NO_SPACES}]]+|[^\w\s]+|\n"
+    pieces = rf"[{NO_SPACES}]|[\w&&[^{NO_SPACES}]]+|[^\w\s]+|\n"
     return pre_tokenizers.Split(Regex(pieces), "removed", invert=True)
 
 
@@ -140,8 +147,10 @@ def _train_words(
     min_count: int,
     pieces: pre_tokenizers.PreTokenizer,
     normalizer: normalizers.Normalizer | None,
+    *,
+    joined: bool = False,
 ) -> Tokenizer:
-    """Text's own `<unk>` is as unknown as any rare word."""
+    """Text's own `<unk>` is as unknown as any rare word. `joined`: what was cut between two spaces is put together."""
     backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
     _normalise(backend, normalizer)
     backend.pre_tokenizer = pieces
@@ -152,6 +161,7 @@ def _train_words(
             decoders.Fuse(),
             decoders.Replace(" \n", "\n"),
             decoders.Replace("\n ", "\n"),
+            *([decoders.Replace(Regex(f"(?<={NEVER_APART}) (?={NEVER_APART})"), "")] if joined else []),
         ]
     )
     return _trained(backend, _word_trainer(limit, min_count), _beginning(texts))

@@ -15,7 +15,10 @@ from statewise.specs.run import RunSpec, absolute
 
 
 class LabelledDataSpec(Spec):
-    train: Paths = Field((), description="files, a folder of <label>.txt, or hub:NAME:SPLIT; empty: embedded data")
+    train: Paths = Field(
+        (),
+        description="files, a folder of <label>.txt or of a folder per label, or hub:NAME:SPLIT; empty: embedded data",
+    )
     embedded: Literal["docstrings", "recall"] = Field(
         "docstrings", description="which texts, when `train` is empty; recall: keys with values, then one is asked"
     )
@@ -35,6 +38,7 @@ class LabelledDataSpec(Spec):
     label: str | int = Field("label", description="column of the label (of an .npz: the array)")
     values: str = Field("x", description="of an .npz: the array of the sequences or grids")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="labelled rows without text")
+    leave_out: tuple[str, ...] = Field((), description="labels of texts whose rows are left out, such as unsup")
     tokenizer: str = Field("word", min_length=1, description="char, byte, word, wordpunct, bpe, or a tokenizer.json")
     vocab: int | None = Field(None, ge=2, description="largest vocabulary; default: that of the tokenizer")
     lower: bool = Field(False, description="read as if all were in lower case")

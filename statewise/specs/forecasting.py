@@ -50,6 +50,9 @@ class SeriesDataSpec(Spec):
         "refuse", description="which row holds where two have the same time, as where a clock is set back"
     )
     irregular: Literal["refuse", "keep", "fill"] = "refuse"
+    decimal: Literal["auto", ".", ","] = Field(
+        "auto", description="what stands before a number's fraction; auto: a comma where it can be nothing else"
+    )
     period: int | None = Field(None, ge=1, description="moments of a season; default: guessed from the training part")
 
 

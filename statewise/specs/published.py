@@ -17,7 +17,11 @@ class PublishedSpec(Spec):
     expected: tuple[float, float] | None = Field(None, description="where our own result should land")
     source: str
     cost: str = Field("", description="what it took, and on what")
-    files: dict[str, Paths] = Field(description="a setting, and the file it takes: patterns, the first that fits")
+    files: dict[str, Paths] = Field(
+        description="a setting, and the file (`name/`: folder) it takes: patterns, the first that fits"
+    )
     evaluate: tuple[Paths, ...] = Field((), description="files of the final figure; none: what is held out")
-    sha256: tuple[str, ...] = Field((), description="how those of each file begin, unpacked: they tell other data")
+    sha256: tuple[str, ...] = Field(
+        (), description="how those of `files` and `evaluate` begin, in their order, unpacked: they tell other data"
+    )
     elsewhere: dict[str, Any] = Field({}, description="settings on other data, for what is a fact of these alone")

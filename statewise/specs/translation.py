@@ -15,7 +15,8 @@ from statewise.specs.paths import Paths
 from statewise.specs.run import RunSpec, absolute
 from statewise.specs.seq2seq import Seq2SeqSpec
 
-BleuTokens = Literal["13a", "intl", "zh", "char"]
+SacreTokens = Literal["13a", "intl", "zh", "char"]
+BleuTokens = Literal["auto", SacreTokens]
 
 
 class PairDataSpec(Spec):
@@ -52,7 +53,8 @@ class PairDataSpec(Spec):
     target_lower: bool | None = Field(None, description="default: as for the source")
     target_min_count: int | None = Field(None, ge=1, description="default: as for the source")
     bleu: BleuTokens = Field(
-        "13a", description="how sacrebleu parts the target's words for BLEU; zh or char where no spaces part them"
+        "auto",
+        description="how sacrebleu parts the target's words for BLEU; auto: 13a, but zh or char where no spaces do",
     )
     reverse: bool = Field(False, description="read the source from its end (Sutskever et al. 2014)")
     longest: int = Field(200, ge=1, description="tokens of a source or target")

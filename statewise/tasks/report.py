@@ -47,5 +47,5 @@ def unknown_note(share: float | None, *, of: str = "tokens") -> str:
     """What a reader should know of words that the vocabulary lacks; where they are many, what to do."""
     if not share:
         return ""
-    advice = "; char or bpe as data.tokenizer reads any text" if share > _MANY else ""
+    advice = "; byte or bpe as data.tokenizer reads any text" if share > _MANY else ""
     return f" · {share:.1%} of the {of} unknown{advice}"

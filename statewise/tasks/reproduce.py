@@ -131,23 +131,48 @@ def judge(
 # -------------------------------------------------------------------- files
 
 
+class _Wanted(NamedTuple):
+    """A file that is searched for in the folder: for a setting, or (None) for the final figure."""
+
+    setting: str | None
+    patterns: Sequence[str]
+
+    @property
+    def named(self) -> str:
+        return self.setting or "the final figure"
+
+    @property
+    def by_hand(self) -> str:
+        return "--test FILE" if self.setting is None else f"--set {self.setting}=FILE"
+
+
 def find_files(
     published: PublishedSpec, folder: Path | None, *, given: Mapping[str, Any], test: Sequence[str] = ()
 ) -> Files:
     """What the settings name, and the rest as the recipe's patterns find it in the folder."""
-    wanted = {setting: patterns for setting, patterns in published.files.items() if setting not in given}
-    evaluated = () if test else published.evaluate
+    every = [_Wanted(setting, patterns) for setting, patterns in published.files.items()]
+    last = () if test else tuple(_Wanted(None, patterns) for patterns in published.evaluate)
+    wanted = [*(one for one in every if one.setting not in given), *last]
     if folder is not None and folder.is_file():
-        _refuse_one_file(folder, [*wanted.values(), *evaluated])
-    settings: dict[str, tuple[str, ...]] = {
-        setting: (_found(folder, patterns, setting),) for setting, patterns in wanted.items()
-    }
-    named = {setting: _listed(given[setting]) for setting in published.files if setting in given}
-    last = tuple(test) or tuple(_found(folder, patterns, None) for patterns in evaluated)
-    known = published.sha256
-    # To name nothing is to take something else: a share of the training file in place of the development set.
-    other = tuple(name for name, paths in {**settings, **named}.items() if _differ(paths, known) or not paths)
-    return Files(settings, last, (*other, "test") if _differ(last, known) else other)
+        _refuse_one_file(folder, [one.patterns for one in wanted])
+    named = {one.setting: _listed(given[one.setting]) for one in every if one.setting in given and one.setting}
+    _refuse_other_roles(folder, every, named, wanted)
+    found = _find(folder, wanted)
+    _refuse_one_for_two(wanted, found)
+    settings: dict[str, tuple[str, ...]] = {one.setting: (path,) for one, path in zip(wanted, found) if one.setting}
+    evaluated = tuple(test) or tuple(found[len(settings) :])
+    # Known are sums of the files in their order: a file that stands in the place of another is other data.
+    known = [*published.sha256]
+    other = []
+    for place, setting in enumerate(published.files):
+        paths = settings.get(setting) or named[setting]
+        # To name nothing is to take something else: a share of the training file in place of the development set.
+        if _differ(paths, known[place : place + 1] or known) or not paths:
+            other.append(setting)
+    rest = known[len(published.files) :]
+    if _differ(evaluated, known) or (len(rest) == len(evaluated) and any(map(_differs, evaluated, rest))):
+        other.append("test")
+    return Files(settings, evaluated, tuple(other))
 
 
 def _listed(value: Any) -> tuple[str, ...]:
@@ -164,34 +189,86 @@ def _refuse_one_file(file: Path, needed: Iterable[Sequence[str]]) -> None:
         )
 
 
-def _found(folder: Path | None, patterns: Sequence[str], setting: str | None) -> str:
-    """The one file of the folder that the first fitting pattern names; `file.npz:x:y` names arrays in it."""
-    by_hand = "--test FILE" if setting is None else f"--set {setting}=FILE"
+def _refuse_other_roles(
+    folder: Path | None, every: Sequence[_Wanted], named: Mapping[str, tuple[str, ...]], wanted: Sequence[_Wanted]
+) -> None:
+    """Sources where the recipe has targets turn its direction, and what it finds by itself goes the wrong way."""
+    if folder is None or not folder.is_dir() or not wanted:
+        return
+    for setting, paths in named.items():
+        for one in every:
+            taken = [path.resolve() for path in _matching(folder, one.patterns)[0]]
+            if one.setting != setting and len(taken) == 1 and taken[0] in [Path(path).resolve() for path in paths]:
+                raise UserError(
+                    f"{setting} names {paths[0]!r}, which this recipe takes for {one.setting}; the other files that it "
+                    f"finds in {str(folder)!r} do not fit then",
+                    fix=f"name them too: {_all_by_hand(wanted)}",
+                )
+
+
+def _find(folder: Path | None, wanted: Sequence[_Wanted]) -> list[str]:
+    """For each the one file that its first fitting pattern names; `file.npz:x:y` names arrays in it."""
+    if not wanted:
+        return []
     if folder is None:
         raise UserError(
-            f"no file is named for {setting or 'the final figure'}",
-            fix=f"name the folder that holds the data, --data DIR, or the file: {by_hand}",
+            f"no file is named for {', '.join(dict.fromkeys(one.named for one in wanted))}",
+            fix=f"name the folder that holds the data, --data DIR, or the file: {_all_by_hand(wanted)}",
         )
     if folder.is_file():
-        return f"{folder}{_name_and_arrays(patterns[0])[1]}"
+        return [f"{folder}{_name_and_arrays(one.patterns[0])[1]}" for one in wanted]
     if not folder.is_dir():
         raise UserError(f"{str(folder)!r} is not a folder", fix="name the folder that holds the data")
-    matching: list[Path] = []
+    found, missing, why = [], [], []
+    for one in wanted:
+        matching, arrays = _matching(folder, one.patterns)
+        found += [f"{path}{arrays}" for path in matching]
+        if len(matching) != 1:
+            like = repr(_name_and_arrays(one.patterns[0])[0]) + (" or the like" if len(one.patterns) > 1 else "")
+            many = " and ".join(path.name for path in matching[:4]) + (" and others" if len(matching) > 4 else "")
+            why.append(f"{many} all fit {one.named}" if matching else f"nothing is called {like}, for {one.named}")
+            missing.append(one)
+    if missing:
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
+        raise UserError(
+            f"in {str(folder)!r} {'; '.join(why)}. It holds {there}",
+            fix=f"rename what is there, or name it: {_all_by_hand(missing)}",
+        )
+    return found
+
+
+def _refuse_one_for_two(wanted: Sequence[_Wanted], found: Sequence[str]) -> None:
+    """Patterns are wide; a name may fit those of the sources and those of the targets."""
+    taken: dict[str, str] = {}
+    for one, path in zip(wanted, found):
+        if one.setting is not None and (before := taken.setdefault(path, one.setting)) != one.setting:
+            raise UserError(
+                f"{path!r} was found for {before} and for {one.setting}",
+                fix=f"name both: --set {before}=FILE --set {one.setting}=FILE",
+            )
+
+
+def _all_by_hand(wanted: Sequence[_Wanted]) -> str:
+    """What to write, and what else may be written there."""
+    said = " ".join(one.by_hand for one in wanted)
+    settings = [one.setting for one in wanted if one.setting]
+    for setting in settings:
+        if setting.endswith("validation") and f"{setting}_target" not in settings:
+            said += f"; or --set {setting}=[] to hold out a share"
+        if setting == "data.text":
+            said += f"; --set {setting}=DIR takes every file of a folder"
+    return said
+
+
+def _matching(folder: Path, patterns: Sequence[str]) -> tuple[list[Path], str]:
+    """What the first pattern that fits anything fits, and the arrays it names; `name/` is a folder."""
     for pattern in patterns:
         name, arrays = _name_and_arrays(pattern)
-        matching = sorted(path for path in folder.glob(name) if path.is_file())
-        if len(matching) == 1:
-            return f"{matching[0]}{arrays}"
+        found = folder.glob(name.removesuffix("/"))
+        matching = sorted(path for path in found if (path.is_dir() if name.endswith("/") else path.is_file()))
         if matching:
-            break
-    if setting is not None and "validation" in setting:
-        by_hand += f", or --set {setting}=[] to hold out a share"
-    there = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
-    many = f"{len(matching)} files" if matching else "no file"
-    spelled = " or ".join(repr(_name_and_arrays(pattern)[0]) for pattern in patterns)
-    raise UserError(
-        f"{many} in {str(folder)!r} match {spelled}; it holds {there}", fix=f"rename the file, or name it: {by_hand}"
-    )
+            return matching, arrays
+    return [], ""
 
 
 def _name_and_arrays(pattern: str) -> tuple[str, str]:
@@ -202,6 +279,10 @@ def _name_and_arrays(pattern: str) -> tuple[str, str]:
 def _differ(paths: Sequence[str], known: Sequence[str]) -> bool:
     """Whether one of the files is none of those that the figure is of; without their sums nobody can tell."""
     return bool(known) and not all(_sha256(path).startswith(tuple(known)) for path in paths)
+
+
+def _differs(path: str, known: str) -> bool:
+    return _differ((path,), (known,))
 
 
 def _sha256(path: str) -> str:

@@ -156,7 +156,7 @@ MISTAKES = [
         "reproduce imdb-bilstm --data folder",
         "'folder'",
         "'*train*.tsv*'",
-        "it holds notes.txt",
+        "It holds notes.txt",
         "--set data.train=FILE",
     ),
     # tasks

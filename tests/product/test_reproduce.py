@@ -132,7 +132,7 @@ def test_a_file_named_by_hand_is_not_searched_for(folder: Path) -> None:
     named = ("--set", f"data.train={away / 'train.tsv'}", "--set", f"data.validation={away / 'held-out.tsv'}")
     said = call("reproduce", recipe, *named, "--data", str(folder), "--quiet", "--out", str(folder / "run"))
     assert said.code == 2
-    assert "no file in" in said.err
+    assert "nothing is called 'held*.tsv', for the final figure" in said.err
     assert "--test FILE" in said.err
     test = ("--test", str(away / "held-out.tsv"))
     said = call("reproduce", recipe, *named, *test, "--quiet", "--out", str(folder / "run"), "--json")
@@ -157,8 +157,78 @@ def test_the_files_of_another_language_are_found(tmp_path: Path) -> None:
     assert none.other == ("data.train", "data.validation")
     (tmp_path / "train.fi").write_text("kaksi\n")
     (tmp_path / "train.es").rename(tmp_path / "train.cs")
-    with pytest.raises(UserError, match=r"2 files in .*\n.*--set data.train=FILE"):
+    with pytest.raises(UserError, match=r"train.cs and train.fi all fit data.train.*\n.*--set data.train=FILE"):
         find_files(published, tmp_path, given={})
+
+
+def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
+    """Neither language is English, so the recipe cannot know which one to translate into."""
+    _, published = load_published("multi30k-lstm")
+    for name in ("train.de", "train.cs", "val.de", "val.cs", "test.de", "test.cs"):
+        (tmp_path / name).write_text(f"{name}\n")
+    with pytest.raises(UserError) as caught:
+        find_files(published, tmp_path, given={})
+    said = (
+        "nothing is called 'train.en' or the like, for data.target; nothing is called 'val.en' or the like, for data.v"
+    )
+    assert said in caught.value.what
+    assert "test.cs and test.de all fit the final figure; nothing is called 'test_2016_flickr.en'" in caught.value.what
+    assert "--set data.target=FILE --set data.validation_target=FILE --test FILE --test FILE" in caught.value.fix
+    with pytest.raises(UserError, match=r"--set data.text=DIR takes every file of a folder"):
+        find_files(load_published("tinyshakespeare-gru")[1], tmp_path, given={})
+
+
+def test_the_other_direction_is_other_data(tmp_path: Path) -> None:
+    """Files are known by their place: the same ones, turned around, have no verdict."""
+    _, published = load_published("multi30k-lstm")
+    names = ("train.de", "train.en", "val.de", "val.en", "test_2016_flickr.de", "test_2016_flickr.en")
+    for name in names:
+        (tmp_path / name).write_text(f"{name}\n")
+    sums = tuple(hashlib.sha256(f"{name}\n".encode()).hexdigest()[:16] for name in names)
+    published = published.model_copy(update={"sha256": sums})
+    assert find_files(published, tmp_path, given={}).other == ()
+    path = {name: str(tmp_path / name) for name in names}
+    turned = {"data.train": path["train.en"], "data.target": path["train.de"]}
+    with pytest.raises(
+        UserError, match=r"data.train names .*train.en', which this recipe takes for data.target"
+    ) as caught:
+        find_files(published, tmp_path, given=turned)
+    asked = "--set data.validation=FILE --set data.validation_target=FILE --test FILE --test FILE"
+    assert asked in caught.value.fix
+    turned |= {"data.validation": path["val.en"], "data.validation_target": path["val.de"]}
+    with pytest.raises(UserError, match="name them too: --test FILE --test FILE"):
+        find_files(published, tmp_path, given=turned)
+    test = [path["test_2016_flickr.en"], path["test_2016_flickr.de"]]
+    files = find_files(published, tmp_path, given=turned, test=test)
+    assert files.other == (*published.files, "test")
+    assert find_files(published, tmp_path, given={}, test=test).other == ("test",)
+
+
+def test_one_file_is_not_found_for_two(tmp_path: Path) -> None:
+    _, published = load_published("multi30k-lstm")
+    for name in ("train.de", "train.en", "val.tok.en", "test.de", "test.en"):
+        (tmp_path / name).write_text(f"{name}\n")
+    with pytest.raises(UserError, match=r"val.tok.en' was found for data.validation and for data.validation_target"):
+        find_files(published, tmp_path, given={})
+
+
+def test_packed_files_and_other_names_of_parts_are_found(tmp_path: Path) -> None:
+    _, published = load_published("multi30k-lstm")
+    names = ("train.fr.gz", "train.en.gz", "dev.fr", "dev.en", "test_2016_flickr.fr", "test_2016_flickr.en")
+    for name in (*names, "test_2017_flickr.fr", "test_2017_flickr.en"):
+        (tmp_path / name).write_bytes(gzip.compress(name.encode()) if name.endswith(".gz") else name.encode())
+    files = find_files(published, tmp_path, given={})
+    assert (*(path for paths in files.settings.values() for path in paths), *files.evaluated) == tuple(
+        str(tmp_path / name) for name in names
+    )
+
+
+def test_a_folder_may_be_what_a_recipe_takes(tmp_path: Path) -> None:
+    """IMDB as it is handed out: a folder of folders."""
+    (tmp_path / "train").mkdir()
+    files = find_files(load_published("imdb-bilstm")[1], tmp_path, given={})
+    assert files.settings == {"data.train": (str(tmp_path / "train"),)}
+    assert files.other == ("data.train",)
 
 
 def test_one_file_is_enough_only_where_one_is_needed(tmp_path: Path) -> None:
@@ -183,7 +253,10 @@ MISTAKES = [
     (["multi30k-transfromer", "--data", "."], "multi30k-transformer"),
     (["ewt-upos"], "--data DIR"),
     (["ewt-upos", "--data", "absent"], "'absent' is not a folder"),
-    (["ewt-upos", "--data", "."], "no file in '.' match '*train*.conllu*'"),
+    (
+        ["ewt-upos", "--data", "."],
+        "in '.' nothing is called '*train*.conllu*', for data.train; nothing is called '*dev*",
+    ),
     (["lstm", "--data", "."], "is not a published recipe"),
 ]
 

@@ -130,6 +130,32 @@ def test_numbers_with_a_class(tmp_path: Path) -> None:
     run = load(made.path)
     assert run.evaluate(f"{tmp_path / 'waves.npz'}:x_test:y_test")._asdict()["accuracy"] == 1.0
     assert [row["label"] for row in run.predict(tmp_path / "waves.npz")][:2] == ["0", "1"]
+    assert len(list(run.predict(f"{tmp_path / 'waves.npz'}:x_test"))) == 10, "an array without labels"
+    with pytest.raises(UserError, match=r":x_test does not name two arrays\n.*:x:y"):
+        run.evaluate(f"{tmp_path / 'waves.npz'}:x_test")
+
+
+def test_rows_that_were_learned_from_and_rows_left_out_are_told(tmp_path: Path) -> None:
+    """A corpus that repeats itself flatters; a label may be one that nobody gave."""
+    (tmp_path / "train.tsv").write_text(
+        "label\ttext\n" + "".join(f"{label}\tfilm {i // 2}\n" for i in range(40) for label in ("good", "bad", "none"))
+    )
+    settings = {**SETTINGS, "data.held_out": 0.2, "train.steps": 1, "data.leave_out": ["none"]}
+    made = train(
+        "classification", settings=settings, data=tmp_path / "train.tsv", out=tmp_path / "run", display=Silent()
+    )
+    found = load(made.path).evaluate()
+    assert 0 < found._asdict()["learned"] <= found._asdict()["rows"] == 16
+    assert "stand in the training part too, word by word" in found.report("x").note
+    assert load(made.path).evaluate(tmp_path / "train.tsv")._asdict()["learned"] == 0
+    with pytest.raises(UserError, match=r"data.leave_out: no row has the label 'nun'\ndid you mean 'none'\?"):
+        train(
+            "classification",
+            settings={**settings, "data.leave_out": ["nun"]},
+            data=tmp_path / "train.tsv",
+            out=tmp_path / "other",
+            display=Silent(),
+        )
 
 
 def test_other_data_under_the_same_name_are_refused(files: Path, tmp_path: Path) -> None:

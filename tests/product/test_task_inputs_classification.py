@@ -46,6 +46,20 @@ CASES = [
         {"data.format": "quoted-tsv"},
     ),
     Case("train", "semicolons", "label;text\n" + "good;a,b\nbad;c\n" * 6, None, {"data.delimiter": ";"}, "rows.csv"),
+    Case(
+        "train",
+        "a header among numbered columns",
+        "sentiment\tid\treview\n" + "good\t1\ta\nbad\t2\tb\n" * 6,
+        ("rows.tsv line 1: 'sentiment' and 'review' look like names of columns", "data.header = yes"),
+        {"data.label": 0, "data.text": 2},
+    ),
+    Case(
+        "train",
+        "a header that was told",
+        "sentiment\tid\treview\n" + "good\t1\ta\nbad\t2\tb\n" * 6,
+        None,
+        {"data.label": 0, "data.text": 2, "data.header": "yes"},
+    ),
     Case("train", "open quote", 'text,label\n"a,b\n', ("line 2", "quote"), file="rows.csv"),
     Case("train", "bad json", '{"text": "a"\n', ("line 1", "not JSON"), file="rows.jsonl"),
     Case("train", "null", '{"text": null, "label": 1}\n', ("line 1", "null"), file="rows.jsonl"),
@@ -78,7 +92,7 @@ def test_unknown_words_are_told(runs: Path, tmp_path: Path) -> None:
     other = tmp_path / "rows.tsv"
     other.write_text("label\ttext\ngood\tとても良い映画\nbad\tつまらない映画です film\n", encoding="utf-8")
     said = call("evaluate", str(runs / "classification"), "--data", str(other))
-    assert "of the tokens unknown; char or bpe as data.tokenizer reads any text" in " ".join(said.out.split())
+    assert "of the tokens unknown; byte or bpe as data.tokenizer reads any text" in " ".join(said.out.split())
     assert (
         json.loads(call("evaluate", str(runs / "classification"), "--data", str(other), "--json").out)["unknown"] > 0.5
     )

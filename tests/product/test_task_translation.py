@@ -107,6 +107,14 @@ def test_evaluation_on_whatever_people_have(run: Path, tmp_path: Path) -> None:
     assert isinstance(opened, TranslationRun)
     found = opened.with_settings(["decoding.beam=2"]).evaluate([str(tmp_path / "odd.de"), str(tmp_path / "odd.en")])
     assert (found.rows, found.cut, found.decoding["beam"]) == (2, 1, 2)
+    assert found.out_of_reach == 1, "5,000 words of which 200 are read"
+    short = opened.with_settings(["decoding.max_ratio=0.01", "decoding.extra=0", "decoding.draws=0"])
+    files = [str(tmp_path / "short.de"), str(tmp_path / "short.en")]
+    for file, text in zip(files, ("eins\nzwei drei\n", "one\ntwo three\n")):
+        Path(file).write_text(text)
+    found = short.evaluate(files)
+    assert found.out_of_reach == 1, "one word is allowed"
+    assert "1 targets are longer than decoding.max_ratio and extra let it write" in found.report("x").note
 
 
 def test_predictions_keep_their_lines(run: Path, tmp_path: Path) -> None:

@@ -110,6 +110,10 @@ def test_evaluate_reads_another_text(here: Path, tmp_path: Path) -> None:
     other.write_text("the dog sat on the cat and the log. " * 20)
     result = json.loads(call("evaluate", "runs/lstm", "--text", str(other), "--json").out)
     assert result["bytes"] == other.stat().st_size
+    other.write_text("Ωμέγα the cat ", encoding="utf-8")
+    said = " ".join(call("evaluate", "runs/lstm", "--text", str(other)).out.split())
+    assert "more than" in said, "an unknown character is not told from another"
+    assert "of the tokens unknown; byte or bpe as data.tokenizer reads any text" in said
 
 
 def test_verify_for_people(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

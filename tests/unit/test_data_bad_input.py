@@ -83,7 +83,7 @@ FILES: list[tuple[str, str | bytes, Read, str]] = [
     ("a.csv", "text;label\nx;y\n", read_labelled, r"there is no column 'text'\n.*valid: text;label"),
     ("a.tsv", "x\ty\nz\tw\n", read_labelled, r"there is no column 'text'\n.*file without a header takes numbers"),
     ("a.csv", "text,label,text\nx,y,z\n", read_labelled, r"a.csv line 1: the header names 'text' twice"),
-    ("a.tsv", "a\n", numbered, r"a.tsv line 1: there is no column 1: the row has 1\n.*from 0 to 0"),
+    ("a.tsv", "a\n", numbered, r"a.tsv line 1: there is no column 1: the row has 1, 'a'\n.*from 0 to 0; data.text"),
     (
         "a.csv",
         "x,y\n",

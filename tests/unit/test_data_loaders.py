@@ -30,7 +30,7 @@ from statewise.data import (
     tree_batch,
     with_tags,
 )
-from statewise.data.lines import read_lines
+from statewise.data.lines import left_out, read_lines
 from statewise.specs import UserError
 
 CONLLU = (
@@ -139,6 +139,21 @@ def test_a_folder_of_folders(tmp_path: Path) -> None:
         (tmp_path / label).mkdir()
         written(tmp_path / label, "1.txt", f"{label}\nfilm")
     assert [(one.text, one.label) for one in read_labelled(tmp_path)] == [("neg\nfilm", "neg"), ("pos\nfilm", "pos")]
+
+
+def test_a_folder_of_folders_as_imdb_is_handed_out(tmp_path: Path) -> None:
+    """Lists of addresses beside the folders, and a folder without labels: both are counted, the latter if asked for."""
+    for label in ("neg", "pos", "unsup"):
+        (tmp_path / label).mkdir()
+        written(tmp_path / label, "0_9.txt", f"{label} film")
+    written(tmp_path, "urls_pos.txt", "http://example.org")
+    written(tmp_path, "labeledBow.feat", "9 0:9")
+    assert [one.label for one in read_labelled(tmp_path)] == ["neg", "pos", "unsup"]
+    found = read_labelled(tmp_path, leave_out=["unsup"])
+    assert [one.label for one in found] == ["neg", "pos"]
+    assert found.counts == {"files beside the folders of labels": 2, "of label 'unsup'": 1}
+    assert left_out(found.counts) == ", 2 files beside the folders of labels and 1 of label 'unsup' left out"
+    assert left_out({}) == ""
 
 
 def test_several_files_and_empty_texts(tmp_path: Path) -> None:

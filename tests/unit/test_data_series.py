@@ -121,6 +121,19 @@ def test_decimal_commas_where_they_cannot_be_anything_else(write: Write) -> None
     (series,) = read_series(write("Datum;a;b\n01.02.2020;1.234,5;7\n02.02.2020;-0,25;1.000\n"))
     np.testing.assert_array_equal(series.values_TC, [[1234.5, 7], [-0.25, 1000]])
     assert series.time_T[1] == np.datetime64("2020-02-02")
+    (small,) = read_series(write("a;b\n107,890;1,000\n0,125;2,000\n"))
+    np.testing.assert_array_equal(small.values_TC, [[107.89, 1], [0.125, 2]])
+
+
+def test_a_decimal_comma_can_be_said(write: Write) -> None:
+    path = write("a;b\n107,890;1.250\n99,5;2,000\n")
+    np.testing.assert_array_equal(read_series(path, decimal=",")[0].values_TC, [[107.89, 1250], [99.5, 2]])
+    quoted = write('a,b\n"107,890",1\n"99,125",2\n')
+    np.testing.assert_array_equal(read_series(quoted, decimal=",")[0].values_TC, [[107.89, 1], [99.125, 2]])
+    with pytest.raises(UserError, match=r"holds '107,890', which is not a number\n.*set data.decimal = ','"):
+        read_series(quoted)
+    with pytest.raises(UserError, match=r"holds '1\.5', but decimals of this table have a comma"):
+        read_series(write("a;b\n1,5;1.5\n"), decimal=",")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from statewise.data.embedded.series import embedded_series, seasonal, switching
 from statewise.data.scaling import Scaling
@@ -51,6 +52,39 @@ def spec(**tables: Any) -> ForecastingSpec:
 )
 def test_a_season_is_found_where_there_is_one(series: Any, period: int) -> None:
     assert guess_period([whole(series)]) == period
+
+
+def beside_noise(*, period: int, deviation: float, channels: int, rows: int = 3000) -> NDArray[np.float64]:
+    """A season in the first of some channels, the others noise."""
+    generator = np.random.default_rng(0)
+    values_TC = deviation * generator.standard_normal((rows, channels))
+    values_TC[:, 0] += np.sin(2 * np.pi * np.arange(rows) / period)
+    return values_TC
+
+
+@pytest.mark.parametrize(
+    ("values_TC", "period"),
+    [
+        (beside_noise(period=96, deviation=0.1, channels=1), 96),
+        (beside_noise(period=96, deviation=0.1, channels=3), 96),
+        (beside_noise(period=48, deviation=0.5, channels=2), 48),
+        (beside_noise(period=2, deviation=0.1, channels=1)[:, :1] + np.resize([1.0, -1.0], (3000, 1)), 2),
+        (beside_noise(period=2500, deviation=0.1, channels=3), 1),
+    ],
+    ids=["quarters of an hour", "beside noise", "half hours in noise", "in turns", "slower than can be seen"],
+)
+def test_a_season_is_found_where_noise_hides_it_from_one_row_to_the_next(
+    values_TC: NDArray[np.float64], period: int
+) -> None:
+    assert guess_period([whole(make_series(values_TC))]) == pytest.approx(period, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_season_is_made_of_chance(seed: int) -> None:
+    noise_TC = np.random.default_rng(seed).standard_normal((1000, 2))
+    walk_TC = np.cumsum(noise_TC, axis=0)
+    for values_TC in (noise_TC, walk_TC, walk_TC + 5 * noise_TC[::-1]):
+        assert guess_period([whole(make_series(values_TC))]) == 1
 
 
 def test_a_season_is_found_beside_holes() -> None:
@@ -148,13 +182,17 @@ def test_a_tally_is_the_metric_over_everything() -> None:
     train = generator.standard_normal((40, 2))
     naive = tuple(np.abs(train[3:] - train[:-3]).mean(0).tolist())
 
-    joint, shared = Tally(scaling, horizon=5), Tally(scaling, horizon=5)
+    joint, shared, mixed = (Tally(scaling, horizon=5) for _ in range(3))
+    of_N = generator.permutation(np.arange(18))
+    some_N = [one.transpose(0, 2, 1).reshape(18, 5, 1)[of_N] for one in (target, forecast)]
+    for part in (slice(0, 1), slice(1, 18)):
+        mixed.add(some_N[0][part], some_N[1][part], of_N[part] % 2)
     for some in (slice(0, 4), slice(4, 9)):
         joint.add(target[some], forecast[some])
     for channel in (0, 1):
         of_B = np.full(9, channel)
         shared.add(target[:, :, channel, None], forecast[:, :, channel, None], of_B)
-    for found in (joint.errors(naive), shared.errors(naive)):
+    for found in (joint.errors(naive), shared.errors(naive), mixed.errors(naive)):
         assert found.mse == pytest.approx(mse(target, forecast).value)
         assert found.mae == pytest.approx(mae(target, forecast).value)
         assert found.mse_original == pytest.approx(mse(own_target, own_forecast).value)

@@ -5,7 +5,8 @@ B batch, T time, H height, W width, C values at each moment or in each cell.
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -28,9 +29,26 @@ from statewise.data import (
     read_labelled,
 )
 from statewise.data.embedded import digits, docstrings, recall
+from statewise.data.labelled import of_label
 from statewise.data.scaling import Scaling
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest
 from statewise.training.checkpoint import Payload
+
+# What the columns of labels and texts are called in most tables.
+_LABELS = {
+    "label",
+    "labels",
+    "class",
+    "category",
+    "sentiment",
+    "polarity",
+    "rating",
+    "stars",
+    "target",
+    "topic",
+    "intent",
+}
+_TEXTS = {"text", "review", "sentence", "comment", "content", "body", "question", "document", "tweet", "title"}
 
 
 class Batch(NamedTuple):
@@ -77,9 +95,11 @@ class Labels(NamedTuple):
     content: Sequence[Any]
     labels: list[str]
     where: list[Where]
+    left_out: Mapping[str, int] = {}  # what of the files is not among them
 
     def chosen(self, index: NDArray[np.int64]) -> "Labels":
-        return Labels(*([part[i] for i in index] for part in self))
+        content, labels, where = ([part[i] for i in index] for part in (self.content, self.labels, self.where))
+        return Labels(content, labels, where, self.left_out)
 
 
 class Encoding(Protocol):
@@ -211,8 +231,9 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = 
             delimiter=spec.delimiter,
             encoding=spec.encoding,
             empty=spec.empty,
+            leave_out=spec.leave_out,
         )
-        return _of_texts(found)
+        return _of_texts(found, found.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
     return _of_arrays([_arrays(spec, path, labelled) for path in paths])
@@ -227,12 +248,18 @@ def _of_arrays(parts: Sequence[Arrays | Grids]) -> Labels:
 
 
 def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids:
-    """`data.npz`, or `data.npz:x_test:y_test` where other arrays than the spec's are meant."""
+    """`data.npz`, or `data.npz:x_test:y_test` where other arrays than the spec's are meant; labels only if needed."""
     values, label = spec.values, spec.label
     name, colon, arrays = path.rpartition(".npz:")
-    if colon and arrays.count(":") == 1:
+    if colon and not Path(path).exists():
         path = f"{name}.npz"
-        values, label = arrays.split(":")
+        values, *others = arrays.split(":")
+        if len(others) > 1 or (labelled and not others):
+            raise UserError(
+                f"{path}:{arrays} does not name two arrays",
+                fix=f"that of the values and that of the labels: {path}:x:y",
+            )
+        label = others[0] if others else label
     if path.startswith("hub:"):
         raise UserError(f"{path!r}: datasets of the hub are read as texts, not as {spec.kind}", fix="use an .npz")
     if spec.kind == "grid":
@@ -251,8 +278,8 @@ def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids
     )
 
 
-def _of_texts(found: Sequence[Labelled]) -> Labels:
-    return Labels([one.text for one in found], [one.label for one in found], [one.where for one in found])
+def _of_texts(found: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
+    return Labels([one.text for one in found], [one.label for one in found], [one.where for one in found], left_out)
 
 
 def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
@@ -265,9 +292,26 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         if spec.kind == "text":
             probed = spec.embedded == "recall"
             embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()
-            return _of_texts(embedded.train), _of_texts(embedded.held)
+            return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
     rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()])
+    for label in spec.leave_out:
+        if of_label(label) not in rows.left_out:
+            raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))
+    _refuse_header(spec, rows)
     if spec.validation:
         return rows, read_rows(spec, spec.validation)
     split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)
     return rows.chosen(split.train_N), rows.chosen(split.held_M)
+
+
+def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:
+    """Columns by number are read without a header; a line of names would be a class of its own with one row."""
+    if spec.kind != "text" or isinstance(spec.label, str):
+        return
+    counts = Counter(rows.labels)
+    for text, label, where in zip(rows.content, rows.labels, rows.where):
+        if where.line == 1 and counts[label] == 1 and (label.lower() in _LABELS or text.strip().lower() in _TEXTS):
+            raise UserError(
+                f"{where}: {label!r} and {text!r} look like names of columns, and no other row has that label",
+                fix="set data.header = yes",
+            )

@@ -14,6 +14,7 @@ from torch import Tensor
 from statewise.core.transfer import onto
 from statewise.data import RaggedBatches, evaluation_batches
 from statewise.data.labels import Labels as Classes
+from statewise.data.lines import left_out
 from statewise.models.classifier import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
@@ -48,6 +49,7 @@ class ClassificationJob(Job):
         self, spec: ClassificationSpec, train: Labels, held: Labels, encoding: Encoding, classes: Classes, par: Parallel
     ) -> None:
         self.spec, self.classes, self.encoding, self._par = spec, classes, encoding, par
+        self._left_out = left_out(train.left_out)
         self.sha256 = fingerprint(train.labels, map(_written, train.content))
         self.train_rows, self.held_rows = encoding.encode(train.content), encoding.encode(held.content)
         self._lengths = self.train_rows.lengths
@@ -109,6 +111,7 @@ class ClassificationJob(Job):
             or f"the embedded {'digits' if self.spec.data.kind == 'grid' else self.spec.data.embedded}"
         )
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
+        cut += self._left_out
         return (
             f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train_rows):,} rows{cut}, "
             f"{len(self.classes)} classes, {len(self.held_rows):,} held out)"

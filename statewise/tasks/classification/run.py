@@ -39,11 +39,13 @@ class ClassificationEvaluation(NamedTuple):
     unseen: dict[str, int]  # labels that training never showed; their rows count as wrong
     cut: int  # rows of which not all was read
     unknown: float | None  # share of the tokens that the vocabulary does not have; None: there are no tokens
+    learned: int  # texts of the held-out part that stand in the training part too: they flatter
 
     def report(self, name: str) -> Report:
+        nats = "" if math.isnan(self.nats) else f"{self.nats:.3f}"
         rows = (
             ("perfect", "100.0%", "1.000", "0.000"),
-            (name, f"{self.accuracy:.1%}", f"{self.macro_f1:.3f}", f"{self.nats:.3f}"),
+            (name, f"{self.accuracy:.1%}", f"{self.macro_f1:.3f}", nats),
             (f"always {self.majority_class!r}", f"{self.majority_accuracy:.1%}", "", ""),
             (
                 "uniform (knows nothing)",
@@ -54,7 +56,8 @@ class ClassificationEvaluation(NamedTuple):
         )
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
-        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}"
+        learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
+        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
         more = confusion_table(self.labels, self.confusion)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more)
 
@@ -107,7 +110,11 @@ class ClassificationRun(Run):
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> ClassificationEvaluation:
-        held = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
+        if data is None:
+            train, held = read_split(self.spec.data, seed=self.spec.seed)
+            known = set(train.content) if self.spec.data.kind == "text" else set()
+        else:
+            held, known = self._read(data), set()
         label_N, unseen = self.classes.encode(held.labels, where=held.where, unseen="wrong")
         rows = self.encoding.encode(held.content)
         log_NK = log_probabilities(self.model, rows, device=self.device)
@@ -130,6 +137,7 @@ class ClassificationRun(Run):
             unseen=dict(unseen),
             cut=rows.cut,
             unknown=rows.unknown,
+            learned=sum(text in known for text in held.content) if known else 0,
         )
 
     def _read(self, data: str | Path | Sequence[str], *, labelled: bool = True) -> Labels:

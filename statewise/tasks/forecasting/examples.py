@@ -77,6 +77,7 @@ def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -
         unsorted=spec.unsorted,
         repeated=spec.repeated,
         irregular=spec.irregular,
+        decimal=spec.decimal,
     )
 
 
@@ -129,10 +130,16 @@ def _check_columns(parts: SeriesParts) -> None:
 def refuse_other_columns(series: Series, channels: Sequence[str], covariates: Sequence[str]) -> None:
     if (series.channels, series.covariates) != (tuple(channels), tuple(covariates)):
         raise UserError(
-            f"{series.where or series.id!r} has the columns {[*series.channels, *series.covariates]}, "
-            f"but training had {[*channels, *covariates]}",
+            f"{series.where or series.id!r} has {_shown([*series.channels, *series.covariates])}, "
+            f"but training had {_shown([*channels, *covariates])}",
             fix="name the same columns: data.targets, data.covariates",
         )
+
+
+def _shown(columns: Sequence[str]) -> str:
+    """`128 columns: channel 0, channel 1, channel 2, …`"""
+    more = ", …" if len(columns) > 6 else ""
+    return f"{len(columns)} columns: {', '.join(columns[:6])}{more}"
 
 
 def as_read(series: Series, spec: SeriesDataSpec, known: Known) -> Series:

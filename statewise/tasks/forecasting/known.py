@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from statewise.data.scaling import Scaling
@@ -20,6 +21,7 @@ from statewise.tasks.baseline import fit_autoregression
 
 Array = NDArray[np.float64]
 _LARGEST_ORDER = 200
+_SIZES = (1, 2, 4, 8, 16, 32)  # rows whose mean is taken before a season is looked for
 
 
 class Known(NamedTuple):
@@ -161,36 +163,65 @@ def guess_period(spans: Sequence[Span], *, longest: int = 400) -> int:
     """The lag at which the training part resembles itself most, once its slow changes are taken out; 1 if none does.
 
     Of the autocorrelation of first differences, the first clear peak among the highest: a day rather than a week of
-    days.
+    days. Where noise hides it from them, of differences between means of 2 rows, of 4, and so on.
     """
-    total = np.zeros(0)
+    rows = sum(span.end - span.begin for span in spans)
+    for size in _SIZES:
+        alike_L = _autocorrelation(spans, size=size, longest=longest)
+        # So many deviations of noise's own autocorrelation, or what looks like a season is chance.
+        chance = 3 / np.sqrt(rows) if size == 1 else 4 * np.sqrt(1.5 * size / rows)
+        found = _season(alike_L, least=max(0.1, chance), begin=2 if size == 1 else 2 * size + 1)
+        if found > 1:
+            # Now that it is known about how long it is, as many rows as that allows say it more exactly.
+            size = max(size for size in _SIZES if size <= max(1, found / 8))
+            return _exactly(_autocorrelation(spans, size=size, longest=longest), found)
+    return 1
+
+
+def _autocorrelation(spans: Sequence[Span], *, size: int, longest: int) -> Array:
+    """Of differences between the means of `size` rows and of as many before them; the mean of series and channels."""
+    total_L = np.zeros(0)
     for span in spans:
         values_TC = span.series.values_TC[span.begin : span.end]
         limit = min(longest, (len(values_TC) - 1) // 3)
-        if limit < 3:
+        if limit < 3 * size:
             continue
-        step_TC = np.diff(values_TC, axis=0)
-        step_TC = np.nan_to_num(step_TC - np.nanmean(step_TC, axis=0)) if not np.isnan(step_TC).all() else step_TC * 0
+        mean_TC = sliding_window_view(values_TC, size, axis=0).mean(-1)
+        step_TC = mean_TC[size:] - mean_TC[:-size]
+        there_TC = ~np.isnan(step_TC)
+        step_TC = np.where(there_TC, step_TC, 0.0)
+        step_TC = np.where(there_TC, step_TC - step_TC.sum(0) / np.maximum(there_TC.sum(0), 1), 0.0)
         size_C = np.maximum((step_TC**2).sum(0), 1e-300)
         spectrum = np.abs(np.fft.rfft(step_TC, 2 * len(step_TC), axis=0)) ** 2
         alike_L = (np.fft.irfft(spectrum, axis=0)[: limit + 1] / size_C).mean(1)
-        width = max(len(total), len(alike_L))
-        total = np.pad(total, (0, width - len(total))) + np.pad(alike_L, (0, width - len(alike_L)))
-    total = total / max(1, len(spans))
-    peaks = [lag for lag in range(2, len(total) - 1) if total[lag - 1] < total[lag] >= total[lag + 1]]
-    highest = max((total[lag] for lag in peaks), default=0.0)
-    # Three deviations of white noise's own autocorrelation, or what looks like a season is chance.
-    rows = sum(span.end - span.begin for span in spans)
-    if highest < max(0.1, 3 / np.sqrt(rows)):
+        width = max(len(total_L), len(alike_L))
+        total_L = np.pad(total_L, (0, width - len(total_L))) + np.pad(alike_L, (0, width - len(alike_L)))
+    return total_L / max(1, len(spans))
+
+
+def _season(alike_L: Array, *, least: float, begin: int) -> int:
+    lags = range(begin, len(alike_L) - 1)
+    peaks = [lag for lag in lags if alike_L[lag - 1] < alike_L[lag] >= alike_L[lag + 1] and _stands_out(alike_L, lag)]
+    highest = max((alike_L[lag] for lag in peaks), default=0.0)
+    if highest < least:
         return 1
     # A little below the highest is enough for a lag that comes back at its multiples: a day, not two of them.
-    again = 0.9 * _recurring(total, next(lag for lag in peaks if total[lag] >= highest))
-    alike = {lag: 0.8 if _recurring(total, lag) >= again else 0.9 for lag in peaks}
-    first = next(lag for lag in peaks if total[lag] >= alike[lag] * highest)
-    # A lag that is off by one is off by more at its multiples.
-    near = [lag for lag in range(max(2, round(0.8 * first)), round(1.25 * first) + 1) if lag < len(total)]
-    times = _multiples(total, near[-1])
-    return max(near, key=lambda lag: _recurring(total, lag, times=times))
+    again = 0.9 * _recurring(alike_L, next(lag for lag in peaks if alike_L[lag] >= highest))
+    enough = {lag: 0.8 if _recurring(alike_L, lag) >= again else 0.9 for lag in peaks}
+    return next(lag for lag in peaks if alike_L[lag] >= enough[lag] * highest)
+
+
+def _exactly(alike_L: Array, first: int) -> int:
+    """A lag that is off by one is off by more at its multiples."""
+    near = [lag for lag in range(max(2, round(0.8 * first)), round(1.25 * first) + 1) if lag < len(alike_L)]
+    times = _multiples(alike_L, near[-1])
+    return max(near, key=lambda lag: _recurring(alike_L, lag, times=times))
+
+
+def _stands_out(alike_L: Array, lag: int) -> bool:
+    """Whether there is a valley before and behind: what falls slowly, with a little noise on it, has no season."""
+    sides = alike_L[lag // 2 : lag], alike_L[lag + 1 : 2 * lag]
+    return all(side.min() <= 0.5 * alike_L[lag] for side in sides)
 
 
 def _multiples(alike_L: Array, lag: int) -> int:

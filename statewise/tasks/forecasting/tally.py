@@ -35,19 +35,29 @@ class Tally:
 
     def add(self, target: Array, forecast: Array, channel_B: NDArray[np.int64] | None = None) -> None:
         """Scaled values `[B, H, C]`, missing targets NaN; or `[B, H, 1]` where `channel_B` says which channel it is."""
+        mean, std = np.array(self._scaling.mean_C), np.array(self._scaling.std_C)
         if channel_B is not None:
-            channels = self._count.shape[1]
-            target, forecast = (_spread(one, channel_B, channels) for one in (target, forecast))
+            mean, std = mean[channel_B][:, None, None], std[channel_B][:, None, None]
         known = ~np.isnan(target)
-        own_target, own_forecast = self._scaling.location(target), self._scaling.location(forecast)
+        own_target, own_forecast = target * std + mean, forecast * std + mean
         size = np.abs(own_target) + np.abs(own_forecast)
         apart = np.where(known, np.abs(own_target - own_forecast), 0.0)
         symmetric = 200 * apart / np.where(known & (size > 0), size, 1.0)
         scaled = np.where(known, target - forecast, 0.0)
-        self._squared += (scaled**2).sum(0)
-        self._absolute += np.abs(scaled).sum(0)
-        self._symmetric += symmetric.sum(0)
-        self._count += known.sum(0)
+        self._squared += self._summed(scaled**2, channel_B)
+        self._absolute += self._summed(np.abs(scaled), channel_B)
+        self._symmetric += self._summed(symmetric, channel_B)
+        self._count += self._summed(known.astype(np.float64), channel_B)
+
+    def _summed(self, values: Array, channel_B: NDArray[np.int64] | None) -> Array:
+        """`[H, C]`, over windows. Single channels go to their places; their number does not make it dearer."""
+        if channel_B is None:
+            return np.asarray(values.sum(0))
+        order_B = np.argsort(channel_B, kind="stable")
+        present, first = np.unique(channel_B[order_B], return_index=True)
+        summed_HC = np.zeros_like(self._count)
+        summed_HC[:, present] = np.add.reduceat(values[order_B, :, 0], first, axis=0).T
+        return summed_HC
 
     def errors(self, mase_C: Sequence[float]) -> Errors:
         std_C, naive_C = np.array(self._scaling.std_C), np.array(mase_C)
@@ -66,10 +76,3 @@ class Tally:
             mse_at=(self._squared.sum(1) / at_H).tolist(),
             mae_at=(self._absolute.sum(1) / at_H).tolist(),
         )
-
-
-def _spread(values_BH1: Array, channel_B: NDArray[np.int64], channels: int) -> Array:
-    """Single channels back at their place among all; the others are missing."""
-    spread_BHC = np.full((*values_BH1.shape[:2], channels), np.nan)
-    spread_BHC[np.arange(len(channel_B)), :, channel_B] = values_BH1[:, :, 0]
-    return spread_BHC

@@ -21,7 +21,7 @@ def appended(
     file: str, forecasts: Sequence[tuple[Series, Ahead]], *, data: SeriesDataSpec, known: Known
 ) -> Iterator[str]:
     """Rows that could be appended to the file: its own columns, in its own order; what is unknown stays empty."""
-    table = table_of(file)
+    table = table_of(file, data)
     columns = table.columns if table is not None else ("time", "series", *known.channels)
     delimiter = table.delimiter if table is not None else ","
     shown = table.written if table is not None else "{:.10g}".format
@@ -49,9 +49,9 @@ def special_columns(table: SeriesTable | None, data: SeriesDataSpec) -> tuple[st
     return (None if time == NO_TIME else time), data.id
 
 
-def table_of(path: str) -> SeriesTable | None:
+def table_of(path: str, data: SeriesDataSpec) -> SeriesTable | None:
     """None for a file that holds arrays."""
-    return None if path.endswith((".npy", ".npz", ".mat")) else read_series_table(Path(path))
+    return None if path.endswith((".npy", ".npz", ".mat")) else read_series_table(Path(path), decimal=data.decimal)
 
 
 def line(cells: Sequence[str], delimiter: str) -> str:

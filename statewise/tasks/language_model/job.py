@@ -34,7 +34,7 @@ from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForci
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.language_model.penalty import penalty
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, unknown_note
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload, read_tensors
@@ -63,9 +63,10 @@ class Evaluation(NamedTuple):
             ("unigram (frequencies alone)", f"{self.unigram_perplexity:.3f}"),
             ("uniform (knows nothing)", f"{self.uniform_perplexity:.3f}"),
         )
+        least = "more than " if self.unknown else ""  # which unknown token it is, the model does not say
         note = (
-            f"{self.nats_per_token:.4f} nats per token · {self.bits_per_byte:.4f} bits per byte · "
-            f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.unknown:,} unknown"
+            f"{self.nats_per_token:.4f} nats per token · {least}{self.bits_per_byte:.4f} bits per byte · "
+            f"{self.tokens:,} tokens, {self.bytes:,} bytes{unknown_note(self.unknown / max(1, self.tokens))}"
         )
         return Report(("perplexity",), rows, own=1, note=note)
 

@@ -1,10 +1,11 @@
 """Translations against references: BLEU, chrF and TER by sacrebleu (Post 2018), each with its signature."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from statewise.data.spaces import chinese
 from statewise.specs import UserError
-from statewise.specs.translation import BleuTokens
+from statewise.specs.translation import BleuTokens, SacreTokens
 from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
@@ -27,31 +28,61 @@ class QuickScores(NamedTuple):
     exact: float
 
 
+def _as_they_are(text: str) -> str:
+    return text
+
+
+class Parting(NamedTuple):
+    """What counts as a word of the target: `tokenize` is sacrebleu's way to part them for BLEU.
+
+    Figures that go by spaces take a text after `part`, which puts spaces where the text itself has none.
+    """
+
+    tokenize: SacreTokens = "13a"
+    part: Callable[[str], str] = _as_they_are
+    note: str = ""  # what `part` does, for whoever reads the figures
+
+    def words(self, texts: Sequence[str]) -> list[str]:
+        return list(map(self.part, texts))
+
+
+BY_SPACES = Parting()
+
+
+def sacre_tokens(tokenize: BleuTokens, references: Sequence[str], *, characters: bool) -> SacreTokens:
+    """auto: what suits the script of the references; `characters`: no spaces part their words."""
+    if tokenize != "auto":
+        return tokenize
+    return "13a" if not characters else "zh" if chinese(references) else "char"
+
+
 def translation_scores(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: BleuTokens = "13a"
+    hypotheses: Sequence[str], references: Sequence[str], *, parting: Parting = BY_SPACES
 ) -> TranslationScores:
     """Every figure of one set of translations; the functions below give each with its own signature."""
-    whole = bleu(hypotheses, references, tokenize=tokenize)
+    whole = bleu(hypotheses, references, tokenize=parting.tokenize)
+    written, true = parting.words(hypotheses), parting.words(references)
     return TranslationScores(
         bleu=whole.value,
         signature=whole.signature,
-        bleu_tokenised_lower=tokenised_bleu(hypotheses, references, lower=True).value,
+        bleu_tokenised_lower=tokenised_bleu(written, true, lower=True).value,
         chrf=chrf(hypotheses, references).value,
-        ter=ter(hypotheses, references).value,
-        exact=exact_match(hypotheses, references).value,
+        ter=ter(written, true).value,
+        exact=exact_match(written, true).value,
     )
 
 
-def quick_scores(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: BleuTokens = "13a") -> QuickScores:
+def quick_scores(hypotheses: Sequence[str], references: Sequence[str], *, parting: Parting = BY_SPACES) -> QuickScores:
     """What is cheap enough to watch while training: TER alone takes longer than all the rest."""
-    return QuickScores(bleu(hypotheses, references, tokenize=tokenize).value, exact_match(hypotheses, references).value)
+    exact = exact_match(parting.words(hypotheses), parting.words(references)).value
+    return QuickScores(bleu(hypotheses, references, tokenize=parting.tokenize).value, exact)
 
 
 def bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
-    tokenize: BleuTokens = "13a",
+    tokenize: SacreTokens = "13a",
     more_references: Sequence[Sequence[str]] = (),
 ) -> Score:
     """Corpus BLEU of plain text, 0 to 100: sacrebleu tokenises it."""

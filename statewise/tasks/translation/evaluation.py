@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from statewise.specs.translation import BleuTokens
-from statewise.tasks.metric.translation import bleu, chrf, exact_match, tokenised_bleu
+from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
 from statewise.tasks.report import More, Report, unknown_note
 from statewise.tasks.translation.length import LengthRange
 
@@ -13,6 +12,7 @@ class TranslationEvaluation(NamedTuple):
     nats: float  # per target token, the true past told
     bleu: float
     signature: str
+    parted: str  # how words are told apart, where spaces alone do not, for figures that go by spaces
     bleu_tokenised_lower: float
     chrf: float
     ter: float
@@ -24,6 +24,7 @@ class TranslationEvaluation(NamedTuple):
     frequent: dict[str, float]  # the most frequent target of training, whatever the source
     frequent_target: str
     cut: int  # rows of which not all was read
+    out_of_reach: int  # targets with more tokens than are written at most
     unknown: float  # share of the source's tokens that its vocabulary does not have,
     unknown_target: float  # and of the target's
     decoding: dict[str, Any]
@@ -45,7 +46,10 @@ class TranslationEvaluation(NamedTuple):
             ("uniform (knows nothing)", "", "", "", "", f"{self.uniform_nats:.3f}"),
         )
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
+        if self.out_of_reach:
+            cut += f" · {self.out_of_reach:,} targets are longer than decoding.max_ratio and extra let it write"
         cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
+        cut += f" · {self.parted}" if self.parted else ""
         worse = f" · TER {self.ter:.2f}, less is better (an empty text: 100)"
         return Report(
             ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
@@ -87,8 +91,12 @@ def _short(text: str) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def baseline(written: Sequence[str], references: Sequence[str], tokenize: BleuTokens) -> dict[str, float]:
+def baseline(texts: Sequence[str], references: Sequence[str], parting: Parting) -> dict[str, float]:
     """Without TER, which may take minutes where lines are long and nothing fits."""
-    rest = {"bleu_tokenised_lower": tokenised_bleu, "chrf": chrf, "exact": exact_match}
-    own = {"bleu": bleu(written, references, tokenize=tokenize).value}
-    return own | {name: figure(written, references).value for name, figure in rest.items()}
+    written, true = parting.words(texts), parting.words(references)
+    return {
+        "bleu": bleu(texts, references, tokenize=parting.tokenize).value,
+        "bleu_tokenised_lower": tokenised_bleu(written, true).value,
+        "chrf": chrf(texts, references).value,
+        "exact": exact_match(written, true).value,
+    }

@@ -5,8 +5,8 @@ B batch, S source time, T target time.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,10 @@ from statewise.data.anywhere import hub_name
 from statewise.data.embedded import phrases
 from statewise.data.gettext_pairs import read_catalogs
 from statewise.data.lines import suffix
+from statewise.data.spaces import apart, unsegmented
 from statewise.data.table import FORMATS
 from statewise.specs import PairDataSpec, UserError
+from statewise.tasks.metric.translation import Parting, sacre_tokens
 from statewise.training.checkpoint import Payload
 
 Ids = NDArray[np.int64]
@@ -37,12 +39,14 @@ class Pairs:
     sources: list[str]
     targets: list[str]
     where: list[Where]
+    left_out: Mapping[str, int] = field(default_factory=dict)  # what of the files is not among them
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def chosen(self, index: Sequence[int] | Ids) -> "Pairs":
-        return Pairs([self.sources[i] for i in index], [self.targets[i] for i in index], [self.where[i] for i in index])
+        sources, targets = [self.sources[i] for i in index], [self.targets[i] for i in index]
+        return Pairs(sources, targets, [self.where[i] for i in index], self.left_out)
 
 
 class Batch(NamedTuple):
@@ -110,7 +114,10 @@ class Languages(NamedTuple):
     def learn(cls, spec: PairDataSpec, train: Pairs) -> "Languages":
         """From the training part alone."""
         if spec.shared_vocab:
-            one = _tokenizer(spec.tokenizer, [*train.sources, *train.targets], spec.vocab, spec.lower, spec.min_count)
+            both = [*train.sources, *train.targets]
+            one = _tokenizer(
+                spec.tokenizer, both, spec.vocab, spec.lower, spec.min_count, side="both sides (data.tokenizer)"
+            )
             return cls(one, one, spec.longest, spec.reverse)
         target = _tokenizer(
             spec.target_tokenizer or spec.tokenizer,
@@ -118,8 +125,10 @@ class Languages(NamedTuple):
             spec.vocab if spec.target_vocab is None else spec.target_vocab,
             spec.lower if spec.target_lower is None else spec.target_lower,
             spec.min_count if spec.target_min_count is None else spec.target_min_count,
+            side="the targets (data.target_tokenizer)",
         )
-        source = _tokenizer(spec.tokenizer, train.sources, spec.vocab, spec.lower, spec.min_count)
+        side = "the sources (data.tokenizer, and data.target_tokenizer if the targets keep theirs)"
+        source = _tokenizer(spec.tokenizer, train.sources, spec.vocab, spec.lower, spec.min_count, side=side)
         return cls(source, target, spec.longest, spec.reverse)
 
     @classmethod
@@ -144,6 +153,19 @@ class Languages(NamedTuple):
         ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
         return Rows([self._read(source) for source in sources], ended, [len(target) for target in targets], cut)
 
+    def parting(self, spec: PairDataSpec, targets: Sequence[str]) -> Parting:
+        """What counts as a word of these targets, for figures: what the vocabulary takes for one, if it knows words.
+
+        Otherwise what spaces part, or a character where there are none. A vocabulary that parts marks and characters
+        writes its words otherwise than the targets have them, so both are parted alike.
+        """
+        again = (self.target.decode(self.target.encode(text)) for text in targets)
+        characters = unsegmented(targets) is not None or unsegmented(again) is not None
+        tokenize = sacre_tokens(spec.bleu, targets, characters=characters)
+        if (spec.target_tokenizer or spec.tokenizer) == "wordpunct":
+            return Parting(tokenize, self.target.part, "words parted from marks, as the vocabulary has them")
+        return Parting(tokenize, apart, "each character counts as a word") if characters else Parting(tokenize)
+
     def encode_sources(self, texts: Sequence[str]) -> list[Ids]:
         return [self._read(source) for source in self.source.encode_many(list(texts))]
 
@@ -152,11 +174,16 @@ class Languages(NamedTuple):
         return np.append(source[: self.longest][:: -1 if self.reverse else 1], self.source.end_id)
 
 
-def _tokenizer(kind: str, texts: Sequence[str], vocab: int | None, lower: bool, min_count: int) -> Tokenizer:
+def _tokenizer(
+    kind: str, texts: Sequence[str], vocab: int | None, lower: bool, min_count: int, *, side: str
+) -> Tokenizer:
     named = Path(kind)
     if named.suffix == ".json":
         return Tokenizer.load(named)
-    return Tokenizer.train(kind, texts, vocab=vocab, lower=lower, min_count=min_count)
+    try:
+        return Tokenizer.train(kind, texts, vocab=vocab, lower=lower, min_count=min_count)
+    except UserError as error:
+        raise UserError(f"{side}: {error.what}", fix=error.fix) from None
 
 
 def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[Rows, int]:
@@ -193,7 +220,7 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
         encoding=spec.encoding,
         empty=spec.empty,
     )
-    return _pairs(found)
+    return _pairs(found, found.counts)
 
 
 def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
@@ -207,8 +234,9 @@ def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
     return paths[:half], paths[half:]
 
 
-def _pairs(found: Sequence[Pair]) -> Pairs:
-    return Pairs([one.source for one in found], [one.target for one in found], [one.where for one in found])
+def _pairs(found: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
+    sources, targets = [one.source for one in found], [one.target for one in found]
+    return Pairs(sources, targets, [one.where for one in found], left_out or {})
 
 
 def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.data import RaggedBatches
+from statewise.data.lines import left_out
 from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, some_rows
@@ -37,7 +38,7 @@ class TranslationJob(Job):
         self.spec, self.languages, self._par = spec, languages, par
         self.translator = make_translator(spec, languages, par.device)
         self.sha256 = fingerprint(train.sources, train.targets)
-        self._frequent = most_frequent(train.targets)
+        self._frequent, self._left_out = most_frequent(train.targets), left_out(train.left_out)
         self.train_rows, self.beyond = learnable(spec.data, languages, train)
         self.held_rows, self.held = languages.encode(held), held
         self._batches = RaggedBatches(
@@ -90,6 +91,7 @@ class TranslationJob(Job):
         name = ", ".join(data.train) or ("the embedded phrases" if data.language is None else "installed catalogs")
         what = {"cut": "cut", "leave-out": "left out", "refuse": ""}[self.spec.data.beyond]
         beyond = f", {self.beyond:,} longer than {self.spec.data.longest} {what}" if self.beyond else ""
+        beyond += self._left_out
         one, other = self.languages.source.vocab, self.languages.target.vocab
         words = f"vocabularies {one:,} and {other:,}"
         if self.languages.source is self.languages.target:
@@ -136,9 +138,9 @@ class TranslationJob(Job):
         if watch := self.spec.decoding.watch:
             writer = Writer(self.translator, model, self.spec.decoding)
             best = writer.greedy(self.held_rows.sources[:watch], poll=poll)
-            scores = quick_scores(
-                [writer.text(one) for one in best], self.held.targets[:watch], tokenize=self.spec.data.bleu
-            )
+            true = self.held.targets[:watch]
+            parting = self.languages.parting(self.spec.data, true)
+            scores = quick_scores([writer.text(one) for one in best], true, parting=parting)
             as_long = [len(one.tokens) == true for one, true in zip(best, self.held_rows.whole)]
             figures |= {"bleu": scores.bleu, "exact": scores.exact, "length_exact": sum(as_long) / len(as_long)}
         return figures

@@ -113,16 +113,18 @@ class TranslationRun(Run):
         writer = self._writer()
         best = [found[0] for found in writer.search(rows.sources)]
         written = [writer.text(one) for one in best]
-        tokenize = self.spec.data.bleu
-        scores = translation_scores(written, held.targets, tokenize=tokenize)
+        parting = self.languages.parting(self.spec.data, held.targets)
+        scores = translation_scores(written, held.targets, parting=parting)
         length_N = [len(one.tokens) for one in best]
-        exact_N = [one.split() == other.split() for one, other in zip(written, held.targets)]
+        exact_N = [a.split() == b.split() for a, b in zip(parting.words(written), parting.words(held.targets))]
+        longest_N = self._translator.longest(rows.sources, writer.decoding).cpu().numpy()
         apart_N = np.abs(np.array(length_N) - rows.whole)
         ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
         return TranslationEvaluation(
             nats=truth.nats_per_token,
             bleu=scores.bleu,
             signature=scores.signature,
+            parted=parting.note,
             bleu_tokenised_lower=scores.bleu_tokenised_lower,
             chrf=scores.chrf,
             ter=scores.ter,
@@ -130,10 +132,11 @@ class TranslationRun(Run):
             rows=len(held),
             tokens=truth.tokens,
             uniform_nats=math.log(self.languages.target.vocab),
-            copy=baseline(held.sources, held.targets, tokenize),
-            frequent=baseline([self.frequent] * len(held), held.targets, tokenize),
+            copy=baseline(held.sources, held.targets, parting),
+            frequent=baseline([self.frequent] * len(held), held.targets, parting),
             frequent_target=self.frequent,
             cut=rows.cut,
+            out_of_reach=int((np.array(rows.whole) > longest_N).sum()),
             unknown=self.languages.source.unknown_share(rows.sources),
             unknown_target=self.languages.target.unknown_share(rows.targets),
             decoding=writer.decoding.model_dump(),

@@ -3,6 +3,7 @@
 N nodes of all trees together, B trees, W words, M nodes of a batch, T time.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, final
 
@@ -64,9 +65,11 @@ def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool =
         names = {label for tree in flat for label in tree.labels if label is not None}
         for name in spec.labels:
             if name not in names:
+                table = ", ".join(f'{json.dumps(one, ensure_ascii=False)} = "NEW"' for one in sorted(names)[:8])
                 raise UserError(
                     f"data.labels renames {name!r}, but no node has that label",
-                    fix=f"{nearest(name, names)}; or say others: --set 'data.labels={{0 = \"bad\"}}'",
+                    fix=f'{nearest(name, names)}; say what becomes of each, or "" for what should not count: '
+                    f"--set 'data.labels={{{table}}}'",
                 )
     made = [form(tree, spec) for tree in flat]
     where = [tree.where for tree in trees]
