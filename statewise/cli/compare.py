@@ -146,6 +146,7 @@ def _heading(column: dict[str, Any]) -> str:
 def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
     """The verdict and the table of the report, as far as a terminal is wide, and where the rest is."""
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -153,7 +154,7 @@ def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
     rows = report["table"]["rows"]
     headings = {column["name"]: _heading(column) for column in report["table"]["columns"] if column["name"] in _SHOWN}
     widths = {
-        name: max(len(line) for line in [*heading.split("\n"), *(row[name]["text"] for row in rows)])
+        name: max(cell_len(line) for line in [*heading.split("\n"), *(row[name]["text"] for row in rows)])
         for name, heading in headings.items()
     }
     # A file has no width that a line could be too long for.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, safe
 from statewise.cli.run_argument import open_run
 
 _TOKENS = 300  # of a text
@@ -63,7 +63,7 @@ def generate(
         if json_:
             print_json({"prompt": prompt, "text": text})
         else:
-            print(text)
+            print(safe(text))
         return
     tokens = _TOKENS if tokens is None else tokens
     if opened.spec.data.direction == "reverse":
@@ -74,18 +74,18 @@ def generate(
         if json_:
             print_json({"prompt": prompt, "text": text, "tokens": count})
         else:
-            print(text + prompt)
+            print(safe(text + prompt))
         return
 
     at = opened.load_state(state) if state is not None else opened.begin()
     pieces = []
     if not json_ and state is None:
-        print(prompt, end="", flush=True)
+        print(safe(prompt), end="", flush=True)
     for piece, after in opened.stream(prompt, tokens=tokens, sampling=sampling, stop=stop or (), start=at):
         at = after
         pieces.append(piece)
         if not json_:
-            print(piece, end="", flush=True)
+            print(safe(piece), end="", flush=True)
     if save_state is not None:
         opened.save_state(at, save_state)
     if json_:

@@ -77,7 +77,7 @@ def inspect(
         print_json({"subject": found.subject, "findings": findings, "page": str(page), "files": files})
         return
     _print(found, page, files)
-    if (lacking := left_out()) is not None:
+    if (lacking := left_out(found.findings)) is not None:
         print(lacking, file=sys.stderr)
 
 

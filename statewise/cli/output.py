@@ -1,8 +1,19 @@
-"""Results for machines."""
+"""Results for machines, and text for terminals."""
 
 import json
 import math
+import re
+import sys
 from typing import Any
+
+from statewise.figures.letter import visible
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def safe(text: str) -> str:
+    """What a model wrote, for standard output: on a terminal, what would control it is a sign."""
+    return _CONTROL.sub(lambda found: visible(found[0]), text) if sys.stdout.isatty() else text
 
 
 def print_json(value: Any) -> None:

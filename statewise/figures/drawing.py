@@ -1,17 +1,22 @@
 """A picture of whatever can be drawn: one place that knows which form needs which hand."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import TypeAlias
 
 from statewise.figures import svg
 from statewise.figures.figure import Figure
-from statewise.figures.passage import Passage, visible
+from statewise.figures.letter import visible
+from statewise.figures.passage import Passage
 from statewise.figures.svg_map import draw_map
+from statewise.figures.typeset import Spot, Word, typeset, words
 
 Drawing: TypeAlias = Figure | Passage
 
 _CHARACTER, _LINE = 7.3, 19.0  # pixels of the fixed pitch that a text is drawn with
+_ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")  # what XML cannot say
 _HEAT, _COOL = "#e8590c", "#0b62b8"
 
 
@@ -19,47 +24,51 @@ def draw(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int =
     """One `<svg>`, drawn for a width. `colours` numbers the entries that series belong to."""
     assert one.drawable, one.name
     if isinstance(one, Passage):
-        return draw_passage(one, width=width)
-    if one.kind == "map":
-        return draw_map(one, width=width)
-    return svg.draw(one, colours=colours or {}, width=width)
+        drawn = draw_passage(one, width=width)
+    elif one.kind == "map":
+        drawn = draw_map(one, width=width)
+    else:
+        drawn = svg.draw(one, colours=colours or {}, width=width)
+    return _ILLEGAL.sub(lambda found: visible(found[0]), drawn)
 
 
 def draw_passage(one: Passage, *, width: int) -> str:
-    """Lines of fixed pitch; the colour of a piece lies behind its letters."""
-    columns = int((width - 16) // _CHARACTER)
-    lines, behind = [""], []
-    for at, ((piece, _), level) in enumerate(zip(one.pieces, one.levels())):
-        first = len(lines[-1])
-        for letter in visible(piece):
-            if len(lines[-1]) >= columns:
-                behind.append(_shade(one, at, level, len(lines) - 1, first, columns))
-                lines.append("")
-                first = 0
-            lines[-1] += letter
-            if letter == "⏎":
-                behind.append(_shade(one, at, level, len(lines) - 1, first, len(lines[-1])))
-                lines.append("")
-                first = 0
-        behind.append(_shade(one, at, level, len(lines) - 1, first, len(lines[-1])))
-    height = 16 + len(lines) * _LINE
-    # Whatever letters the reader has, a line is as long as its number of them: the colours stay where they belong.
-    written = [
-        f'<text class="piece" xml:space="preserve" x="8" y="{21 + row * _LINE:.1f}" lengthAdjust="spacing"'
-        f' textLength="{len(line) * _CHARACTER:.1f}">{escape(line)}</text>'
-        for row, line in enumerate(lines)
-        if line.strip()
-    ]
-    return svg.svg(width, height, title=one.title, finding=one.finding) + "".join([*behind, *written, "</svg>"])
+    """Lines of fixed pitch; the colour of a piece lies behind its letters, whichever way they run."""
+    room = int((width - 16) // _CHARACTER)
+    spots = typeset([piece for piece, _ in one.pieces], room=room)
+    height = 16 + (max((spot.row for spot in spots), default=0) + 1) * _LINE
+    shades = "".join(_shades(one, spots))
+    written = "".join(_written(word) for word in words(spots) if word.text.strip())
+    return svg.svg(width, height, title=one.title, finding=one.finding) + shades + written + "</svg>"
 
 
-def _shade(one: Passage, at: int, level: int, row: int, first: int, last: int) -> str:
-    """Of one piece on one line."""
-    if not level or last <= first:
-        return ""
-    return (
-        f'<rect x="{8 + first * _CHARACTER:.1f}" y="{8 + row * _LINE:.1f}" width="{(last - first) * _CHARACTER:.1f}"'
-        f' height="{_LINE - 2:g}" fill="{_HEAT if level > 0 else _COOL}"'
-        f' fill-opacity="{min(abs(level) * 0.1, 0.9):.1f}">'
-        f"<title>{escape(one.said(at))}</title></rect>"
-    )
+def _written(word: Word) -> str:
+    """Whatever letters the reader has, they are as wide as their places: the colours stay where they belong."""
+    left, wide, down = 8 + word.column * _CHARACTER, word.wide * _CHARACTER, f'y="{21 + word.row * _LINE:.1f}"'
+    if word.turned:
+        place = (
+            f'x="{left + wide:.1f}" {down} direction="rtl" unicode-bidi="bidi-override" textLength="{wide:.1f}"'
+            ' lengthAdjust="spacingAndGlyphs"'
+        )
+    elif word.narrow:
+        place = f'x="{left:.1f}" {down} textLength="{wide:.1f}" lengthAdjust="spacing"'
+    else:
+        place = f'x="{left + wide / 2:.1f}" {down} text-anchor="middle"'
+    return f'<text class="piece" xml:space="preserve" {place}>{escape(word.text)}</text>'
+
+
+def _shades(one: Passage, spots: Sequence[Spot]) -> Iterator[str]:
+    """Neighbours of one piece have one colour without a seam. Of several pieces in one letter the deepest is seen."""
+    levels = one.levels()
+    for (row, pieces), some in groupby(spots, key=lambda spot: (spot.row, spot.pieces)):
+        together = list(some)
+        level = max((levels[at] for at in pieces), key=abs)
+        if not level:
+            continue
+        wide = sum(spot.wide for spot in together)
+        said = "\n".join(one.said(at) for at in pieces)
+        yield (
+            f'<rect x="{8 + together[0].column * _CHARACTER:.1f}" y="{8 + row * _LINE:.1f}"'
+            f' width="{wide * _CHARACTER:.1f}" height="{_LINE - 2:g}" fill="{_HEAT if level > 0 else _COOL}"'
+            f' fill-opacity="{min(abs(level) * 0.1, 0.9):.1f}"><title>{escape(said)}</title></rect>'
+        )

@@ -106,7 +106,7 @@ class Figure(NamedTuple):
     def csv(self) -> str:
         """One row a point (of a map: a cell); the columns are named by the axes."""
         out = io.StringIO()
-        table = csv.writer(out, lineterminator="\n")
+        table = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
         if self.grid is not None:
             table.writerow([self.y.label or "row", self.x.label or "column", self.grid.label])
             for at, row in enumerate(self.grid.values):
@@ -152,7 +152,7 @@ def _linear_ticks(low: float, high: float, *, most: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.9999)
     first = math.ceil(low / step - 1e-9)
-    return [round(at * step, 12) for at in range(first, math.floor(high / step + 1e-9) + 1)][: most + 1]
+    return [float(f"{at * step:.12g}") for at in range(first, math.floor(high / step + 1e-9) + 1)][: most + 1]
 
 
 def _log_ticks(low: float, high: float, *, base: int, most: int) -> list[float]:

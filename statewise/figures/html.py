@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from statewise.figures.drawing import Drawing, draw
 from statewise.figures.figure import Figure
+from statewise.figures.letter import alone, visible, whole_letters
 from statewise.figures.palette import DEEPENING, DIVERGING, css
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage
 from statewise.figures.svg import scale, tick_text
 from statewise.figures.table import Column, Table
 
@@ -100,7 +101,9 @@ def table_export(name: str, one: Table) -> str:
 
 
 def _csv_link(name: str, text: str) -> str:
-    return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(text)}">CSV</a>'
+    # Without the mark, spreadsheets take a file for the letters of their own country.
+    marked = text if text.isascii() else f"\ufeff{text}"
+    return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(marked)}">CSV</a>'
 
 
 # -------------------------------------------------------------------- figures
@@ -141,16 +144,25 @@ def _exports(one: Drawing) -> str:
 
 
 def _pieces(one: Passage) -> str:
-    shown = []
-    for at, ((piece, _), level) in enumerate(zip(one.pieces, one.levels())):
+    """What adds no letter to the piece before it has no place of its own: both are one, in the deeper colour."""
+    shown, levels = [], one.levels()
+    for some in whole_letters([piece for piece, _ in one.pieces]):
+        level = max((levels[at] for at in some), key=abs)
         kind = f"h{level}" if level >= 0 else f"h{-level} cool"
-        shown.append(f'<i class="{kind}" title="{escape(one.said(at))}">{_broken(piece)}</i>')
+        said = [one.said(at) if len(some) == 1 else f"{alone(one.pieces[at][0])}: {one.said(at)}" for at in some]
+        text = "".join(one.pieces[at][0] for at in some)
+        shown.append(f'<i class="{kind}" title="{attribute(chr(10).join(said))}">{broken(text)}</i>')
     return f'<p class="pieces heat">{"".join(shown)}</p>'
 
 
-def _broken(piece: str) -> str:
-    """The end of a line is seen, and ends the line."""
+def broken(piece: str) -> str:
+    """Coloured text: the end of a line is seen, and ends the line."""
     return escape(visible(piece)).replace("⏎", "⏎\n")
+
+
+def attribute(text: str) -> str:
+    """Lines stay; what no page may hold is shown as a sign."""
+    return "\n".join(escape(visible(line)) for line in text.split("\n"))
 
 
 def _scale(one: Passage) -> str:

@@ -22,6 +22,17 @@
     while (letters.length && breadth(`${letters.join("")}…`) > room) letters.pop();
     return `${letters.join("")}…`;
   };
+  // Names that begin alike lose their middle instead, so that they can be told apart.
+  const middling = (text, room) => {
+    const letters = [...text], head = letters.slice(0, letters.length / 2), tail = letters.slice(letters.length / 2);
+    while (tail.length && breadth(`${head.join("")}…${tail.join("")}`) > room) (head.length >= tail.length ? head.pop() : tail.shift());
+    return `${head.join("")}…${tail.join("")}`;
+  };
+  const toldApart = (names, room) => {
+    const short = names.map((name) => shortened(name, room));
+    const alike = (at) => short.some((other, i) => other === short[at] && names[i] !== names[at]);
+    return names.map((name, at) => (alike(at) ? middling(name, room) : short[at]));
+  };
   const widest = (names) => names.reduce((most, name) => Math.max(most, breadth(name)), 0);
 
   const binary = (value) => {
@@ -34,7 +45,7 @@
     const at = Math.min(Math.max(Math.floor(Math.log10(value) / 3), 0), 5);
     return `${+(value / 1000 ** at).toPrecision(3)}${["", "k", "M", "G", "T", "P"][at]}`;
   };
-  const FORMAT = { plain: {}, whole: { tickformat: "," }, seconds: { ticksuffix: " s" }, count: { tickformat: "~s" } };
+  const FORMAT = { plain: { exponentformat: "e" }, whole: { tickformat: "," }, seconds: { ticksuffix: " s" }, count: { tickformat: "~s" } };
   const FORMS = { bytes: binary, seconds, count: counted, whole: (v) => v.toLocaleString("en"), plain: (v) => `${+v.toPrecision(4)}` };
 
   const axis = (figure, which, narrow, wide) => {
@@ -44,7 +55,7 @@
     if (figure.grid) return { ...base, ...cells(figure, which, narrow, wide) };
     if (one.scale === "category") {
       return { ...base, tickvals: one.categories.map((_, at) => at), range: [one.categories.length - 0.4, -0.6],
-        ticktext: one.categories.map((name) => plain(shortened(name, 0.4 * wide))) };
+        ticktext: toldApart(one.categories, 0.4 * wide).map(plain) };
     }
     const log = one.scale === "log";
     const equal = figure.kind === "plane" && which === "y" ? { scaleanchor: "x" } : {};
@@ -57,7 +68,7 @@
   // A map's places: names where it has some, else the values that its columns and rows stand for, rows from the top.
   // Only so many names as have room: a line of letters each, in what the other axis and the key of colours leave.
   const LINE = 16, KEY = 84;
-  const shown = (figure, which, narrow, wide) => figure[which].categories.map((name) => shortened(name, (narrow ? 0.22 : 0.3) * wide));
+  const shown = (figure, which, narrow, wide) => toldApart(figure[which].categories, (narrow ? 0.22 : 0.3) * wide);
   const below = (figure, narrow, wide) => 40 + (widest(shown(figure, "x", narrow, wide)) || 15);
   const cells = (figure, which, narrow, wide) => {
     const names = shown(figure, which, narrow, wide), many = names.length;

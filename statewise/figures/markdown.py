@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from statewise.figures.figure import FORMATS, Figure
+from statewise.figures.letter import visible
 from statewise.figures.passage import Passage
 from statewise.figures.table import Table
 
@@ -12,12 +13,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 def escaped(text: str) -> str:
     """Text that means itself: nothing in it is markup, and it stays on its line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", visible(" ".join(text.split())))
 
 
 def code(text: str) -> str:
     """Text whose blanks matter, inside a table. Backticks become their entity: no fence is then too short."""
-    shown = text.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
+    shown = visible(text).replace(" ", "␣")
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "&#124;"), ("`", "&#96;")):
         shown = shown.replace(character, entity)
     return f"<code>{shown}</code>"

@@ -67,6 +67,10 @@ def with_interval(mean: float, half: float | None) -> str:
     """`2.314 ± 0.021`: as many places as two digits of the interval need."""
     if half is None or not math.isfinite(half):
         return plain(mean)
+    largest = max(abs(mean), half)
+    if not (largest == 0 or 1e-4 <= largest < 1e6):
+        power = math.floor(math.log10(largest))
+        return f"({with_interval(mean / 10.0**power, half / 10.0**power)})e{power:+03d}"
     places = max(_places(half, 2), 0) if half > 0 else max(_places(mean, 4), 0)
     return f"{mean:.{min(places, 6)}f} ± {half:.{min(places, 6)}f}"
 

@@ -6,37 +6,62 @@ from typing import Any
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Figure
+from statewise.figures.font import fallbacks, without_font
+from statewise.figures.letter import visible
 from statewise.figures.palette import DEEPENING, DIVERGING
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage
+from statewise.figures.typeset import typeset, words
 from statewise.specs import UserError
 
 _HUES = ("#0b62b8", "#c2500a", "#08795a", "#8347c0", "#b8215f", "#77680a", "#06748a", "#5b5b66")
 _MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
 _COLUMNS = 84  # letters on a line of text
+_SIZE = 9.5  # points, as wide as a place
 _LABELS = 48  # categories that are all named
+_MONO, _SANS = "DejaVu Sans Mono", "DejaVu Sans"  # come with matplotlib
+_JOINS = (3, 11)  # from here on it shapes what it writes
 
 
 def paint(one: Drawing, path: Path) -> None:
     try:
+        from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
     except ImportError:
         raise UserError(
             "PNG files are drawn with matplotlib, which is not installed", fix="pip install 'statewise[plots]'"
         ) from None
-    if isinstance(one, Passage):
-        canvas = _text(one, Canvas)
-    else:
-        canvas = Canvas(figsize=(7.0, 5.0 if one.kind in ("plane", "map") else 4.0), layout="constrained")
-        axes = canvas.add_subplot()
-        _map(one, canvas, axes) if one.kind == "map" else _axes(one, axes)
-        axes.set_title(one.title, fontsize=10)
-        axes.set_xlabel(one.x.label)
-        axes.set_ylabel(one.y.label)
-    FigureCanvasAgg(canvas)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # letters that its font lacks become boxes
+    kind = _MONO if isinstance(one, Passage) else _SANS
+    with rc_context({"font.family": [kind, *fallbacks(letters(one), kind)]}), warnings.catch_warnings():
+        # Letters that no font here has become boxes; `unwritten` names them.
+        warnings.filterwarnings("ignore", message="Glyph")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        if isinstance(one, Passage):
+            canvas = _text(one, Canvas)
+        else:
+            canvas = Canvas(figsize=(7.0, 5.0 if one.kind in ("plane", "map") else 4.0), layout="constrained")
+            axes = canvas.add_subplot()
+            _map(one, canvas, axes) if one.kind == "map" else _axes(one, axes)
+            axes.set_title(_plain(one.title), fontsize=10)
+            axes.set_xlabel(_plain(one.x.label))
+            axes.set_ylabel(_plain(one.y.label))
+        FigureCanvasAgg(canvas)
         canvas.savefig(path, dpi=150, facecolor="white", format="png")
+
+
+def unwritten(one: Drawing) -> set[str]:
+    """Letters of a picture that no font here has: they are boxes in it."""
+    return without_font(letters(one), _MONO if isinstance(one, Passage) else _SANS)
+
+
+def letters(one: Drawing) -> str:
+    """All that a picture writes."""
+    if isinstance(one, Passage):
+        parts = [one.title, *(piece for piece, _ in one.pieces)]
+    else:
+        parts = [one.title, one.x.label, one.y.label, *one.x.categories, *one.y.categories]
+        parts += [*(series.name for series in one.series), one.grid.label if one.grid else ""]
+    return _plain("".join(parts))
 
 
 def _axes(one: Figure, axes: Any) -> None:
@@ -51,16 +76,16 @@ def _axes(one: Figure, axes: Any) -> None:
         match one.kind:
             case "line":
                 dash = _DASHES[turn % len(_DASHES)]
-                axes.plot(series.x, series.y, linestyle=dash, color=colour, label=series.name, linewidth=1.5)
+                axes.plot(series.x, series.y, linestyle=dash, color=colour, label=_plain(series.name), linewidth=1.5)
                 if series.low:
                     axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
             case "bars":
                 at = [y + (number - (many - 1) / 2) * 0.8 / many for y in series.y]
-                axes.barh(at, series.x, height=0.75 / many, color=colour, label=series.name)
+                axes.barh(at, series.x, height=0.75 / many, color=colour, label=_plain(series.name))
             case "dots":
-                axes.plot(series.x, series.y, mark, color=colour, label=series.name)
+                axes.plot(series.x, series.y, mark, color=colour, label=_plain(series.name))
             case _:
-                axes.plot(series.x, series.y, mark, color=colour, markersize=4, label=series.name)
+                axes.plot(series.x, series.y, mark, color=colour, markersize=4, label=_plain(series.name))
         if series.low and one.kind != "line":
             middle = series.x if one.kind in ("dots", "bars") else series.y
             across = [
@@ -103,7 +128,7 @@ def _map(one: Figure, canvas: Any, axes: Any) -> None:
         half_y = (one.grid.y[-1] - one.grid.y[0]) / max(rows - 1, 1) / 2 or 0.5
         extent = (one.grid.x[0] - half_x, one.grid.x[-1] + half_x, one.grid.y[-1] + half_y, one.grid.y[0] - half_y)
     shown = axes.imshow(values, cmap=palette, norm=norm, aspect="auto", interpolation="nearest", extent=extent)
-    canvas.colorbar(shown, ax=axes, label=one.grid.label)
+    canvas.colorbar(shown, ax=axes, label=_plain(one.grid.label))
     for names, ticks in ((one.x.categories, axes.set_xticks), (one.y.categories, axes.set_yticks)):
         if names:
             every = -(-len(names) // _LABELS)
@@ -113,29 +138,36 @@ def _map(one: Figure, canvas: Any, axes: Any) -> None:
 
 def _text(one: Passage, canvas_type: Any) -> Any:
     """Letters of fixed pitch on their colours."""
-    places, row, column = [], 0, 0
-    for (piece, _), level in zip(one.pieces, one.levels()):
-        for letter in visible(piece):
-            if column >= _COLUMNS:
-                row, column = row + 1, 0
-            places.append((row, column, letter, level))
-            column += 1
-            if letter == "⏎":
-                row, column = row + 1, 0
+    from matplotlib import __version_info__ as version
     from matplotlib.patches import Rectangle
 
-    canvas = canvas_type(figsize=(7.5, 0.6 + 0.19 * (row + 1)))
+    spots = typeset([piece for piece, _ in one.pieces], room=_COLUMNS)
+    rows = max((spot.row for spot in spots), default=0) + 1
+    canvas = canvas_type(figsize=(7.5, 0.6 + 0.19 * rows))
     axes = canvas.add_axes((0.02, 0.02, 0.96, 0.9))
     axes.set_xlim(0, _COLUMNS)
-    axes.set_ylim(row + 1, 0)
+    axes.set_ylim(rows, 0)
     axes.axis("off")
-    axes.set_title(one.title, fontsize=9)
-    for line, at, letter, level in places:
+    axes.set_title(_plain(one.title), fontsize=9)
+    levels, lacking = one.levels(), unwritten(one)
+    for spot in spots:
+        level = max((levels[at] for at in spot.pieces), key=abs)
         if level:
-            shade = _HUES[0] if level < 0 else "#e8590c"
-            axes.add_patch(Rectangle((at, line), 1, 0.92, color=shade, alpha=min(abs(level) * 0.1, 0.9), linewidth=0))
-        if letter.strip():
-            axes.text(at + 0.5, line + 0.7, _plain(letter), fontsize=7, family="monospace", ha="center")
+            shade, deep = _HUES[0] if level < 0 else "#e8590c", min(abs(level) * 0.1, 0.9)
+            place = (spot.column, spot.row)
+            axes.add_patch(
+                Rectangle(place, spot.wide, 0.92, color=shade, alpha=deep, linewidth=0, antialiased=False)  # no seams
+            )
+    joins = version >= _JOINS  # older ones draw every letter of Arabic by itself, from the left
+    for spot in spots:
+        if spot.text.strip() and not (joins and spot.turned):
+            middle = spot.column + spot.wide / 2
+            text = "▯" if lacking.intersection(spot.text) else _plain(spot.alone)
+            axes.text(middle, spot.row + 0.7, text, fontsize=_SIZE, ha="center")
+    for word in words(spots) if joins else []:
+        if word.turned and word.text.strip():
+            middle = word.column + word.wide / 2
+            axes.text(middle, word.row + 0.7, _plain(word.text), fontsize=_SIZE, ha="center")
     return canvas
 
 

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.figures.figure import FORMATS, Unit
@@ -56,13 +58,18 @@ class Passage(NamedTuple):
 
     def csv(self) -> str:
         out = io.StringIO()
-        table = csv.writer(out, lineterminator="\n")
+        table = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
         table.writerow(["piece", self.label, *(["note"] if self.notes else [])])
         for at, (piece, value) in enumerate(self.pieces):
             table.writerow([piece, "" if value is None else repr(value), *([self.notes[at]] if self.notes else [])])
         return out.getvalue()
 
 
-def visible(text: str) -> str:
-    """Ends of lines and tabs as signs."""
-    return text.replace("\n", "⏎").replace("\t", "⇥")
+def stretched(bounds: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
+    """The bounds, twice as far apart as often as more than half of the values lie beyond the last: of many words each
+    costs much, and one colour for all would show nothing."""
+    beyond = sorted(map(abs, values))[len(values) // 2] if values else 0.0
+    times = 1.0
+    while math.isfinite(beyond) and beyond > bounds[-1] * times:
+        times *= 2
+    return tuple(bound * times for bound in bounds)

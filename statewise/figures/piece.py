@@ -24,3 +24,14 @@ def between(pieces: Pieces, at: Sequence[int]) -> list[float]:
     paid = {0: 0.0}
     paid.update(zip(ends(pieces), accumulate(cost for _, cost in pieces)))
     return [paid[end] - paid[start] for start, end in zip([0, *at[:-1]], at)]
+
+
+def with_their_halves(tokens: Pieces) -> list[tuple[str, float]]:
+    """Of tokens that are parts of one character, the last writes it, and pays for all of them."""
+    found, pending = [], 0.0
+    for piece, cost in tokens:
+        pending += cost
+        if piece:
+            found.append((piece, pending))
+            pending = 0.0
+    return found

@@ -1,12 +1,12 @@
 """A figure as SVG, by hand: no library, no script. Colours come from the page, so it follows its theme."""
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Series, bounds, ticks
+from statewise.figures.letter import clusters, columns
 
 HUES = 8  # the page's --c0 … ; entries beyond them differ by dash and by mark
 _DASHES = ("", "7 3", "2 3")
@@ -83,16 +83,39 @@ def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
 
 def text_width(text: str, font: float = _FONT) -> float:
     """About how wide a text is: Latin letters by their average, East Asian ones by their square."""
-    return sum(font if unicodedata.east_asian_width(c) in "WF" else font * 0.57 for c in text)
+    return sum(font if columns(letter) == 2 else font * 0.57 for letter in clusters(text))
 
 
 def shortened(text: str, room: float, font: float = _FONT) -> str:
     """The text, or as much of it as there is room for."""
     if text_width(text, font) <= room:
         return text
-    while text and text_width(text + "…", font) > room:
-        text = text[:-1]
-    return text + "…"
+    kept, wide = [], text_width("…", font)
+    for letter in clusters(text):
+        wide += text_width(letter, font)
+        if wide > room:
+            break
+        kept.append(letter)
+    return "".join(kept) + "…"
+
+
+def told_apart(names: Sequence[str], room: float, font: float = _FONT) -> list[str]:
+    """Each name as far as there is room. Those that would look alike, as they begin alike, lose their middle."""
+    short = [shortened(name, room, font) for name in names]
+    alike = {one for one in short if len({name for name, cut in zip(names, short) if cut == one}) > 1}
+    return [_without_middle(name, room, font) if one in alike else one for name, one in zip(names, short)]
+
+
+def _without_middle(name: str, room: float, font: float) -> str:
+    head = shortened(name, room / 2, font)
+    tail: list[str] = []
+    left = room - text_width(head, font)
+    for letter in reversed(clusters(name)):
+        left -= text_width(letter, font)
+        if left < 0:
+            break
+        tail.append(letter)
+    return head + "".join(reversed(tail))
 
 
 def svg(width: float, height: float, *, title: str, finding: str) -> str:
@@ -135,6 +158,8 @@ def tick_text(axis: Axis, value: float, all_of_them: Sequence[float]) -> str:
         alike = axis.unit == "count" and len({form(tick) for tick in all_of_them}) < len(all_of_them)
         return f"{value:,.0f}" if alike else form(value)
     texts = [f"{tick:.6g}" for tick in all_of_them]
+    if len(set(texts)) < len(texts):  # far from 0 and close together
+        return f"{value:.12g}"
     places = max((len(text.partition(".")[2]) for text in texts), default=0)
     return f"{value:.{places}f}" if axis.scale == "linear" and "e" not in "".join(texts) else f"{value:.6g}"
 
@@ -155,10 +180,9 @@ def _grid(
                 f'<text class="tick" x="{middle:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">{text}</text>'
             )
             last = middle + half
-    for tick in y_ticks:
-        at = y.at(tick)
-        name = tick_text(figure.y, tick, y_ticks)
-        shown = escape(shortened(name, left - _FONT * 1.6 - 8))
+    names = told_apart([tick_text(figure.y, tick, y_ticks) for tick in y_ticks], left - _FONT * 1.6 - 8)
+    for tick, name in zip(y_ticks, names):
+        at, shown = y.at(tick), escape(name)
         parts.append(f'<line class="grid" x1="{left:.1f}" y1="{at:.1f}" x2="{right:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text class="tick" x="{left - 6:.1f}" y="{at + 4:.1f}" text-anchor="end">{shown}</text>')
     parts.append(f'<path class="axis" d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}"/>')
@@ -302,7 +326,7 @@ def _legend(figure: Figure, *, width: float) -> list[list[tuple[float, int, str]
     """Rows of (offset, number of the series, its name), broken where the width ends."""
     if len(figure.series) == 1 and figure.kind in ("dots", "bars"):
         return []
-    names = [shortened(series.name, width - 30) for series in figure.series]
+    names = told_apart([series.name for series in figure.series], width - 30)
     wide = max(text_width(name) for name in names) + 42
     columns = max(int(width // wide), 1)
     rows: list[list[tuple[float, int, str]]] = []

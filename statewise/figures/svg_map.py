@@ -6,7 +6,7 @@ from html import escape
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
 from statewise.figures.palette import colour, css, png
-from statewise.figures.svg import Frame, shortened, svg, text_width, tick_text
+from statewise.figures.svg import Frame, shortened, svg, text_width, tick_text, told_apart
 
 _CELLS = 1600  # that are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs
@@ -22,8 +22,8 @@ def draw_map(figure: Figure, *, width: int) -> str:
     largest = 26.0 if columns > 12 else 48.0
     # Names of rows have what cells of the largest size leave; those of columns, which may stand upright, a share.
     room = max(width * 0.3 if not figure.x.categories else width - 24 - _KEY - largest * columns, _ROOM)
-    names_y = [shortened(name, room, _SMALL) for name in figure.y.categories]
-    names_x = [shortened(name, max(0.3 * width, _ROOM), _SMALL) for name in figure.x.categories]
+    names_y = told_apart(figure.y.categories, room, _SMALL)
+    names_x = told_apart(figure.x.categories, max(0.3 * width, _ROOM), _SMALL)
     left = 24.0 + max((text_width(name, _SMALL) for name in names_y), default=34.0)
     longest = max((text_width(name, _SMALL) for name in names_x), default=12.0)
     across = width - left - _KEY

@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
     def csv(self) -> str:
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        writer = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
         writer.writerow([f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns])
         writer.writerows([["" if cell.value is None else cell.value for cell in row] for row in self.rows])
         return out.getvalue()

@@ -8,11 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from statewise.figures import html
-from statewise.figures.paint import paint
+from statewise.figures.letter import alone
+from statewise.figures.paint import paint, unwritten
 from statewise.figures.standalone import svg_file
 from statewise.inspection.finding import Finding
 from statewise.specs import UserError
 
+_FEW = 8  # letters that are named
 _NO_PNG = "PNG files are drawn with matplotlib, which is not installed: pip install 'statewise[plots]'"
 
 
@@ -66,13 +68,19 @@ def names(findings: Sequence[Finding], folder: Path) -> list[Path]:
     return found
 
 
-def left_out() -> str | None:
+def left_out(findings: Sequence[Finding] = ()) -> str | None:
     """What could not be written beside a page, in words."""
-    return None if find_spec("matplotlib") is not None else _NO_PNG
+    if find_spec("matplotlib") is None:
+        return _NO_PNG
+    boxes = sorted(set().union(*(unwritten(figure) for one in findings for figure in one.figures if figure.drawable)))
+    if not boxes:
+        return None
+    some = " ".join(map(alone, boxes[:_FEW])) + (f" and {len(boxes) - _FEW} more" if len(boxes) > _FEW else "")
+    return f"no font that matplotlib finds here has {some}: in PNG files they are boxes, elsewhere they are as they are"
 
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(text, encoding="utf-8", newline="")
     os.replace(partial, path)

@@ -100,7 +100,7 @@ def read_text(text: "str | Path") -> str:
     path = Path(text) if len(str(text)) < 4096 and "\n" not in str(text) else None
     try:
         found = path is not None and path.exists()
-    except OSError:
+    except (OSError, ValueError):  # no name of a file: too long, or with a NUL in it
         found = False
     if path is None or not found:
         if isinstance(text, Path) or _looks_like_a_file(text):
@@ -112,7 +112,7 @@ def read_text(text: "str | Path") -> str:
     if size > _LARGEST:
         raise UserError(f"{str(path)!r} has {size:,} bytes", fix=f"give at most {_LARGEST:,}")
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8").removeprefix("\ufeff")  # as training reads its files
     except UnicodeDecodeError as error:
         raise UserError(f"{str(path)!r} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from None
     if not content.strip():
@@ -121,7 +121,11 @@ def read_text(text: "str | Path") -> str:
 
 
 def _looks_like_a_file(text: str) -> bool:
-    return " " not in text and "\n" not in text and (text.endswith((".txt", ".md", ".tsv", ".csv")) or "/" in text)
+    if " " in text or "\n" in text:
+        return False
+    # Without spaces, `他/她` is as much a text as a path: only what lies in a folder that exists is a file there.
+    is_path = "/" in text and (text.isascii() or Path(text).parent.is_dir())
+    return is_path or text.endswith((".txt", ".md", ".tsv", ".csv"))
 
 
 def _reading(run: LanguageModelRun, text: str | None, source: str) -> Reading:

@@ -190,3 +190,23 @@ def test_the_finding_says_what_it_left_out_and_refuses_unknown_names() -> None:
     assert found.data["tokens"] == 300
     with pytest.raises(UserError, match="reset_gate"):
         look(subject, "gates", names="nothing")
+
+
+def test_features_of_other_scripts() -> None:
+    features = {one.name: one.of for one in FEATURES}
+
+    def where(name: str, text: str) -> str:
+        return "".join(letter for letter, value in zip(text, features[name](text)) if value)
+
+    assert where("punctuation", "यह किताब है। הַיּוֹם, 你好！") == "।,！"  # marks belong to their letters
+    assert where("vowel", "Über ça да ως") == "Ueaаω".replace("U", "Ü", 1)
+    assert where("quotes", "a「bc」d „ef“ g «h» i") == "「bc„ef«h"
+    assert where("nesting", "《书》（注）x") == "《书（注"
+    assert features["sentence position"]("你好。再见").tolist() == [1, 2, 0, 1, 2]
+    assert features["word position"]("कि ता").tolist() == [1, 2, 0, 1, 2]
+
+
+def test_the_name_of_an_end_is_no_text() -> None:
+    found = at_pieces(FEATURES, ["ab ", "<end> ", "<unk> "])
+    assert not found["punctuation"].any()
+    assert not found["word position"][1] > found["word position"][0]

@@ -20,6 +20,7 @@ from statewise.comparison.report.verdict import listed, named, verdict
 from statewise.comparison.statistics import Ranking, ranking
 from statewise.comparison.trial import COSTS, Failure, Found
 from statewise.figures.figure import Figure
+from statewise.figures.letter import alone
 from statewise.figures.number import plain
 from statewise.figures.table import Table
 from statewise.specs.study import StudySpec
@@ -187,7 +188,7 @@ def _disagreement(apart: Sequence[Disagreement]) -> str:
         return "At least two entries that read the same text are needed to disagree."
     first = apart[0]
     return (
-        f"The largest gap is {plain(first.gap)} bits, at {first.piece!r}: {first.expected_by} paid "
+        f"The largest gap is {plain(first.gap)} bits, at {alone(first.piece)!r}: {first.expected_by} paid "
         f"{plain(first.bits[first.expected_by])} bits, {first.surprised} {plain(first.bits[first.surprised])}."
     )
 

@@ -8,9 +8,10 @@ from itertools import pairwise
 from statewise.comparison.report.content import Content
 from statewise.comparison.report.surprise import LEVELS, Surprised, level
 from statewise.figures import html
-from statewise.figures.html import figures, missing, table, table_export
+from statewise.figures.html import broken, figures, missing, table, table_export
+from statewise.figures.letter import visible, whole_letters
 from statewise.figures.number import plain
-from statewise.figures.passage import visible
+from statewise.figures.passage import stretched
 
 
 def page(content: Content, *, static: bool = False) -> str:
@@ -67,31 +68,33 @@ def _sections(content: Content) -> list[tuple[str, str, str]]:
 
 def _samples(content: Content) -> str:
     parts = []
+    texts = [*(one.pieces for one in content.samples), *(one.pieces for one in content.readings)]
+    bounds = stretched(LEVELS, [bits for pieces in texts for _, bits in pieces])
     if content.samples:
         cards = "".join(
             f'<div class="card"><h3>{escape(one.entry)} <small class="note">seed {one.seed}, '
             f"{plain(one.per_character())} bits per character</small></h3>"
-            f'<pre class="heat" tabindex="0">{_coloured(one.pieces)}</pre></div>'
+            f'<pre class="heat" tabindex="0">{_coloured(one.pieces, bounds)}</pre></div>'
             for one in content.samples
         )
         prompt = f'<pre class="command">{_code(content.prompt)}</pre>' if content.prompt else ""
         parts.append(
             f"<p>What each entry writes, from the same beginning:</p>{prompt}<p>The deeper the colour, the less it "
-            f'expected the piece that chance chose for it.</p>{_legend()}<div class="cards">{cards}</div>'
+            f'expected the piece that chance chose for it.</p>{_legend(bounds)}<div class="cards">{cards}</div>'
         )
     if content.readings:
         best = min(content.readings, key=lambda one: one.total)
         parts.append(
             "<h3 style='margin-top:1.6rem'>The same held-out text, as each entry read it</h3>"
             "<p>The deeper the colour, the more bits a piece cost: the less it was expected. The mean over seeds. "
-            f"{escape(best.entry)} paid least, {plain(best.per_character())} bits per character.</p>{_legend()}"
-            f'<div class="cards">{"".join(map(_reading, content.readings))}</div>'
+            f"{escape(best.entry)} paid least, {plain(best.per_character())} bits per character.</p>{_legend(bounds)}"
+            f'<div class="cards">{"".join(_reading(one, bounds) for one in content.readings)}</div>'
         )
     return "".join(parts) + missing(content.missing_text)
 
 
-def _legend() -> str:
-    bounds = [0.0, *LEVELS, math.inf]
+def _legend(levels: Sequence[float]) -> str:
+    bounds = [0.0, *levels, math.inf]
     steps = [
         f'<i class="heat h{at}">{f"{low:g}–{high:g}" if high < math.inf else f"over {low:g}"}</i>'
         for at, (low, high) in enumerate(pairwise(bounds))
@@ -99,17 +102,20 @@ def _legend() -> str:
     return f'<div class="scale heat"><span>bits:</span>{"".join(steps)}</div>'
 
 
-def _reading(one: Surprised) -> str:
+def _reading(one: Surprised, bounds: Sequence[float]) -> str:
     return (
         f'<div class="card"><h3>{escape(one.entry)} <small class="note">{plain(one.per_character())} bits per '
-        f'character</small></h3><p class="pieces heat">{_coloured(one.pieces)}</p></div>'
+        f'character</small></h3><p class="pieces heat">{_coloured(one.pieces, bounds)}</p></div>'
     )
 
 
-def _coloured(pieces: Sequence[tuple[str, float]]) -> str:
-    return "".join(
-        f'<i class="h{level(bits)}" title="{plain(bits)} bits">{escape(piece)}</i>' for piece, bits in pieces
-    )
+def _coloured(pieces: Sequence[tuple[str, float]], bounds: Sequence[float]) -> str:
+    """What adds no letter to the piece before it is shown with it: what they cost together."""
+    shown = []
+    for some in whole_letters([piece for piece, _ in pieces]):
+        text, bits = "".join(pieces[at][0] for at in some), sum(pieces[at][1] for at in some)
+        shown.append(f'<i class="h{level(bits, bounds)}" title="{plain(bits)} bits">{broken(text)}</i>')
+    return "".join(shown)
 
 
 def _disagreements(content: Content) -> str:

@@ -49,8 +49,8 @@ class Disagreement(NamedTuple):
     gap: float
 
 
-def level(bits: float) -> int:
-    return sum(bits >= bound for bound in LEVELS)
+def level(bits: float, bounds: Sequence[float] = LEVELS) -> int:
+    return sum(bits >= bound for bound in bounds)
 
 
 def written(results: Results) -> list[Written]:

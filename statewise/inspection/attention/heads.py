@@ -10,8 +10,8 @@ from torch import Tensor
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid
+from statewise.figures.letter import alone
 from statewise.figures.number import plain, rough, share
-from statewise.figures.passage import visible
 from statewise.figures.table import Cell, Column, Table
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Head, Seen, describe, see
@@ -35,7 +35,7 @@ def look_at_heads(subject: Subject, settings: AttentionSettings, progress: Progr
     weights = [torch.cat([one.weights[at] for one in seen]) for at in range(len(seen[0].names))]
     heads = [head for layer, weights_BTHS in enumerate(weights) for head in describe(layer, weights_BTHS)]
     chosen = chosen_heads(heads, settings)
-    names = [f"{at} {visible(name)}" for at, name in enumerate(reading.part(*_first(reading, some_BT)).names())]
+    names = [f"{at} {alone(name)}" for at, name in enumerate(reading.part(*_first(reading, some_BT)).names())]
     figures: list[Drawing] = [
         _map(one, weights[one.layer][0, :, one.head], names, chosen_queries(settings.queries, length)) for one in chosen
     ]

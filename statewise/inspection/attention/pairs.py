@@ -14,8 +14,8 @@ from torch import Tensor
 from statewise.data.vocabulary import END
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid
+from statewise.figures.letter import alone
 from statewise.figures.number import plain, rough, share
-from statewise.figures.passage import visible
 from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.attention.alignment import Agreement, Known, agreement, gold, known, slope
 from statewise.inspection.attention.heads import chosen_queries, refuse_unknown
@@ -168,10 +168,10 @@ def _map(at: int, one: Pair, settings: AttentionSettings, *, told: bool) -> Figu
         f"attention-pair-{at}",
         f"Pair {at + 1}: {' '.join(one.source[:6])[:48]}",
         "map",
-        Axis("source", categories=tuple(f"{place} {visible(name)}" for place, name in enumerate(one.source))),
+        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(one.source))),
         Axis(
             "target, as told" if told else "target",
-            categories=tuple(f"{place} {visible(one.target[place])}" for place in queries),
+            categories=tuple(f"{place} {alone(one.target[place])}" for place in queries),
         ),
         (),
         reading="A row is a token of the target; the colour is how much it looked at each token of the source, "

@@ -13,8 +13,8 @@ from torch import Tensor
 from statewise.core import lens
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid
+from statewise.figures.letter import alone
 from statewise.figures.number import plain, rough, share
-from statewise.figures.passage import visible
 from statewise.figures.table import Column, Table, number
 from statewise.inspection.attention.heads import chosen_heads, chosen_queries, entropies
 from statewise.inspection.attention.settings import AttentionSettings
@@ -76,7 +76,7 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: AttentionSett
         range(len(rows)), key=lambda at: (len(rows[at]) <= settings.window, -abs(len(rows[at]) - settings.window))
     )
     row, length = rows[shown], min(len(rows[shown]), settings.window)
-    names = [f"{at} {visible(piece)}" for at, piece in enumerate(row.pieces[:length])]
+    names = [f"{at} {alone(piece)}" for at, piece in enumerate(row.pieces[:length])]
     queries = chosen_queries(settings.queries, length)
     figures: list[Drawing] = [
         _map(one, seen[shown].weights[layers[one.layer]][:, one.head], names, queries, words, row.name)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid, Series
+from statewise.figures.letter import alone
 from statewise.figures.number import rough, share
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage
 from statewise.inspection.gates.correlation import Correlation, Follower
 from statewise.inspection.gates.saturation import Saturation
 from statewise.inspection.gates.trace import Observed, Units, twins
@@ -109,7 +110,7 @@ def traces(
             "gates-traces",
             "Units over time",
             "map",
-            Axis(place, "category", categories=tuple(visible(piece) for piece in pieces)),
+            Axis(place, "category", categories=tuple(alone(piece) for piece in pieces)),
             Axis("", "category", categories=tuple(_numbered([one.feature for one in ranked]))),
             (),
             "A row is a unit that follows this feature; the colour is how far it is from its mean.",

@@ -4,19 +4,23 @@ The table can be added to: `name=regular expression` is 1 inside every match, an
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.vocabulary import END, UNKNOWN
 from statewise.inspection.reading import Reading
 from statewise.specs import UserError
 
 Values = NDArray[np.float32]
 
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-_SENTENCE_ENDS = ".!?"
+_PAIRS = dict(zip(")]}）】》〉", "([{（【《〈"))
+_QUOTES = dict(zip("“„«「『", "”“»」』"))
+_SENTENCE_ENDS = ".!?。！？．…؟۔।॥"
+_VOWELS = frozenset("aeiouαεηιουωаеиоуыэюя")  # of alphabets that write them as letters
 
 
 class Feature(NamedTuple):
@@ -43,13 +47,15 @@ def _since(test: Callable[[str], bool]) -> Callable[[str], Values]:
 
 
 def _quoted(text: str) -> Values:
-    found, inside = np.zeros(len(text), dtype=np.float32), False
+    found, closing = np.zeros(len(text), dtype=np.float32), ""  # closing: what the open quotation ends with
     for at, character in enumerate(text):
-        if character == '"':
-            inside = not inside
-        elif character in "“”":
-            inside = character == "“"
-        found[at] = inside
+        if closing and character in (closing, "”"):
+            closing = ""
+        elif not closing and character == '"':
+            closing = '"'
+        elif character in _QUOTES:
+            closing = _QUOTES[character]
+        found[at] = bool(closing)
     return found
 
 
@@ -76,7 +82,15 @@ def _indented(text: str) -> Values:
 
 
 def _is_punctuation(character: str) -> bool:
-    return not character.isalnum() and not character.isspace()
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _is_vowel(character: str) -> bool:
+    return unicodedata.normalize("NFD", character)[0].lower() in _VOWELS
+
+
+def _is_of_a_word(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"  # a mark is a part of its letter
 
 
 FEATURES: tuple[Feature, ...] = (
@@ -84,13 +98,13 @@ FEATURES: tuple[Feature, ...] = (
     Feature("digit", "a digit", _marks(str.isdigit)),
     Feature("space", "white space", _marks(str.isspace)),
     Feature("line end", "the end of a line", _marks("\n".__eq__)),
-    Feature("punctuation", "neither letter, digit nor space", _marks(_is_punctuation)),
-    Feature("vowel", "a vowel", _marks(lambda character: character in "aeiouAEIOU")),
+    Feature("punctuation", "a mark of punctuation, or a sign", _marks(_is_punctuation)),
+    Feature("vowel", "a vowel", _marks(_is_vowel)),
     Feature("quotes", "between quotation marks", _quoted),
     Feature("nesting", "brackets that are open", _nesting),
     Feature("indentation", "white space that begins a line", _indented),
     Feature("line position", "characters since the line began", _since("\n".__eq__)),
-    Feature("word position", "letters since the word began", _since(lambda character: not character.isalnum())),
+    Feature("word position", "letters since a space or a sign", _since(lambda character: not _is_of_a_word(character))),
     Feature("sentence position", "characters since a sentence ended", _since(_SENTENCE_ENDS.__contains__)),
 )
 
@@ -122,7 +136,11 @@ def _parsed(written: str) -> Feature:
 
 
 def at_pieces(features: Sequence[Feature], pieces: Sequence[str]) -> dict[str, Values]:
-    """Each feature at each piece of a text: the mean over its characters. An empty piece has what came before it."""
+    """Each feature at each piece of a text: the mean over its characters. An empty piece has what came before it.
+
+    So has one that stands for an end or an unknown word: its name is no text.
+    """
+    pieces = ["" if piece.strip() in (END, UNKNOWN) else piece for piece in pieces]
     text = "".join(pieces)
     length_T = np.array([len(piece) for piece in pieces], dtype=np.int64)
     end_T = np.cumsum(length_T)

@@ -11,8 +11,9 @@ import numpy as np
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Grid, Series
+from statewise.figures.letter import alone
 from statewise.figures.number import plain, share
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage
 from statewise.inspection.gradient.flow import Decay
 from statewise.inspection.gradient.row_flow import RowFlow, Sides
 from statewise.tasks.specimen import Floats, Specimen, Words
@@ -183,7 +184,7 @@ def _asked(one: Specimen, flow: RowFlow) -> tuple[int, Floats]:
 
 def _heaviest(one: Specimen, norm_T: Floats) -> tuple[str, float]:
     at = int(norm_T.argmax())
-    return visible(one.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+    return alone(one.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
 
 
 def heaviest(rows: Sequence[Specimen], flows: Sequence[RowFlow], words: Words) -> str:
@@ -255,7 +256,7 @@ def _map(one: Specimen, flow: RowFlow, words: Words, side: str, norm_QT: Floats)
     is_named = len(one) <= _ACROSS
     across = Axis(
         f"{words.place} that it flows to",
-        categories=tuple(f"{at} {visible(piece)}" for at, piece in enumerate(one.pieces)) if is_named else (),
+        categories=tuple(f"{at} {alone(piece)}" for at, piece in enumerate(one.pieces)) if is_named else (),
         unit="whole",
     )
     near = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
@@ -273,7 +274,7 @@ def _map(one: Specimen, flow: RowFlow, words: Words, side: str, norm_QT: Floats)
         title,
         "map",
         across,
-        Axis("answer", categories=tuple(f"{at} {visible(one.questions[at])}" for at in flow.queries)),
+        Axis("answer", categories=tuple(f"{at} {alone(one.questions[at])}" for at in flow.queries)),
         (),
         reading=f"A row is an answer in {one.name}; the colour says how much its cost would change with {change}. "
         "Nothing: it cannot matter.",

@@ -11,8 +11,9 @@ import torch
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Series
+from statewise.figures.letter import alone, visible
 from statewise.figures.number import plain, rough, share, whole
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage
 from statewise.figures.table import Cell, Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.calibration import Tally, reliability
@@ -219,7 +220,7 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
             tuple(pieces),
             "nats",
             reading="The deeper the colour, the less the right answer was expected there.",
-            finding=f"Of what is shown, {visible(pieces[worst][0].strip())!r} cost most, with "
+            finding=f"Of what is shown, {alone(pieces[worst][0].strip())!r} cost most, with "
             f"{plain(pieces[worst][1] or 0.0)} nats: {notes[worst]}.",
             bounds=LEVELS,
             notes=tuple(notes),

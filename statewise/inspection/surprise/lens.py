@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Axis, Figure, Series
+from statewise.figures.letter import alone, visible
 from statewise.figures.number import plain, share, whole
-from statewise.figures.passage import Passage, visible
+from statewise.figures.passage import Passage, stretched
+from statewise.figures.piece import with_their_halves
 from statewise.figures.table import Cell, Column, Table, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import ROW_TASKS, Lens
@@ -104,31 +106,25 @@ def _pieces(reading: Reading, found: Surprise) -> list[tuple[str, float]]:
     ordered = list(zip(names, costs, reading.tokens_T.tolist()))
     if reading.backwards:
         ordered.reverse()
-    pieces, pending = [], 0.0
-    for name, cost, token in ordered:
-        if token == reading.end_id:
-            continue
-        pending += cost
-        if name:
-            pieces.append((name, pending))
-            pending = 0.0
-    return pieces
+    return with_their_halves([(name, cost) for name, cost, token in ordered if token != reading.end_id])
 
 
 def _passage(reading: Reading, found: Surprise, most: int) -> Passage:
     names = reading.names(0, most + 1)
-    pieces = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
+    tokens = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
     if reading.backwards:
-        pieces.reverse()
+        tokens.reverse()
+    pieces = with_their_halves(tokens)
     shown = max(pieces, key=lambda one: one[1])
+    parts = " Of a character in several tokens, what they cost together." if len(pieces) < len(tokens) else ""
     return Passage(
         "surprise-text",
         "What surprised the model",
         tuple(pieces),
         "bits",
-        reading="The deeper the colour, the more bits a token cost: the less it was expected.",
-        finding=f"Of what is shown, {visible(shown[0])!r} surprised most, with {plain(shown[1])} bits.",
-        bounds=LEVELS,
+        reading=f"The deeper the colour, the more bits a token cost: the less it was expected.{parts}",
+        finding=f"Of what is shown, {alone(shown[0])!r} surprised most, with {plain(shown[1])} bits.",
+        bounds=stretched(LEVELS, [bits for _, bits in pieces]),
     )
 
 
@@ -176,9 +172,7 @@ def _worst(reading: Reading, found: Surprise, most: int) -> Named:
         before = "".join(reading.names(max(at - 24, 0), at + 1))
         name = reading.names(at + 1, at + 2)[0]
         bits = float(found.bits_T[at])
-        rows.append(
-            (Cell(at + 1, whole(at + 1)), words(visible(before)), words(visible(name)), Cell(bits, plain(bits)))
-        )
+        rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
     columns = (
         Column("token", "token"),
         Column("before", "what was read before it", text=True),
@@ -199,7 +193,7 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
         "bits",
         reading=f"Orange: {second} expected it more than {first}; blue: the other way round.",
         finding=f"{second} was less surprised at {mine:,} of {len(apart):,} pieces.",
-        bounds=LEVELS,
+        bounds=stretched(LEVELS, [one.gap for one in shown]),
         signed=True,
     )
 
@@ -208,7 +202,7 @@ def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Na
     rows = [
         (
             words(visible(one.before)),
-            words(visible(one.piece)),
+            words(alone(one.piece)),
             Cell(one.first, plain(one.first)),
             Cell(one.second, plain(one.second)),
             Cell(one.gap, plain(one.gap)),

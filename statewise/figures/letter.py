@@ -1,0 +1,109 @@
+"""Letters as they are seen: what has no shape gets one, what belongs together stays together, and how wide it is."""
+
+import unicodedata
+from collections.abc import Sequence
+
+_SIGNS = {
+    "\n": "⏎",
+    "\t": "⇥",
+    "\x7f": "␡",
+    **{chr(code): chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
+}
+_VIRAMA = 9  # the class of marks that join two consonants
+_JOINS = "\u200c\u200d"  # shape what stands beside them
+_PICTURES = ((0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF))  # what a joiner or a selector makes one sign of
+_FLAGS = (0x1F1E6, 0x1F1FF)  # two of them are one
+_JAMO, _LATER_JAMO = (0x1100, 0x11FF), (0x1160, 0x11FF)  # parts of a Korean syllable
+_TONES = (0x1F3FB, 0x1F3FF)  # go with the sign before them
+
+
+def visible(text: str) -> str:
+    """Ends of lines, tabs and all that controls or turns a text as signs; letters and spaces as they are."""
+    if text.isprintable():
+        return text
+    return "".join(_SIGNS.get(one) or (coded(one) if _unseen(one) else one) for one in text)
+
+
+def alone(piece: str) -> str:
+    """A piece that stands alone, as a name: spaces at its ends are seen, a mark has something to stand on."""
+    if not piece:
+        return "…"  # a part of a character: the rest comes with the pieces after it
+    if all(one in _JOINS or unicodedata.category(one) == "Cf" or 0xFE00 <= ord(one) <= 0xFE0F for one in piece):
+        return "".join(map(coded, piece))
+    inner = piece.strip(" ")
+    before, _, after = piece.partition(inner) if inner else (piece, "", "")
+    shown = "".join(coded(one) if one != " " and unicodedata.category(one) == "Zs" else one for one in visible(inner))
+    shown = f"{'␣' * len(before)}{shown}{'␣' * len(after)}"
+    return f"◌{shown}" if _extends(piece[0]) else shown
+
+
+def coded(one: str) -> str:
+    return f"⟨{ord(one):04X}⟩"
+
+
+def clusters(text: str) -> list[str]:
+    """What is seen as one letter: a base with its marks, signs that were joined, a flag."""
+    found: list[str] = []
+    for one in text:
+        if found and _goes_with(found[-1], one):
+            found[-1] += one
+        else:
+            found.append(one)
+    return found
+
+
+def whole_letters(pieces: Sequence[str]) -> list[tuple[int, ...]]:
+    """Pieces that can be seen apart, by their numbers: one that adds no letter goes with the one before it."""
+    found: list[tuple[int, ...]] = []
+    last = ""
+    for at, piece in enumerate(pieces):
+        together = clusters(last + piece)
+        if found and last and piece and len(together) == 1:
+            found[-1] = (*found[-1], at)
+        else:
+            found.append((at,))
+        last = together[-1] if together else last
+    return found
+
+
+def columns(text: str) -> int:
+    """Places that it takes in fixed pitch: two for East Asian letters and pictures, none for marks."""
+    return sum(2 if _is_wide(one) else 1 for one in clusters(text))
+
+
+def _goes_with(before: str, one: str) -> bool:
+    if _within(one, _FLAGS):
+        return len(before) == 1 and _within(before, _FLAGS)
+    if before in ("⏎", "⇥"):
+        return False
+    if unicodedata.combining(before[-1]) == _VIRAMA and unicodedata.category(one) == "Lo":
+        return True
+    if _within(one, _LATER_JAMO) and _within(before[-1], _JAMO):
+        return True
+    return _extends(one) or _within(one, _TONES) or (before[-1] == "\u200d" and _is_picture(one))
+
+
+def _is_wide(cluster: str) -> bool:
+    if unicodedata.east_asian_width(cluster[0]) in "WF" or "\ufe0f" in cluster or _within(cluster[0], _FLAGS):
+        return True
+    return any(unicodedata.category(one) in ("Lo", "Mc") for one in cluster[1:])
+
+
+def _extends(one: str) -> bool:
+    # Marks that have a place of their own belong to the letter before them all the same.
+    return unicodedata.category(one) in ("Mn", "Me", "Mc") or one in _JOINS or one == "\u0e33"
+
+
+def _unseen(one: str) -> bool:
+    kind = unicodedata.category(one)
+    return one not in _JOINS and (
+        kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or (kind == "Cn" and ord(one) & 0xFFFE == 0xFFFE)
+    )
+
+
+def _is_picture(one: str) -> bool:
+    return any(_within(one, some) for some in _PICTURES)
+
+
+def _within(one: str, some: tuple[int, int]) -> bool:
+    return some[0] <= ord(one) <= some[1]

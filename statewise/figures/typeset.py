@@ -1,0 +1,110 @@
+"""A text in letters of fixed pitch: which letter lies where, and which piece it is of."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from statewise.figures.direction import levels, mirrored, order, runs_right_to_left
+from statewise.figures.letter import clusters, columns, visible
+
+
+class Spot(NamedTuple):
+    """One letter with its marks, and the pieces they are of; `turned`: it runs from the right."""
+
+    row: int
+    column: int
+    wide: int
+    text: str
+    pieces: tuple[int, ...]
+    turned: bool = False
+
+    @property
+    def alone(self) -> str:
+        """The letter as it is seen when it is drawn by itself."""
+        return mirrored(self.text) if self.turned else self.text
+
+
+class _Letter(NamedTuple):
+    text: str
+    pieces: tuple[int, ...]
+
+
+class Word(NamedTuple):
+    """Letters that are drawn together, in the order in which they are read."""
+
+    row: int
+    column: int
+    wide: int
+    text: str
+    turned: bool
+    narrow: bool  # every letter is one place wide, and none has a mark
+
+
+def typeset(pieces: Sequence[str], *, room: int) -> list[Spot]:
+    """From the left, or from the right where the first letter of a line runs so. A mark stays with its letter."""
+    found: list[Spot] = []
+    row = 0
+    for paragraph in _paragraphs(pieces):
+        right = runs_right_to_left("".join(one.text for one in paragraph))
+        lines: list[list[_Letter]] = [[]]
+        taken = 0
+        for one in paragraph:
+            if taken + columns(one.text) > room:
+                lines.append([])
+                taken = 0
+            lines[-1].append(one)
+            taken += columns(one.text)
+        for line in lines:
+            found += _placed(line, row, right=right, room=room)
+            row += 1
+    return found
+
+
+def _paragraphs(pieces: Sequence[str]) -> list[list[_Letter]]:
+    found: list[list[_Letter]] = [[]]
+    for at, piece in enumerate(pieces):
+        line = found[-1]
+        last = line[-1].text if line else ""
+        letters = clusters(last + visible(piece))
+        if line and letters[0] != last:  # it begins with a mark of the letter before it
+            line[-1] = _Letter(letters[0], (*line[-1].pieces, at))
+        for text in letters[len(line[-1:]) :]:
+            found[-1].append(_Letter(text, (at,)))
+            if text == "⏎":
+                found.append([])
+    return found if found[-1] or len(found) == 1 else found[:-1]
+
+
+def _placed(line: Sequence[_Letter], row: int, *, right: bool, room: int) -> list[Spot]:
+    deep = levels([one.text for one in line], right=right)
+    column = room - sum(columns(one.text) for one in line) if right else 0
+    found = []
+    for at in order(deep):
+        text, pieces = line[at]
+        found.append(Spot(row, column, columns(text), text, pieces, deep[at] % 2 == 1))
+        column += columns(text)
+    return found
+
+
+def words(spots: Sequence[Spot]) -> list[Word]:
+    """Plain letters by line; those that run from the right by word, since they join; all others one by one."""
+    found = []
+    for (row, turned, kind), some in groupby(spots, key=lambda spot: (spot.row, spot.turned, _kind(spot))):
+        together = list(some)
+        if kind == "one by one":
+            found += [Word(row, one.column, one.wide, one.text, turned, False) for one in together]
+        else:
+            text = "".join(one.text for one in (reversed(together) if turned else together))
+            found.append(Word(row, together[0].column, sum(one.wide for one in together), text, turned, not turned))
+    return found
+
+
+def _kind(spot: Spot) -> str:
+    if spot.turned:
+        return "space" if spot.text.isspace() else "word"
+    return "plain" if len(spot.text) == 1 and spot.wide == 1 and _is_plain(spot.text) else "one by one"
+
+
+def _is_plain(one: str) -> bool:
+    """Letters that fonts of fixed pitch have: Latin, Greek and Cyrillic ones, and signs."""
+    return ord(one) < 0x530 or 0x2000 <= ord(one) < 0x2600
