@@ -37,7 +37,8 @@ SETTINGS = {
 @pytest.mark.parametrize("kind", ["copy", "reversal"])
 def test_an_alignment_forms(kind: str, tmp_path: Path) -> None:
     dice = random.Random(0)
-    rows = {tuple(dice.choice("abcdefgh") for _ in range(dice.randint(4, 6))) for _ in range(900)}
+    drawn = (tuple(dice.choice("abcdefgh") for _ in range(dice.randint(4, 6))) for _ in range(900))
+    rows = dict.fromkeys(drawn)  # in the same order each time, which a set of words is not
     targets = {row: row if kind == "copy" else row[::-1] for row in rows}
     (tmp_path / "pairs.tsv").write_text("".join(f"{' '.join(a)}\t{' '.join(b)}\n" for a, b in targets.items()))
     run = train(
@@ -52,10 +53,11 @@ def test_an_alignment_forms(kind: str, tmp_path: Path) -> None:
     way = 1 if kind == "copy" else -1
     assert min(way * pair["slope"] for pair in judged) > 0.7
     assert near > 0.9
-    drawn = torch.tensor(judged[0]["weights"])
-    length = len(judged[0]["target"]) - 1
-    looked = drawn[:length].argmax(-1).tolist()
-    assert looked == sorted(looked, reverse=kind == "reversal")  # a diagonal, or the other one
+    shown = [pair for pair in judged if pair.get("weights") is not None]  # a few have their picture
+    looked = [torch.tensor(pair["weights"])[: len(pair["target"]) - 1].argmax(-1).tolist() for pair in shown]
+    in_order = [one == sorted(one, reverse=kind == "reversal") for one in looked]  # a diagonal, or the other one
+    assert len(shown) > 2
+    assert sum(in_order) >= len(shown) - 1
 
 
 @pytest.mark.parametrize(("position", "follows"), [("none", True), ("rotary", False), ("alibi", False)])
