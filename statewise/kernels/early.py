@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-_SINCE = (9, 0)
+SINCE = (9, 0)  # compute capability
 
 
 def early(like: Tensor) -> dict[str, bool]:
@@ -21,4 +21,4 @@ def early(like: Tensor) -> dict[str, bool]:
 
 @cache
 def _begins_early(device: int) -> bool:
-    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= _SINCE
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= SINCE

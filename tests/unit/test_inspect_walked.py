@@ -152,7 +152,7 @@ def test_a_node_weighs_what_a_change_of_its_state_would(name: str, world: Path) 
         def change(module: nn.Module, given: Any, state: Any) -> Any:
             if next(calls) != call:  # noqa: B023 (used up before the next)
                 return state
-            return map_state(lambda leaf: leaf + _zero_like(leaf, added), state)  # noqa: B023
+            return map_state(lambda leaf: leaf + _zero_like(leaf, added), state)  # noqa: B023 (likewise)
 
         handle = composer.register_forward_hook(change)
         with lens():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from statewise.kernels.early import SINCE as EARLY_SINCE
 from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
 from statewise.kernels.persistent.driver import Attribute, Launch, check, current_stream, library
@@ -19,7 +20,6 @@ _THREADS = 128
 _ROW_THREADS = 1024  # at most, where a block has a row
 _ROOM = 512  # bytes in which the threads of a row meet
 
-_EARLY_SINCE = (9, 0)
 _BEGINS_EARLY = Attribute(name=6)  # "programmatic stream serialization" is the driver's name for it
 _BEGINS_EARLY.value[0] = 1
 
@@ -159,7 +159,7 @@ def load(program: Program, device: int) -> Kernels:
             check(library().cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"the name {name}")
             return function
 
-        early = program.way == "backward" and chip.capability >= _EARLY_SINCE
+        early = program.way == "backward" and chip.capability >= EARLY_SINCE
         return Kernels(entry("begin"), entry("step"), entry("advance"), early)
 
 
