@@ -23,6 +23,7 @@ import torch
 from asked import need_gpu
 from recurrent_tune import draw, errors, right_results, run_once
 
+from statewise.kernels.persistent import compiler
 from statewise.kernels.persistent.alarm import raise_if_stalled
 from statewise.kernels.persistent.driver import kernel
 from statewise.kernels.persistent.plan import Plan
@@ -50,6 +51,7 @@ _SUMMARY = {"memcheck": r"ERROR SUMMARY: (.+)", "racecheck": r"RACECHECK SUMMARY
 
 def run(plan: Plan) -> None:
     """What the sanitizer watches: one launch, its results compared with the equation in float64."""
+    compiler.OPTIONS.append("-lineinfo")
     data = draw(plan.cell, plan.width, BATCH, STEPS)
     ends_B = torch.tensor([(STEPS, 0, 1, 4)[i % 4] for i in range(BATCH)], dtype=torch.int32, device="cuda")
     right = right_results(plan.cell, data, ends_B)

@@ -106,7 +106,6 @@ inline void between_proxies() {}
 inline void shared_between_proxies() {}
 inline bool came_to(Meeting& p, int threads) { if (++p.met < threads) return false; p.met = 0; p.generation++; return true; }
 template<int PLACE> inline void meet(int threads) { Meeting& p = self->block->places[PLACE]; u32 g = p.generation; if (!came_to(p, threads)) while (p.generation == g) give_way(); }
-template<int PLACE> inline void pass_by(int threads) { came_to(self->block->places[PLACE], threads); give_way(); }
 inline u32 look(const u32* p) { give_way(); return *p; }
 inline void count_up(u32* p) { ++*p; }
 inline void registers_down() {}

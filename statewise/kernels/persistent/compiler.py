@@ -16,6 +16,9 @@ from statewise.kernels.persistent.chip import Chip
 from statewise.kernels.persistent.plan import Plan
 
 
+OPTIONS = ["--std=c++17", "-w"]  # a tool that wants to name lines adds -lineinfo; the code stays the same
+
+
 class Unavailable(RuntimeError):
     """Why the persistent kernels cannot run here; the choice then takes another implementation and says this."""
 
@@ -37,7 +40,7 @@ def source(plan: Plan) -> str:
 
 @cache
 def _part(name: str) -> str:
-    return (Path(__file__).parent / "source" / name).read_text()
+    return f'#line 1 "{name}"\n' + (Path(__file__).parent / "source" / name).read_text()
 
 
 def _warpgroup_products(rows: int) -> str:
@@ -68,7 +71,7 @@ def _warpgroup_products(rows: int) -> str:
 def machine_code(plan: Plan, *, half: bool, chip: Chip) -> bytes:
     """From the cache, or compiled now and kept there. `half`: float16 in place of bfloat16."""
     text = source(plan)
-    options = [f"--gpu-architecture={architecture(chip)}", "--std=c++17", f"-DHALF={int(half)}", "-w"]
+    options = [f"--gpu-architecture={architecture(chip)}", *OPTIONS, f"-DHALF={int(half)}"]
     return cached_code(plan.name, text, options)
 
 

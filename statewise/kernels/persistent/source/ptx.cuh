@@ -85,9 +85,8 @@ DI void barrier_init_for(u32 a, u32 count) { asm volatile("mbarrier.init.shared:
 DI void barrier_arrive(u32 a) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(a) : "memory"); }
 DI void between_proxies() { asm volatile("fence.proxy.async;" ::: "memory"); }   // plain accesses before, the tensor unit's after
 DI void shared_between_proxies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Some threads of a block meet: those who wait for the others, and those who only say that they were there.
+// Some threads of a block wait for each other.
 template<int PLACE> DI void meet(int threads) { asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "r"(threads) : "memory"); }
-template<int PLACE> DI void pass_by(int threads) { asm volatile("bar.arrive %0, %1;" :: "n"(PLACE), "r"(threads) : "memory"); }
 DI u32 look(const u32* p) { u32 v; asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory"); return v; }
 DI void count_up(u32* p) { asm volatile("fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [%0], 1;" :: "l"(p) : "memory"); }
 // Products of a warpgroup (4 warps, 64 rows) with a matrix in shared memory; they run on while the threads do.

@@ -17,16 +17,17 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   constexpr bool MIXED = WAY == FORWARD && G > 1;          // a tile of 16 rows is 4 units by 4 gates, else 16 units
   constexpr int TU = MIXED ? 4 : 16, E = MIXED ? 1 : 4, HSC = 8*TU, UO = HSC/C, TO = 8/C, NN = N/8;
   constexpr int LOOPS = (TO*NN + 7)/8;                     // (tile, 8 rows) that one warp takes after the product
-  enum { ALL_MULTIPLIED = 1, RESULTS_ARE_THERE, RESULTS_ARE_GONE, ALL_CARRIED };   // where threads meet
-  constexpr int MULTIPLY = 256, CARRY = 96, BOTH = MULTIPLY + CARRY;
+  enum { ALL_MULTIPLIED = 1, ALL_CARRIED };                // where threads meet
+  constexpr int MULTIPLY = 256, CARRY = 96;                // how many of them
   // In a cluster, the results of an only part lie where the other operand lay: the warps meet after their products, and
-  // nothing is fetched before all blocks have counted. A block alone has no need to meet, and keeps a place apart.
+  // nothing is fetched before all blocks have counted. Else they have a place apart, and no warp waits for another.
   constexpr bool OVER = C > 1 && P == 1;
   constexpr int OUT_ROW = OUT*UO*2 + 16, OUT_BYTES = (N*OUT_ROW + 1023)/1024*1024, SLOT_BYTES = C > 1 ? 8*NN*32*16 : 0;
   constexpr int AT_SLOTS = 1024, AT_STAGES = AT_SLOTS + P*SLOT_BYTES, AT_REST = AT_STAGES + S*Q*N*128;
   constexpr int AT_OUT = OVER ? AT_STAGES : AT_REST + 2*(KCH - KRC)*8192;
-  static_assert(C <= 8 && KCH*64*C == K && H % HSC == 0 && N % 8 == 0 && UO % 8 == 0 && KRC <= KCH && SLOT_BYTES % 1024 == 0 && KCH % Q == 0 && 16*S + 8*P <= 1020 && (!OVER || OUT_BYTES <= S*Q*N*128), "shape");
+  static_assert(C <= 8 && KCH*64*C == K && H % HSC == 0 && N % 8 == 0 && UO % 8 == 0 && KRC <= KCH && SLOT_BYTES % 1024 == 0 && KCH % Q == 0 && 16*S + 8*P + 16 <= 1020 && (!OVER || OUT_BYTES <= S*Q*N*128), "shape");
   const u32 base = shared_address(memory), full = base, empty = base + 8*S, slots_ready = base + 16*S;   // [S], [S], [P]
+  const u32 there = slots_ready + 8*P, gone = there + 8;                  // results: every thread arrives for itself, so that a checker of races can follow
   const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, gid = lane >> 2, q = lane & 3, group = warp >> 2;
   const int rank = C > 1 ? (int)cluster_rank() : 0, u0 = (int)(blockIdx.x/C)*HSC, own0 = u0 + rank*UO, b0 = (int)blockIdx.y*P*N;
   const int T = p.T, B = p.B;
@@ -38,6 +39,8 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
   if (tid == 0) {
     for (int i = 0; i < S; i++) { barrier_init_for(full + 8*i, 1); barrier_init_for(empty + 8*i, 8); }
     for (int i = 0; i < P; i++) barrier_init_for(slots_ready + 8*i, 1);
+    barrier_init_for(there, MULTIPLY);
+    barrier_init_for(gone, CARRY);
     barrier_init_done();
     *gave_up = 0;
   }
@@ -83,12 +86,12 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
       for (int at = 0; at < T*P; at++) {
         const int step = at/P, part = at % P, row0 = b0 + part*N, t = WAY == FORWARD ? step : T - 1 - step;
         u16* to = WAY == FORWARD ? p.y + (size_t)(t + 1)*B*H : p.exchange + (size_t)t*B*K;
-        meet<RESULTS_ARE_THERE>(BOTH);
+        wait_for(there, at & 1);
         for (int i = tid - 288; i < N*OUT*(UO/8); i += CARRY) {
           const int k8 = i % (UO/8), g = i/(UO/8) % OUT, n = i/(UO/8*OUT);
           if (row0 + n < B) *reinterpret_cast<uint4*>(to + (size_t)(row0 + n)*(OUT*H) + g*H + own0 + k8*8) = *reinterpret_cast<const uint4*>(memory + AT_OUT + n*OUT_ROW + (g*UO + k8*8)*2);
         }
-        pass_by<RESULTS_ARE_GONE>(BOTH);
+        barrier_arrive(gone);
         between_proxies();
         meet<ALL_CARRIED>(CARRY);
         if (tid == 288 && step + 1 < T) count_up(counters + (size_t)step*slices + part);
@@ -191,8 +194,8 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
         }
       }
       if (!EARLY) read_operands();                                         // while the others' sums are on their way
-      if (at > 0) meet<RESULTS_ARE_GONE>(BOTH);
-      else meet<ALL_MULTIPLIED>(MULTIPLY);
+      if (OVER) meet<ALL_MULTIPLIED>(MULTIPLY);
+      if (at > 0) wait_for(gone, (at - 1) & 1);
       if constexpr (C > 1) {
         if (x >= 0 && !*gave_up) wait_for(slots_ready + 8*part, x & 1, watch, p.patience);
         if (watch.expired) *gave_up = 1;
@@ -246,7 +249,7 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
           }
         }
       if (OVER) shared_between_proxies();                                  // the tensor unit will write there again
-      pass_by<RESULTS_ARE_THERE>(BOTH);
+      barrier_arrive(there);
       if constexpr (P > 1) {                                               // the next part steps forward
         #pragma unroll
         for (int l = 0; l < ITEMS; l++)
@@ -271,7 +274,6 @@ DI void wide(const Run& p, const Map& map, unsigned char* memory) {
             if (CELL == LSTM) leave(p, p.c_out, at, cs[part][l][e]);
           }
     if (*gave_up) *p.alarm = 1;
-    meet<RESULTS_ARE_GONE>(BOTH);
   }
   __syncthreads();
   if (C > 1) cluster_sync();
