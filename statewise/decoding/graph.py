@@ -79,11 +79,11 @@ class Loop:
             token_B = best(logits_BV, self.seen_BV, self.sampling)
         else:
             token_B = drawn(logits_BV, self.seen_BV, self.noise_BT.gather(1, self.done_B1), self.sampling)
+            self.done_B1 += 1
         self._keep(after)
         self.token_B.copy_(token_B)
         if self.sampling.repetition != 1.0:
             self.seen_BV.scatter_(1, token_B[:, None], True)
-        self.done_B1 += 1
 
     def _keep(self, after: State) -> None:
         """The new state into the place of the old; a list that was written to in place is there already."""

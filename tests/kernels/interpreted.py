@@ -312,6 +312,10 @@ def layer_norm() -> Iterator[Case]:
             again = torch.autograd.grad(loss, wanted, create_graph=True)
             second = torch.autograd.grad(sum(part.square().sum() for part in again), x)
             kept += [part.detach() for part in (y_ND, *once, *again, *second)]
+        with torch.no_grad():  # of parameters that could want a gradient
+            found.append(module.norm(slice_ND, gain, bias, 1e-3, centred=centred, dtype=torch.float32))
+            assert not found[-1].requires_grad
+        expected.append(expected[0])
         more_ND = noise(17, width, seed=4).float()
         found += module.sum_and_norm(x_ND, more_ND, gain_D, bias_D, 1e-3, centred=centred, dtype=torch.float32)
         total_ND = x_ND + more_ND

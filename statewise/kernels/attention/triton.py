@@ -134,7 +134,7 @@ def attend_(
         y_BHK, after_B, sums_BHPK, slots, scale,
         q_BHK.stride(0), k_BGK.stride(0), v_BGK.stride(0), *keys_BSGK.stride()[:3], *values_BSGK.stride()[:3],
         H=heads, SHARED=heads // k_BGK.shape[1], K=width, PARTS=parts, SLOPED=slopes_H is not None,
-        UNITS=units, **_tile(units, programs=batch * heads * parts, parts=parts), **early(q_BHK),
+        UNITS=units, **_tile(units, programs=batch * heads * parts), **early(q_BHK),
     )  # fmt: skip
     if parts > 1:
         padded = triton.next_power_of_2(parts)
@@ -142,9 +142,9 @@ def attend_(
     return y_BHK, after_B
 
 
-def _tile(units: int, *, programs: int, parts: int) -> dict[str, int]:
+def _tile(units: int, *, programs: int) -> dict[str, int]:
     """How many slots at a time, and how many warps: the fastest of those tried on an H200."""
-    held, warps = (_HELD, 1) if programs >= _FEW else ((8 if parts > 1 else 4) * _HELD, 4)
+    held, warps = (_HELD, 1) if programs >= _FEW else (8 * _HELD, 4)
     slots = max(16, held // units)
     return {"SLOTS": slots, "num_warps": max(warps, slots * units // _WARP)}
 

@@ -11,6 +11,17 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from statewise.kernels.early import early
+from statewise.kernels.persistent.chip import chip_of
+
+_LINE = tl.constexpr(128)  # bytes that memory brings into the cache at once
+
+
+@triton.jit
+def _into_cache(pointers):
+    """A hint and no read: nothing depends on it, and it may come before what lies there is written."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers.to(tl.int64)], tl.int32, is_pure=False, pack=1
+    )
 
 
 @triton.jit
@@ -32,10 +43,14 @@ def _vector(
     i = tl.arange(0, INPUTS)
     weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
     part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
+    if BIASED:
+        bias = tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
     x = tl.load(x_ptr + i, mask=i < inputs, other=0.0).to(tl.float32)
+    if ONTO:
+        onto = tl.load(onto_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
     total = part.to(tl.float32) * x[None, :]
     for first in range(INPUTS, inputs, INPUTS):
         i = first + tl.arange(0, INPUTS)
@@ -44,10 +59,10 @@ def _vector(
         total += part.to(tl.float32) * x[None, :]
     y = tl.sum(total, 1)
     if BIASED:
-        y += tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
+        y += bias
     y = _bent(y, BEND)
     if ONTO:
-        y += tl.load(onto_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
+        y += onto
     tl.store(y_ptr + o, y.to(y_ptr.dtype.element_ty), mask=o < outputs)
 
 
@@ -55,13 +70,22 @@ def _vector(
 def _rows(
     x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, B, outputs, inputs,
     BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
-    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, LINES: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        gdc_launch_dependents()
-        gdc_wait()
     b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    inside = (b < B)[:, None] & (o < outputs)[None, :]
+    at = b.to(tl.int64)[:, None] * outputs + o[None, :]
+    if BIASED:
+        bias = tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)
+    if EARLY:
+        if LINES > 0:  # of each row of the matrix; what would lie beyond falls on the last
+            line = tl.minimum(tl.arange(0, LINES) * (_LINE // 2), inputs - 1)
+            _into_cache(weight_ptr + tl.minimum(o, outputs - 1).to(tl.int64)[:, None] * inputs + line[None, :])
+        gdc_launch_dependents()
+        gdc_wait()
+    if ONTO:
+        onto = tl.load(onto_ptr + at, mask=inside, other=0.0).to(tl.float32)
     weight = weight_ptr + o.to(tl.int64)[:, None] * inputs
     total = tl.zeros([ROWS, OUTPUTS], tl.float32)
     for first in range(0, inputs, INPUTS):
@@ -70,27 +94,34 @@ def _rows(
         part = tl.load(weight + i[None, :], mask=(o < outputs)[:, None] & (i < inputs)[None, :], other=0.0)
         total = tl.dot(x, tl.trans(part), total)
     if BIASED:
-        total += tl.load(bias_ptr + o, mask=o < outputs, other=0.0).to(tl.float32)[None, :]
+        total += bias[None, :]
     total = _bent(total, BEND)
-    inside = (b < B)[:, None] & (o < outputs)[None, :]
-    at = b.to(tl.int64)[:, None] * outputs + o[None, :]
     if ONTO:
-        total += tl.load(onto_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        total += onto
     tl.store(y_ptr + at, total.to(y_ptr.dtype.element_ty), mask=inside)
 
 
+_MOST_LINES = 64  # of a row, that are asked for before the wait
+_ROOMY = 160 * 1024  # bytes of shared memory
 _MANY = 2**14  # outputs, such as the tokens of a vocabulary, of which a program takes more
 
 
-def tile_of(rows: int, outputs: int) -> dict[str, int]:
-    """How a program cuts the matrix, and how many warps share it: the fastest of those tried on an H200."""
+def tile_of(rows: int, outputs: int, inputs: int, *, roomy: bool) -> dict[str, int]:
+    """How a program cuts the matrix, and how many warps share it: the fastest of those tried on an H200.
+
+    They were tried inside a step of GPT-2's shape, where kernels begin early: what is fastest alone is not fastest
+    there. `roomy`: the GPU has enough shared memory to read far ahead.
+    """
+    many = outputs >= _MANY
     if rows == 1:
-        cut = {"OUTPUTS": 16, "INPUTS": 256} if outputs >= _MANY else {"OUTPUTS": 2, "INPUTS": 1024}
-        return {**cut, "num_warps": 4, "num_stages": 2}
+        cut = (16, 256) if many else (4, 1024) if inputs <= 1024 else (2, 4096)
+        return {"OUTPUTS": cut[0], "INPUTS": cut[1], "num_warps": 4, "num_stages": 2}
     padded = max(16, min(64, triton.next_power_of_2(rows)))
-    if padded == 64 and outputs >= _MANY:
-        return {"ROWS": padded, "OUTPUTS": 32, "INPUTS": 64, "num_warps": 4, "num_stages": 5}
-    return {"ROWS": padded, "OUTPUTS": 32 if outputs > 1024 else 16, "INPUTS": 128, "num_warps": 4, "num_stages": 4}
+    if padded == 64 and many:
+        return {"ROWS": padded, "OUTPUTS": 32, "INPUTS": 64, "num_warps": 4, "num_stages": 5, "LINES": 0}
+    lines = 0 if many else min(_MOST_LINES, triton.next_power_of_2(triton.cdiv(2 * inputs, _LINE.value)))
+    shape = {"ROWS": padded, "OUTPUTS": 32 if outputs > 1024 else 16, "INPUTS": 128, "LINES": lines}
+    return {**shape, "num_warps": 4, "num_stages": 6 if padded == 64 and roomy else 4}
 
 
 def product(
@@ -104,7 +135,8 @@ def product(
 ) -> Tensor:
     x_BI = x_BI.contiguous()
     (rows, inputs), outputs = x_BI.shape, len(weight_OI)
-    tile = tile or tile_of(rows, outputs)
+    roomy = x_BI.is_cuda and chip_of(x_BI.device.index or 0).shared_bytes >= _ROOMY
+    tile = tile or tile_of(rows, outputs, inputs, roomy=roomy)
     y_BO = torch.empty(rows, outputs, dtype=x_BI.dtype, device=x_BI.device)
     # What is not there is not read; any address will do.
     bias = weight_OI if bias_O is None else bias_O

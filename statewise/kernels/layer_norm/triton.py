@@ -17,7 +17,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from statewise.kernels.early import early
 from statewise.kernels.layer_norm import naive
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.transformed import transformed
 
 _HELD = 2048  # numbers of a tile: as many vectors as fit
 _PROGRAMS = 528  # backward: a few for each multiprocessor
@@ -26,14 +27,17 @@ _PROGRAMS = 528  # backward: a few for each multiprocessor
 @triton.jit(do_not_specialize=["N", "eps"])
 def _forward(
     x_ptr, more_ptr, gain_ptr, bias_ptr, y_ptr, total_ptr, mean_ptr, scale_ptr, N, D, eps,
-    CENTRED: tl.constexpr, BIASED: tl.constexpr, SUM: tl.constexpr, EARLY: tl.constexpr,
+    CENTRED: tl.constexpr, BIASED: tl.constexpr, SUM: tl.constexpr, KEEP: tl.constexpr, EARLY: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    d = tl.arange(0, BLOCK)
+    gain = tl.load(gain_ptr + d, mask=d < D, other=0.0).to(tl.float32)
+    if BIASED:
+        bias = tl.load(bias_ptr + d, mask=d < D, other=0.0).to(tl.float32)
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
-    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    d = tl.arange(0, BLOCK)
     inside = (n < N)[:, None] & (d < D)[None, :]
     at = n.to(tl.int64)[:, None] * D + d[None, :]
     x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
@@ -44,14 +48,14 @@ def _forward(
     if CENTRED:
         mean = tl.sum(x, 1) / D
         x = tl.where(inside, x - mean[:, None], 0.0)
-        if not SUM:
+        if KEEP:
             tl.store(mean_ptr + n, mean, mask=n < N)
     scale = 1 / tl.sqrt(tl.sum(x * x, 1) / D + eps)
-    if not SUM:
+    if KEEP:
         tl.store(scale_ptr + n, scale, mask=n < N)
-    y = x * scale[:, None] * tl.load(gain_ptr + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
+    y = x * scale[:, None] * gain[None, :]
     if BIASED:
-        y += tl.load(bias_ptr + d, mask=d < D, other=0.0).to(tl.float32)[None, :]
+        y += bias[None, :]
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
@@ -96,16 +100,9 @@ class _Norm(torch.autograd.Function):
     def forward(
         ctx: Any, x_ND: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, centred: bool, dtype: torch.dtype
     ) -> Tensor:
-        count, width = x_ND.shape
-        tile = _tile(width)
-        y_ND = torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
-        mean_N, scale_N = (torch.empty(count, dtype=torch.float32, device=x_ND.device) for _ in range(2))
-        _forward[(triton.cdiv(count, tile["ROWS"]),)](
-            x_ND, x_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, y_ND, mean_N, scale_N, count, width, eps,
-            CENTRED=centred, BIASED=bias_D is not None, SUM=False, **tile,
-            **({"EARLY": False} if any(ctx.needs_input_grad) else early(x_ND)),
-        )  # fmt: skip
-        ctx.save_for_backward(x_ND, gain_D, bias_D, mean_N, scale_N)
+        kept = tuple(torch.empty(len(x_ND), dtype=torch.float32, device=x_ND.device) for _ in range(2))
+        y_ND = _launch(x_ND, None, gain_D, bias_D, eps, centred=centred, dtype=dtype, kept=kept)
+        ctx.save_for_backward(x_ND, gain_D, bias_D, *kept)
         ctx.eps, ctx.centred = eps, centred
         return y_ND
 
@@ -131,8 +128,11 @@ class _Norm(torch.autograd.Function):
 def norm(
     x_ND: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, *, centred: bool, dtype: torch.dtype
 ) -> Tensor:
-    y_ND: Tensor = _Norm.apply(x_ND.contiguous(), gain_D, bias_D, eps, centred, dtype)
-    return y_ND
+    x_ND = x_ND.contiguous()
+    if is_wanted((x_ND, gain_D, bias_D)) or transformed():
+        y_ND: Tensor = _Norm.apply(x_ND, gain_D, bias_D, eps, centred, dtype)
+        return y_ND
+    return _launch(x_ND, None, gain_D, bias_D, eps, centred=centred, dtype=dtype)
 
 
 def sum_and_norm(
@@ -146,11 +146,32 @@ def sum_and_norm(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """`x + more`, and its norm; no gradients."""
-    x_ND, more_ND = x_ND.contiguous(), more_ND.contiguous()
+    x_ND = x_ND.contiguous()
+    total_ND = torch.empty_like(x_ND)
+    sum_of = (more_ND.contiguous(), total_ND)
+    return total_ND, _launch(x_ND, sum_of, gain_D, bias_D, eps, centred=centred, dtype=dtype)
+
+
+def _launch(
+    x_ND: Tensor,
+    sum_of: tuple[Tensor, Tensor] | None,
+    gain_D: Tensor,
+    bias_D: Tensor | None,
+    eps: float,
+    *,
+    centred: bool,
+    dtype: torch.dtype,
+    kept: tuple[Tensor, ...] = (),
+) -> Tensor:
+    """The norm of x, or of a sum: of what is added, written to where. `kept` receives means and scales for backward."""
     (count, width), tile = x_ND.shape, _tile(x_ND.shape[1])
-    total_ND, y_ND = torch.empty_like(x_ND), torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
+    y_ND = torch.empty(x_ND.shape, dtype=dtype, device=x_ND.device)
+    # What is not there is neither read nor written; any address will do.
+    more_ND, total_ND = sum_of or (x_ND, y_ND)
+    mean_N, scale_N = kept or (gain_D, gain_D)
     _forward[(triton.cdiv(count, tile["ROWS"]),)](
-        x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, gain_D, gain_D, count, width, eps,
-        CENTRED=centred, BIASED=bias_D is not None, SUM=True, **tile, **early(x_ND),
+        x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, mean_N, scale_N, count, width, eps,
+        CENTRED=centred, BIASED=bias_D is not None, SUM=sum_of is not None, KEEP=bool(kept), **tile,
+        **({"EARLY": False} if kept else early(x_ND)),
     )  # fmt: skip
-    return total_ND, y_ND
+    return y_ND

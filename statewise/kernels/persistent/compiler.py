@@ -15,7 +15,6 @@ from pathlib import Path
 from statewise.kernels.persistent.chip import Chip
 from statewise.kernels.persistent.plan import Plan
 
-
 OPTIONS = ["--std=c++17", "-w"]  # a tool that wants to name lines adds -lineinfo; the code stays the same
 
 

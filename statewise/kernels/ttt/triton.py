@@ -224,10 +224,10 @@ class _Walk(torch.autograd.Function):
         length_B: Tensor,
         mini_batch: int,
         ragged: bool,
+        save: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), _KEEP)
-        save = any(ctx.needs_input_grad)
         y = unwritten(ragged)(q.shape, dtype=torch.float32, device=q.device)
         kept = change.new_empty(batch, heads, kept_count if save else 0, *change.shape[2:])
         after, left_over = torch.empty_like(change), torch.empty_like(pending)
@@ -265,7 +265,7 @@ class _Walk(torch.autograd.Function):
         # The change is told from the start, which is thus taken away again from what is left in the end.
         dstart = (dw - dafter).sum(0)
         norm = (None, None) if gain is None else (dgain.sum(0), dbias.sum(0))
-        return (*d_inputs, dw, dp, dstart, *norm, None, None, None, None)
+        return (*d_inputs, dw, dp, dstart, *norm, None, None, None, None, None)
 
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:

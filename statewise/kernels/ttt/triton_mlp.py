@@ -144,12 +144,12 @@ class _Walk(torch.autograd.Function):
         length_B: Tensor,
         mini_batch: int,
         ragged: bool,
+        save: bool,
     ) -> tuple[Tensor, ...]:
         batch, time, heads, _ = q.shape
         hidden = start1.shape[-1]
         sizes = _sizes(q, hidden, mini_batch)
         kept_count = triton.cdiv(triton.cdiv(time + mini_batch, mini_batch), sizes["KEEP"])
-        save = any(ctx.needs_input_grad)
         y = unwritten(ragged)(q.shape, dtype=torch.float32, device=q.device)
         w1, w2 = (start1 + change1).contiguous(), (start2 + change2).contiguous()
         p1, p2 = pending1.clone(), pending2.clone()
@@ -193,7 +193,7 @@ class _Walk(torch.autograd.Function):
         # The change is told from the start, which is thus taken away again from what is left in the end.
         starts = ((dw1 - dafter1).sum(0), (dw2 - dafter2).sum(0))
         norm = (None, None) if gain is None else (dgain.sum(0), dbias.sum(0))
-        return (*d_inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None, None)
+        return (*d_inputs, dw1, dw2, dp1, dp2, *starts, *norm, None, None, None, None, None)
 
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.along_time import wide
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.ttt import dual
 from statewise.kernels.ttt.inner import InnerNorm
 from statewise.kernels.ttt.naive import Carried
@@ -37,10 +37,11 @@ def walked(
     # As slices of one projection they lie alike and are read where they are.
     if q_BTHK.stride(-1) != 1 or any(part.stride() != q_BTHK.stride() for part in qkv):
         qkv = (q_BTHK.contiguous(), k_BTHK.contiguous(), v_BTHK.contiguous())
-    others = (part.contiguous() for part in (rate_BTH, *state.change, *state.pending, *start))
+    others = tuple(part.contiguous() for part in (rate_BTH, *state.change, *state.pending, *start))
     gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
     ragged = lengths_B is not None
-    y_BTHK, *after = apply(*qkv, *others, gain, bias, place_B, length_B, mini_batch, ragged)
+    save = is_wanted((*qkv, *others, gain, bias))  # a Function is not told whether anybody will ask for gradients
+    y_BTHK, *after = apply(*qkv, *others, gain, bias, place_B, length_B, mini_batch, ragged, save)
     left_B = mini_batch - (place_B + length_B) % mini_batch
     return y_BTHK, Carried(tuple(after[: len(start)]), tuple(after[len(start) :]), left_B)
 
@@ -55,4 +56,4 @@ def differentiated(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) ->
     norm = None if gain is None else InnerNorm(gain, bias)
     q, k, v, rate = wide(q, k, v, rate)
     y, after = dual.ttt(q, k, v, rate, state, start, norm, ctx.mini_batch, length_B)
-    return *through((y, *after.change, *after.pending), inputs, gradients), None, None, None, None
+    return *through((y, *after.change, *after.pending), inputs, gradients), None, None, None, None, None
