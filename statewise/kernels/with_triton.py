@@ -14,6 +14,8 @@ from torch import Tensor
 
 from statewise.kernels.choice import Implementation
 
+# Said at every launch, because Triton's own default will change: a product and the sum behind it are rounded once.
+FUSED = {"enable_fp_fusion": True}
 _OLDEST = (8, 0)  # the first GPUs whose units for products take float32, rounded to 19 bits
 
 

@@ -79,3 +79,22 @@ def test_files_stay_readable() -> None:
 
 def test_names_say_what_is_inside() -> None:
     assert not [name for name in modules() if UNTELLING & set(name.split("."))]
+
+
+def launches(tree: ast.Module) -> list[ast.Call]:
+    """Of Triton's kernels: a name, and behind it brackets that hold a grid."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in calls if isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name)]
+
+
+def test_no_launch_leaves_rounding_to_a_default() -> None:
+    """Triton's will change, and results with it."""
+    triton = {name: tree for name, tree in modules().items() if ".triton" in name}
+    every = [(name, node) for name, tree in triton.items() for node in launches(tree)]
+    assert len(every) > 20, "launches look different now"
+    silent = [
+        f"{name}:{node.lineno}"
+        for name, node in every
+        if "**FUSED" not in [f"**{dotted(k.value)}" for k in node.keywords]
+    ]
+    assert not silent, "\n".join(silent)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from statewise.kernels.with_triton import FUSED
+
 triton = pytest.importorskip("triton", reason="Triton is not installed here")
 HOPPER = ("cuda", 90, 32)
 NUMBERS = ["*bf16"] * 5
@@ -50,7 +52,7 @@ def instructions(name: str, *, early: bool) -> str:
         constexprs={(kernel.arg_names.index(key),): value for key, value in constants.items()},
     )
     target = triton.backends.compiler.GPUTarget(*HOPPER)
-    options = {"num_warps": 4, "num_stages": 2, "launch_pdl": early}
+    options = {"num_warps": 4, "num_stages": 2, "launch_pdl": early, **FUSED}
     made: str = triton.compile(source, target=target, options=options).asm["ptx"]
     return made
 

@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.with_triton import FUSED
+
 _BLOCK = 4096  # logits that one program reads at once
 
 
@@ -59,6 +61,6 @@ def nats_and_gradient(
     _row[(len(logits_CV),)](
         logits_CV, target_C1, nats_C if share_C1 is None else share_C1, nats_C, logits_CV.shape[1], smoothing,
         SHARED=share_C1 is not None, SMOOTHED=smoothing != 0, GRADIENT=gradient,
-        BLOCK=min(_BLOCK, triton.next_power_of_2(logits_CV.shape[1])), num_warps=8,
+        BLOCK=min(_BLOCK, triton.next_power_of_2(logits_CV.shape[1])), num_warps=8, **FUSED,
     )  # fmt: skip
     return nats_C, logits_CV

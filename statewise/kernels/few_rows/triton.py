@@ -12,6 +12,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from statewise.kernels.early import early
 from statewise.kernels.persistent.chip import chip_of
+from statewise.kernels.with_triton import FUSED
 
 _LINE = tl.constexpr(128)  # bytes that memory brings into the cache at once
 
@@ -144,8 +145,8 @@ def product(
     finish = {"BIASED": bias_O is not None, "BEND": bend, "ONTO": onto_BO is not None, **early(x_BI)}
     across = triton.cdiv(outputs, tile["OUTPUTS"])
     if rows == 1:
-        _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile)
+        _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile, **FUSED)
     else:
         down = triton.cdiv(rows, tile["ROWS"])
-        _rows[(across, down)](x_BI, weight_OI, bias, onto, y_BO, rows, outputs, inputs, **finish, **tile)
+        _rows[(across, down)](x_BI, weight_OI, bias, onto, y_BO, rows, outputs, inputs, **finish, **tile, **FUSED)
     return y_BO

@@ -40,6 +40,7 @@ from statewise.kernels.tiles import (
     unwritten,
     walk_sizes,
 )
+from statewise.kernels.with_triton import FUSED
 
 _CHUNK = 32
 _TILE = 4096  # numbers of a state that a program keeps in registers
@@ -194,11 +195,11 @@ class _Walk(torch.autograd.Function):
         after = torch.empty_like(s)
         alone = {key: sizes[key] for key in ("C", "K", "KP", "PRECISION", "num_stages")}
         _inverse[(batch * heads * chunks,)](
-            k, beta, g, length_B, inverse, *strides(k), time, heads, chunks, num_warps=1, **alone
+            k, beta, g, length_B, inverse, *strides(k), time, heads, chunks, num_warps=1, **alone, **FUSED
         )
         _forward[(batch * heads, triton.cdiv(v.shape[-1], sizes["VP"]))](
             q, k, v, beta, g, s, length_B, inverse, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **sizes,
+            SAVE=save, **sizes, **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, beta, g, s, length_B, inverse, begin, after)
         ctx.ragged, ctx.exact = ragged, exact
@@ -223,7 +224,7 @@ class _Walk(torch.autograd.Function):
         ds = torch.empty_like(s)
         _backward[(batch * heads, shares)](
             q, k, v, beta, g, length_B, inverse, begin, after, dy, dafter, dq, dk, dv, dbeta, dg, ds,
-            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes,
+            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes, **FUSED,
         )  # fmt: skip
         return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None, None
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from statewise.kernels.early import early
+from statewise.kernels.with_triton import FUSED
 
 _PART = 2048  # numbers that a program takes
 
@@ -46,6 +47,6 @@ def largest(x_BV: Tensor) -> Tensor:
     at_BP = torch.empty(rows, parts, dtype=torch.int32, device=x_BV.device)
     y_B = torch.empty(rows, dtype=torch.int64, device=x_BV.device)
     begins = early(x_BV)
-    _of_parts[(rows, parts)](x_BV, best_BP, at_BP, numbers, parts, PART=_PART, **begins)
-    _of_all[(rows,)](best_BP, at_BP, y_B, parts, PADDED=triton.next_power_of_2(parts), **begins)
+    _of_parts[(rows, parts)](x_BV, best_BP, at_BP, numbers, parts, PART=_PART, **begins, **FUSED)
+    _of_all[(rows,)](best_BP, at_BP, y_B, parts, PADDED=triton.next_power_of_2(parts), **begins, **FUSED)
     return y_B

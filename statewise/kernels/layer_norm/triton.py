@@ -19,6 +19,7 @@ from statewise.kernels.early import early
 from statewise.kernels.layer_norm import naive
 from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.transformed import transformed
+from statewise.kernels.with_triton import FUSED
 
 _HELD = 2048  # numbers of a tile: as many vectors as fit
 _PROGRAMS = 528  # backward: a few for each multiprocessor
@@ -119,7 +120,7 @@ class _Norm(torch.autograd.Function):
         shares_2PD = torch.empty(2, programs, width, dtype=torch.float32, device=x_ND.device)
         _backward[(programs,)](
             x_ND, gain_D, gradients[0].contiguous(), mean_N, scale_N, dx_ND, shares_2PD, count, width, programs,
-            CENTRED=ctx.centred, **tile,
+            CENTRED=ctx.centred, **tile, **FUSED,
         )  # fmt: skip
         dgain_D, dbias_D = shares_2PD.sum(1).to(gain_D.dtype)
         return dx_ND, dgain_D, None if bias_D is None else dbias_D, None, None, None
@@ -172,6 +173,6 @@ def _launch(
     _forward[(triton.cdiv(count, tile["ROWS"]),)](
         x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, mean_N, scale_N, count, width, eps,
         CENTRED=centred, BIASED=bias_D is not None, SUM=sum_of is not None, KEEP=bool(kept), **tile,
-        **({"EARLY": False} if kept else early(x_ND)),
+        **({"EARLY": False} if kept else early(x_ND)), **FUSED,
     )  # fmt: skip
     return y_ND

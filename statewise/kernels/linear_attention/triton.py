@@ -31,6 +31,7 @@ from statewise.kernels.tiles import (
     unwritten,
     walk_sizes,
 )
+from statewise.kernels.with_triton import FUSED
 
 _CHUNK = 32
 _WIDEST, _NARROWEST = 64, 16  # values of a head in one program, where they can be shared out
@@ -124,7 +125,7 @@ class _Walk(torch.autograd.Function):
         after = torch.empty_like(s)
         _forward[(batch * heads,)](
             q, k, v, g, s, length_B, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK, exact=exact),
+            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK, exact=exact), **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
         ctx.ragged, ctx.exact = ragged, exact
@@ -145,7 +146,7 @@ class _Walk(torch.autograd.Function):
         _backward[(batch * heads,)](
             q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK),
-            **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact),
+            **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact), **FUSED,
         )  # fmt: skip
         return dq, dk, dv, dg, ds, None, None, None
 

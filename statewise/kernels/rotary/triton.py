@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from statewise.kernels.rotary.naive import rates
+from statewise.kernels.with_triton import FUSED
 
 _TOKENS = 16  # of one program
 
@@ -64,7 +65,7 @@ class _Rotate(torch.autograd.Function):
         _turn[(triton.cdiv(tokens, _TOKENS),)](
             x_BTHK, at_BT.contiguous(), _rates(half, base, x_BTHK.device), y_BTHK,
             tokens, time, heads, half, *x_BTHK.stride()[:3], sign,
-            ODD=width % 2, TOKENS=_TOKENS, UNITS=triton.next_power_of_2(half), num_warps=4,
+            ODD=width % 2, TOKENS=_TOKENS, UNITS=triton.next_power_of_2(half), num_warps=4, **FUSED,
         )  # fmt: skip
         return y_BTHK
 

@@ -25,6 +25,7 @@ from statewise.kernels.along_time import past_end, wide
 from statewise.kernels.scan import naive, parallel
 from statewise.kernels.second_order import through
 from statewise.kernels.tiles import dense
+from statewise.kernels.with_triton import FUSED
 
 _BLOCK = 128  # units of one program, each on a lane of its own
 _BUSY = 1024  # programs that keep a large device busy
@@ -164,9 +165,9 @@ def _begins(
     decay, total, begin = (h_BD.new_empty(batch, chunks, width) for _ in range(3))
     _chunk_sums[(blocks, chunks, batch)](
         a_BTD, b_BTD, decay, total, *_strides(a_BTD, b_BTD), time, width, chunks, length,
-        BACK=back, GATED=gated, BLOCK=_BLOCK, num_warps=4,
+        BACK=back, GATED=gated, BLOCK=_BLOCK, num_warps=4, **FUSED,
     )  # fmt: skip
-    _carry[(blocks, batch)](h_BD, decay, total, begin, width, chunks, BACK=back, BLOCK=_BLOCK, num_warps=4)
+    _carry[(blocks, batch)](h_BD, decay, total, begin, width, chunks, BACK=back, BLOCK=_BLOCK, num_warps=4, **FUSED)
     return begin, plan
 
 
@@ -183,7 +184,7 @@ class _Scan(torch.autograd.Function):
         y_BTD = h_BD.new_empty(batch, time, width)
         _forward[(blocks, chunks, batch)](
             a_BTD, b_BTD, begin_BND, y_BTD, *_strides(a_BTD, b_BTD), time, width, chunks, length,
-            GATED=gated, BLOCK=_BLOCK, num_warps=4,
+            GATED=gated, BLOCK=_BLOCK, num_warps=4, **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(a_BTD, b_BTD, h_BD, y_BTD)
         ctx.gated = gated
@@ -205,7 +206,7 @@ class _Scan(torch.autograd.Function):
         dh_BD = torch.empty_like(h_BD)
         _backward[(blocks, chunks, batch)](
             a_BTD, b_BTD, dy_BTD, y_BTD, h_BD, begin_BND, da_BTD, db_BTD, dh_BD,
-            *_strides(a_BTD, b_BTD), time, width, chunks, length, GATED=ctx.gated, BLOCK=_BLOCK, num_warps=4,
+            *_strides(a_BTD, b_BTD), time, width, chunks, length, GATED=ctx.gated, BLOCK=_BLOCK, num_warps=4, **FUSED,
         )  # fmt: skip
         return da_BTD, db_BTD, dh_BD, None
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from statewise.kernels.second_order import through
 from statewise.kernels.short_convolution import naive
 from statewise.kernels.tiles import dense, row_lengths
+from statewise.kernels.with_triton import FUSED
 
 _MOMENTS, _CHANNELS = 16, 128
 
@@ -120,7 +121,7 @@ class _Convolution(torch.autograd.Function):
         batch, time, channels = x.shape
         y = x.new_empty(x.shape)
         grid = (triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _MOMENTS), batch)
-        _forward[grid](x, window, weight, length_B, y, *x.stride()[:2], time, channels, **_sizes(weight, silu))
+        _forward[grid](x, window, weight, length_B, y, *x.stride()[:2], time, channels, **_sizes(weight, silu), **FUSED)
         ctx.save_for_backward(x, window, weight, length_B)
         ctx.silu = silu
         return y
@@ -139,7 +140,7 @@ class _Convolution(torch.autograd.Function):
         dweight = torch.empty(batch * parts, taps, channels, dtype=torch.float32, device=x.device)
         _backward[(triton.cdiv(channels, _CHANNELS), parts, batch)](
             x, window, weight, length_B, gradients[0].contiguous(), dx, dwindow, dweight,
-            *x.stride()[:2], time, channels, parts, **_sizes(weight, ctx.silu),
+            *x.stride()[:2], time, channels, parts, **_sizes(weight, ctx.silu), **FUSED,
         )  # fmt: skip
         return dx, dwindow, dweight.sum(0).mT.to(weight), None, None
 

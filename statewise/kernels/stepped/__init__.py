@@ -124,14 +124,13 @@ def run(
     if tensors.recurrent_G is None:
         whole = forward_kernel(cell, batch=len(tensors.x_BTI), weight=tensors.u_GD)
     work = Work(cell, compute_dtype(tensors.u_GD), lengths_B, equation, whole)
-    try:
+    if whole is not None:
         try:
             return recur(work, tensors)
-        except Unavailable as reason:
-            if whole is None:
-                raise
+        except Unavailable as reason:  # of that kernel: a product a step may still do
             retire(str(reason))
-            return recur(work._replace(whole=None), tensors)
+    try:
+        return recur(work._replace(whole=None), tensors)
     except Unavailable as reason:
         _retired.append(str(reason))
         raise

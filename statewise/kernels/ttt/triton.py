@@ -36,6 +36,7 @@ from statewise.kernels.ttt.triton_inner import (
     tokens,
 )
 from statewise.kernels.ttt.walk import differentiated, walked
+from statewise.kernels.with_triton import FUSED
 
 _KEEP = 8  # mini-batches from one set of weights that is written down to the next
 
@@ -236,7 +237,7 @@ class _Walk(torch.autograd.Function):
         _forward[(batch * heads,)](
             q, k, v, rate, start, change, pending, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, y, kept, after, left_over, *q.stride()[:3], time, heads, kept_count,
-            NORM=gain is not None, SAVE=save, **sizes,
+            NORM=gain is not None, SAVE=save, **sizes, **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, rate, change, pending, start, gain, bias, place_B, length_B, kept)
         ctx.mini_batch, ctx.kept_count, ctx.ragged = mini_batch, kept_count, ragged
@@ -260,7 +261,7 @@ class _Walk(torch.autograd.Function):
             q, k, v, rate, pending, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, kept, dy, dafter, dleft,
             between, *d_inputs, dw, dp, dgain, dbias, *q.stride()[:3], time, heads, ctx.kept_count,
-            NORM=gain is not None, **sizes,
+            NORM=gain is not None, **sizes, **FUSED,
         )  # fmt: skip
         # The change is told from the start, which is thus taken away again from what is left in the end.
         dstart = (dw - dafter).sum(0)

@@ -21,6 +21,7 @@ from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, learned_norm, normalised, output, tokens
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
 from statewise.kernels.ttt.walk import differentiated, walked
+from statewise.kernels.with_triton import FUSED
 
 _SPARE = 8  # mini-batches from one set of weights that is written down to the next, where memory is to be spared
 _SHARE = 64  # which is where all of them would take more than such a part of it
@@ -158,7 +159,7 @@ class _Walk(torch.autograd.Function):
         _forward[(batch * heads,)](
             q, k, v, rate, w1, w2, p1, p2, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, y, kept1, kept2, *q.stride()[:3], time, heads, hidden, kept_count,
-            NORM=gain is not None, SAVE=save, **sizes,
+            NORM=gain is not None, SAVE=save, **sizes, **FUSED,
         )  # fmt: skip
         given = (q, k, v, rate, change1, change2, pending1, pending2, start1, start2, gain, bias)
         ctx.save_for_backward(*given, place_B, length_B, kept1, kept2)
@@ -188,7 +189,7 @@ class _Walk(torch.autograd.Function):
             q, k, v, rate, pending1, pending2, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, kept1, kept2, dy, between1, between2, *d_inputs,
             dw1, dw2, dp1, dp2, dgain, dbias, *q.stride()[:3], time, heads, hidden, ctx.kept_count,
-            NORM=gain is not None, **sizes,
+            NORM=gain is not None, **sizes, **FUSED,
         )  # fmt: skip
         # The change is told from the start, which is thus taken away again from what is left in the end.
         starts = ((dw1 - dafter1).sum(0), (dw2 - dafter2).sum(0))
