@@ -2,9 +2,10 @@
 
 A CPU that writes a text multiplies each weight with one vector a row and token. As `F.linear` finds them, weights lie
 in memory row by row, which suits many rows of input. For one or two, a matrix that is wider than its input is
-read much faster column by column; for more, in oneDNN's own blocks. The copies are kept as long as their weights:
-speed for memory. With a single vector, MKL leaves all but one core idle; a large matrix is cut into as many parts as
-there are threads, a batch of products, which it shares out. `benchmarks/decode.py` measures what it gives.
+read much faster column by column; for more, in oneDNN's own blocks, where what comes after the product costs next to
+nothing. The copies are kept as long as their weights: speed for memory. With a single vector, MKL leaves all but one
+core idle; a large matrix is cut into as many parts as there are threads, a batch of products, which it shares out.
+`benchmarks/decode.py` measures what it gives.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ class _Kept:
 
     def __init__(self, weight_OI: Tensor) -> None:
         self.mark = _mark(weight_OI)
-        self.products: dict[tuple[Layout, int], Product] = {}
+        self.products: dict[tuple[Layout, int], Finished] = {}
 
     def is_of(self, weight_OI: Tensor) -> bool:
         version, address, sample = _mark(weight_OI)
@@ -80,12 +81,16 @@ def _in_parts(padded_OI: Tensor, width: int, parts: int, *, turn: bool) -> Produ
     return product
 
 
-def _in_blocks(weight_OI: Tensor) -> Product:
+def _in_blocks(weight_OI: Tensor) -> Finished:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), _BLOCK_ROWS)
 
-    def product(x: Tensor, bias_O: Tensor | None) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias_O, "none", [], "")
-        return y
+    def product(x: Tensor, bias_O: Tensor | None, bend: Bend, onto: Tensor | None) -> Tensor:
+        y: Tensor
+        if onto is not None and bend == "none":
+            y = torch.ops.mkldnn._linear_pointwise.binary(x, onto, packed, bias_O, "add")
+            return y
+        y = torch.ops.mkldnn._linear_pointwise(x, packed, bias_O, bend, [], "tanh" if bend == "gelu" else "")
+        return y if onto is None else onto + y
 
     return product
 
@@ -113,13 +118,10 @@ def parts_of(weight_OI: Tensor, rows: int) -> int:
 
 
 def prepared(weight_OI: Tensor, rows: int) -> Finished | None:
-    """Its product and what comes right after, on a CPU, in the layout for so many rows; None: as PyTorch has it."""
-    product = laid_out(weight_OI, rows)
-    return None if product is None else lambda x, bias_O, bend, onto: _finish(product(x, bias_O), bend, onto)
+    """Its product and what comes right after, on a CPU, in the layout for so many rows; None: as PyTorch has it.
 
-
-def laid_out(weight_OI: Tensor, rows: int) -> Product | None:
-    """Its product in that layout, made now or kept from an earlier time."""
+    Made now, or kept from an earlier time.
+    """
     name = layout(weight_OI, rows)
     if name is None:
         return None
@@ -132,16 +134,20 @@ def laid_out(weight_OI: Tensor, rows: int) -> Product | None:
     return kept.products[key]
 
 
-def _made(weight_OI: Tensor, name: Layout, parts: int) -> Product:
+def _made(weight_OI: Tensor, name: Layout, parts: int) -> Finished:
     match name:
         case "columns":
-            return _by_columns(weight_OI, parts)
+            return _finished(_by_columns(weight_OI, parts))
         case "rows":
-            return _in_parts(weight_OI.detach(), len(weight_OI), parts, turn=False)
+            return _finished(_in_parts(weight_OI.detach(), len(weight_OI), parts, turn=False))
         case "blocks":
             return _in_blocks(weight_OI)
         case _:
             assert_never(name)
+
+
+def _finished(product: Product) -> Finished:
+    return lambda x, bias_O, bend, onto: _finish(product(x, bias_O), bend, onto)
 
 
 class _Open(NamedTuple):

@@ -46,6 +46,22 @@ def test_the_product_is_the_same(rows: int, bias: bool, width: int, input_width:
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 64])
+@pytest.mark.parametrize("bend", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("added", [True, False], ids=["onto", "alone"])
+@torch.no_grad()
+def test_what_comes_after_the_product_is_the_same(rows: int, bend: packed.Bend, added: bool) -> None:
+    layer, x = made(48, 20), noise(rows, 20, seed=9)
+    onto = noise(rows, 48, seed=8) if added else None
+    product = F.linear(x.double(), layer.weight.double(), layer.bias.double())
+    bent = {"none": product, "relu": F.relu(product), "gelu": F.gelu(product, approximate="tanh")}[bend]
+    with packed_products(rows, {}):
+        found = linear(x, layer.weight, layer.bias, bend=bend, onto=onto)
+    torch.testing.assert_close(found.double(), bent if onto is None else onto.double() + bent, rtol=1e-5, atol=1e-5)
+    if onto is not None:
+        assert torch.equal(onto, noise(rows, 48, seed=8)), "what is added to is somebody else's"
+
+
 @pytest.mark.parametrize("threads", [2, 3, 4])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "bare"])
 @pytest.mark.parametrize(("width", "input_width"), [(48, 20), (49, 20), (20, 48), (21, 48), (24, 24)])

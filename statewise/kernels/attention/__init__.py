@@ -72,14 +72,14 @@ def attend_(
             q_BHK, k_BGK, v_BGK, keys_BSGK, values_BSGK, length_B, slopes_H, scale
         )
         return found
-    at_B1 = length_B[:, None]
     use = used_slots(keys_BSGK, length_B)
-    keys_BSGK = write_(keys_BSGK, k_BGK[:, None], at_B1, use)
-    values_BSGK = write_(values_BSGK, v_BGK[:, None], at_B1, use)
-    if use.level and slopes_H is None:  # all is seen, wherever it is
-        sight = Sight(at_B1, at_B1, causal=False, whole=True)
-    else:
-        slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
-        sight = Sight(at_B1, slots_BS, slopes_H=slopes_H)
+    keys_BSGK = write_(keys_BSGK, k_BGK, length_B, use)
+    values_BSGK = write_(values_BSGK, v_BGK, length_B, use)
+    if use.level and slopes_H is None and choice(wish=wish).implementation == "fused":  # all is seen, wherever it is
+        y_BHK = fused.one_moment(q_BHK, keys_BSGK, values_BSGK, scale)
+        return y_BHK, length_B + 1
+    at_B1 = length_B[:, None]
+    slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
+    sight = Sight(at_B1, slots_BS, slopes_H=slopes_H)
     y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, sight, scale=scale, wish=wish)
     return y_B1HK[:, 0], length_B + 1

@@ -13,14 +13,11 @@ from statewise.kernels.attention.sight import Sight, distance_bias, visible
 def attention(
     q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scale: float, dropout: float = 0.0
 ) -> Tensor:
-    batch, time = q_BTHK.shape[:2]
-    # On a CPU the op blocks by queries; many rows with one query each are two products, in half the time.
-    one_each = time == 1 and batch > 1 and q_BTHK.device.type == "cpu" and dropout == 0
-    if one_each and sight.whole and not sight.causal:
-        return _one_query(q_BTHK, k_BSGK, v_BSGK, scale)
+    triangle = sight.whole and sight.window is None and sight.slopes_H is None
+    if triangle and not sight.causal and q_BTHK.shape[1] == 1 and dropout == 0:
+        return one_moment(q_BTHK[:, 0], k_BSGK, v_BSGK, scale)[:, None]
     q_BHTK, k_BGSK, v_BGSK = q_BTHK.transpose(1, 2), k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
-    triangle = sight.whole and sight.window is None and sight.slopes_H is None
     if triangle:
         y_BHTK = F.scaled_dot_product_attention(
             q_BHTK, k_BGSK, v_BGSK, dropout_p=dropout, is_causal=sight.causal, scale=scale, enable_gqa=grouped
@@ -42,9 +39,19 @@ def attention(
     return y_BHTK.transpose(1, 2)
 
 
-def _one_query(q_B1HK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, scale: float) -> Tensor:
-    """R = H / G queries of a group stand below each other, so that no key is repeated for them."""
+def one_moment(q_BHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, scale: float) -> Tensor:
+    """The queries of one moment, which see all slots. A list may be kept in another precision than they are."""
+    if k_BSGK.dtype != q_BHK.dtype:
+        k_BSGK, v_BSGK = k_BSGK.to(q_BHK.dtype), v_BSGK.to(q_BHK.dtype)
     k_BGSK, v_BGSK = k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
-    q_BGRK = torch.unflatten(scale * q_B1HK[:, 0], 1, (k_BGSK.shape[1], -1))
+    (batch, heads, _), groups = q_BHK.shape, k_BGSK.shape[1]
+    if batch == 1 or q_BHK.device.type != "cpu":
+        y_BH1K = F.scaled_dot_product_attention(
+            q_BHK.unsqueeze(2), k_BGSK, v_BGSK, scale=scale, enable_gqa=heads != groups
+        )
+        return y_BH1K.squeeze(2)
+    # On a CPU the op blocks by queries; many rows with one query each are two products, in half the time. The
+    # queries of a group stand below each other, so that no key is repeated for them.
+    q_BGRK = torch.unflatten(scale * q_BHK, 1, (groups, heads // groups))
     y_BGRK = torch.softmax(q_BGRK @ k_BGSK.mT, dim=-1) @ v_BGSK
-    return y_BGRK.flatten(1, 2)[:, None]
+    return y_BGRK.flatten(1, 2)

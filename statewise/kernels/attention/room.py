@@ -38,11 +38,10 @@ def used_slots(list_BS: Tensor, length_B: Tensor) -> Use:
     return Use(slots, level=min(lengths) + 1 == slots)
 
 
-def write_(list_BS: Tensor, new_B1: Tensor, at_B1: Tensor, use: Use) -> Tensor:
+def write_(list_BS: Tensor, new_B: Tensor, at_B: Tensor, use: Use) -> Tensor:
     """Each row's new entry into its own free slot; the slots in use then."""
-    new_B1 = new_B1.to(list_BS.dtype)
     if use.level:
-        list_BS.narrow(1, use.slots - 1, 1).copy_(new_B1)
+        list_BS.select(1, use.slots - 1).copy_(new_B)
     else:
-        list_BS[torch.arange(len(at_B1), device=at_B1.device)[:, None], at_B1] = new_B1
+        list_BS[torch.arange(len(at_B), device=at_B.device), at_B] = new_B.to(list_BS.dtype)
     return list_BS.narrow(1, 0, use.slots)
