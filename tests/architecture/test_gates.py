@@ -98,3 +98,16 @@ def test_no_launch_leaves_rounding_to_a_default() -> None:
         if "**FUSED" not in [f"**{dotted(k.value)}" for k in node.keywords]
     ]
     assert not silent, "\n".join(silent)
+
+
+def asks_in_forward(tree: ast.Module) -> list[int]:
+    forwards = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    inside = [node for forward in forwards for node in ast.walk(forward) if isinstance(node, ast.Attribute)]
+    return [node.lineno for node in inside if node.attr == "needs_input_grad"]
+
+
+def test_no_forward_asks_its_context_whether_gradients_are_wanted() -> None:
+    """Of a parameter, `needs_input_grad` is true inside `no_grad`, too: whoever calls has to say it (`is_wanted`)."""
+    found = [f"{name}:{line}" for name, tree in modules().items() for line in asks_in_forward(tree)]
+    assert not found, "\n".join(found)
+    assert asks_in_forward(ast.parse("class F:\n    def forward(ctx, x):\n        return any(ctx.needs_input_grad)"))

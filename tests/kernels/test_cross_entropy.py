@@ -1,5 +1,7 @@
 """The cross-entropy in chunks against the one written out: value, every gradient, and what it keeps in memory."""
 
+from typing import Any
+
 import pytest
 import torch
 from forms import noise
@@ -172,3 +174,24 @@ def test_a_head_gives_the_same_from_features_as_from_logits(tied: bool) -> None:
     parameters = list(head.parameters())
     for a, b in zip(*(torch.autograd.grad(value, parameters) for value in (total, expected.sum())), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_whoever_only_looks_pays_for_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters could want one; inside `no_grad` nobody will ask."""
+    asked = []
+    walk = chunked._walk
+
+    def watched(*given: Any, wanted: tuple[bool, ...]) -> Any:
+        asked.append(wanted)
+        return walk(*given, wanted=wanted)
+
+    monkeypatch.setattr(chunked, "_walk", watched)
+    y_ND, target_N = noise(5, 3, seed=0), torch.arange(5)
+    weight_VD, bias_V = noise(7, 3, seed=1).requires_grad_(), noise(7, seed=2).requires_grad_()
+    with torch.no_grad():
+        looked = chunked.total_nats(y_ND, weight_VD, bias_V, target_N, None, 0.0)
+    learned = chunked.total_nats(y_ND, weight_VD, bias_V, target_N, None, 0.0)
+    assert asked == [(False, False, False), (False, True, True)]
+    assert torch.equal(looked, learned)
+    assert learned.requires_grad
+    assert not looked.requires_grad

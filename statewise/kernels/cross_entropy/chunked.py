@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.cross_entropy import naive
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.with_triton import load, obstacle
 
 LOGITS = {"cpu": 2**20, "cuda": 2**27}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
@@ -61,8 +61,10 @@ def total_nats(
     narrow = y_ND.dtype
     if torch.is_autocast_enabled(y_ND.device.type):
         narrow = torch.get_autocast_dtype(y_ND.device.type)
+    # A Function is not told whether anybody will ask for gradients, and here they are most of the work.
+    wanted = tuple(is_wanted([part]) for part in (y_ND, weight_VD, bias_V))
     inputs = (y_ND, weight_VD, bias_V, target_N, share_N)
-    total: Tensor = _TotalNats.apply(*inputs, smoothing, narrow)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    total: Tensor = _TotalNats.apply(*inputs, smoothing, narrow, wanted)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return total
 
 
@@ -77,14 +79,12 @@ class _TotalNats(torch.autograd.Function):
         share_N: Tensor | None,
         smoothing: float,
         narrow: torch.dtype,
+        wanted: tuple[bool, ...],
     ) -> Tensor:
         ctx.save_for_backward(y_ND, weight_VD, bias_V, target_N, share_N)
-        ctx.smoothing, ctx.narrow = smoothing, narrow
-        ctx.wanted = tuple(ctx.needs_input_grad[:3])
+        ctx.smoothing, ctx.narrow, ctx.wanted = smoothing, narrow, wanted
         with no_autocast(y_ND):
-            total, ctx.gradients = _walk(
-                y_ND, weight_VD, bias_V, target_N, share_N, smoothing, narrow, wanted=ctx.wanted
-            )
+            total, ctx.gradients = _walk(y_ND, weight_VD, bias_V, target_N, share_N, smoothing, narrow, wanted=wanted)
         return total
 
     @staticmethod
@@ -94,7 +94,7 @@ class _TotalNats(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again
             with torch.autocast(y_ND.device.type, ctx.narrow, enabled=ctx.narrow != y_ND.dtype):
                 total = naive.total_nats(y_ND, weight_VD, bias_V, target_N, share_N, ctx.smoothing)
-            return *through((total,), (y_ND, weight_VD, bias_V), (scale,)), None, None, None, None
+            return *through((total,), (y_ND, weight_VD, bias_V), (scale,)), None, None, None, None, None
         kept, ctx.gradients = ctx.gradients, None  # handed out, not copied; who comes a second time walks again
         if kept is None:
             with no_autocast(y_ND):
@@ -106,7 +106,7 @@ class _TotalNats(torch.autograd.Function):
             None if part is None or to is None else part.mul_(scale).to(to.dtype)
             for part, to in zip(kept, like, strict=True)
         ]
-        return (*scaled, None, None, None, None)
+        return (*scaled, None, None, None, None, None)
 
 
 def _walk(

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.tiles import (
     decays,
     dense,
@@ -185,10 +185,11 @@ class _Walk(torch.autograd.Function):
         length_B: Tensor,
         ragged: bool,
         exact: bool,
+        save: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         sizes = walk_sizes(q, v, chunk=_CHUNK, exact=exact, tile=_TILE)
-        chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
+        chunks = triton.cdiv(time, _CHUNK)
         y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
         inverse = s.new_empty(batch, heads, chunks, _CHUNK, _CHUNK)
         begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
@@ -211,7 +212,7 @@ class _Walk(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, beta, g, s)
             again = chunked.gated_delta(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
-            return *through(again, inputs, gradients), None, None, None
+            return *through(again, inputs, gradients), None, None, None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
         sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact, tile=_TILE)
@@ -226,7 +227,7 @@ class _Walk(torch.autograd.Function):
             q, k, v, beta, g, length_B, inverse, begin, after, dy, dafter, dq, dk, dv, dbeta, dg, ds,
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes, **FUSED,
         )  # fmt: skip
-        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None, None
+        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None, None, None
 
 
 def gated_delta(
@@ -243,5 +244,8 @@ def gated_delta(
     """`naive.gated_delta`; inputs in any precision, the state and all sums in float32, products if `exact`."""
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (beta_BTH, g_BTH, s_BHKV))
-    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact)
+    given = (*qkv, *small)
+    y_BTHV, after_BHKV = _Walk.apply(
+        *given, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact, is_wanted(given)
+    )
     return y_BTHV, after_BHKV

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.second_order import through
+from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.tiles import (
     decays,
     dense,
@@ -116,10 +116,19 @@ def _backward(
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor, ragged: bool, exact: bool
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        s: Tensor,
+        length_B: Tensor,
+        ragged: bool,
+        exact: bool,
+        save: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
-        chunks, save = triton.cdiv(time, _CHUNK), any(ctx.needs_input_grad)
+        chunks = triton.cdiv(time, _CHUNK)
         y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
         begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
         after = torch.empty_like(s)
@@ -137,7 +146,7 @@ class _Walk(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, g, s)
             again = chunked.linear_attention(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
-            return *through(again, inputs, gradients), None, None, None
+            return *through(again, inputs, gradients), None, None, None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
         empty = unwritten(ctx.ragged)
@@ -148,7 +157,7 @@ class _Walk(torch.autograd.Function):
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK),
             **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact), **FUSED,
         )  # fmt: skip
-        return dq, dk, dv, dg, ds, None, None, None
+        return dq, dk, dv, dg, ds, None, None, None, None
 
 
 def linear_attention(
@@ -172,7 +181,10 @@ def linear_attention(
         s_BHKV = s_BHKV.unflatten(-1, (pieces, -1)).movedim(-2, 2).flatten(1, 2)
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (g_BTH, s_BHKV))
-    y_BTHV, after_BHKV = _Walk.apply(*qkv, *small, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact)
+    given = (*qkv, *small)
+    y_BTHV, after_BHKV = _Walk.apply(
+        *given, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact, is_wanted(given)
+    )
     if pieces > 1:
         y_BTHV = y_BTHV.unflatten(2, (heads, pieces)).flatten(3)
         after_BHKV = after_BHKV.unflatten(1, (heads, pieces)).movedim(2, -2).flatten(-2)
