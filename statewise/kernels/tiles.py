@@ -4,13 +4,15 @@ Inputs are read where they are, in whatever precision, and widened in registers:
 share their keys need no copy. Only imported by kernels, since it imports Triton.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from statewise.kernels.second_order import is_wanted
 
 
 @triton.jit
@@ -57,6 +59,18 @@ def row_lengths(like_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
     """As many moments as each row has: all, unless it is told otherwise."""
     length_B = torch.full(like_BT.shape[:1], like_BT.shape[1], dtype=torch.int64, device=like_BT.device)
     return length_B if lengths_B is None else torch.minimum(lengths_B.to(length_B), length_B)
+
+
+class Manner(NamedTuple):
+    """In which a walk is made, apart from its numbers."""
+
+    ragged: bool  # some rows may end before others
+    exact: bool  # products of float32 are wanted as such
+    save: bool  # for a backward
+
+    @classmethod
+    def of(cls, given: Sequence[Tensor], lengths_B: Tensor | None, *, exact: bool) -> "Manner":
+        return cls(lengths_B is not None, exact, is_wanted(given))
 
 
 def unwritten(ragged: bool) -> Callable[..., Tensor]:

@@ -152,7 +152,7 @@ def test_intervals_of_any_size() -> None:
 
 
 def test_a_picture_says_which_letters_it_lacks(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="pictures are painted by matplotlib, which is not installed here")
     unassigned = "\U000e0fff"  # no font has it
     one = passage("ab", "שלום", "$x$", "\n", f"x{unassigned}")
     with warnings.catch_warnings():

@@ -28,8 +28,9 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.second_order import through
 from statewise.kernels.tiles import (
+    Manner,
     decays,
     dense,
     own_moments,
@@ -175,24 +176,14 @@ def _summed(parts: Tensor, like: Tensor) -> Tensor:
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        beta: Tensor,
-        g: Tensor,
-        s: Tensor,
-        length_B: Tensor,
-        ragged: bool,
-        exact: bool,
-        save: bool,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, s: Tensor, length_B: Tensor, manner: Manner
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=exact, tile=_TILE)
+        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=manner.exact, tile=_TILE)
         chunks = triton.cdiv(time, _CHUNK)
-        y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
+        y = unwritten(manner.ragged)(v.shape, dtype=torch.float32, device=q.device)
         inverse = s.new_empty(batch, heads, chunks, _CHUNK, _CHUNK)
-        begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
+        begin = s.new_empty(batch, heads, chunks if manner.save else 0, *s.shape[2:])
         after = torch.empty_like(s)
         alone = {key: sizes[key] for key in ("C", "K", "KP", "PRECISION", "num_stages")}
         _inverse[(batch * heads * chunks,)](
@@ -200,10 +191,10 @@ class _Walk(torch.autograd.Function):
         )
         _forward[(batch * heads, triton.cdiv(v.shape[-1], sizes["VP"]))](
             q, k, v, beta, g, s, length_B, inverse, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **sizes, **FUSED,
+            SAVE=manner.save, **sizes, **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, beta, g, s, length_B, inverse, begin, after)
-        ctx.ragged, ctx.exact = ragged, exact
+        ctx.manner = manner
         return y, after
 
     @staticmethod
@@ -212,11 +203,11 @@ class _Walk(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, beta, g, s)
             again = chunked.gated_delta(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
-            return *through(again, inputs, gradients), None, None, None, None
+            return *through(again, inputs, gradients), None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact, tile=_TILE)
-        empty, shares = unwritten(ctx.ragged), triton.cdiv(v.shape[-1], sizes["VP"])
+        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.manner.exact, tile=_TILE)
+        empty, shares = unwritten(ctx.manner.ragged), triton.cdiv(v.shape[-1], sizes["VP"])
         dq, dk, dbeta, dg = (
             empty(shares, *part.shape, dtype=part.dtype if shares == 1 else torch.float32, device=q.device)
             for part in (q, k, beta, g)
@@ -227,7 +218,7 @@ class _Walk(torch.autograd.Function):
             q, k, v, beta, g, length_B, inverse, begin, after, dy, dafter, dq, dk, dv, dbeta, dg, ds,
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes, **FUSED,
         )  # fmt: skip
-        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None, None, None
+        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None
 
 
 def gated_delta(
@@ -245,7 +236,6 @@ def gated_delta(
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (beta_BTH, g_BTH, s_BHKV))
     given = (*qkv, *small)
-    y_BTHV, after_BHKV = _Walk.apply(
-        *given, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact, is_wanted(given)
-    )
+    manner = Manner.of(given, lengths_B, exact=exact)
+    y_BTHV, after_BHKV = _Walk.apply(*given, row_lengths(q_BTHK, lengths_B), manner)
     return y_BTHV, after_BHKV

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from statewise.kernels.along_time import wide
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.second_order import through
 from statewise.kernels.tiles import (
+    Manner,
     decays,
     dense,
     own_moments,
@@ -116,28 +117,19 @@ def _backward(
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        g: Tensor,
-        s: Tensor,
-        length_B: Tensor,
-        ragged: bool,
-        exact: bool,
-        save: bool,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, s: Tensor, length_B: Tensor, manner: Manner
     ) -> tuple[Tensor, Tensor]:
         batch, time, heads, _ = q.shape
         chunks = triton.cdiv(time, _CHUNK)
-        y = unwritten(ragged)(v.shape, dtype=torch.float32, device=q.device)
-        begin = s.new_empty(batch, heads, chunks if save else 0, *s.shape[2:])
+        y = unwritten(manner.ragged)(v.shape, dtype=torch.float32, device=q.device)
+        begin = s.new_empty(batch, heads, chunks if manner.save else 0, *s.shape[2:])
         after = torch.empty_like(s)
         _forward[(batch * heads,)](
             q, k, v, g, s, length_B, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=save, **walk_sizes(q, v, chunk=_CHUNK, exact=exact), **FUSED,
+            SAVE=manner.save, **walk_sizes(q, v, chunk=_CHUNK, exact=manner.exact), **FUSED,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, s, length_B, begin, after)
-        ctx.ragged, ctx.exact = ragged, exact
+        ctx.manner = manner
         return y, after
 
     @staticmethod
@@ -146,18 +138,18 @@ class _Walk(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, g, s)
             again = chunked.linear_attention(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
-            return *through(again, inputs, gradients), None, None, None, None
+            return *through(again, inputs, gradients), None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
-        empty = unwritten(ctx.ragged)
+        empty = unwritten(ctx.manner.ragged)
         dq, dk, dv, dg = (empty(part.shape, dtype=part.dtype, device=q.device) for part in (q, k, v, g))
         ds = torch.empty_like(s)
         _backward[(batch * heads,)](
             q, k, v, g, length_B, begin, after, dy, dafter, dq, dk, dv, dg, ds,
             *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK),
-            **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.exact), **FUSED,
+            **walk_sizes(q, v, chunk=_CHUNK, exact=ctx.manner.exact), **FUSED,
         )  # fmt: skip
-        return dq, dk, dv, dg, ds, None, None, None, None
+        return dq, dk, dv, dg, ds, None, None
 
 
 def linear_attention(
@@ -182,9 +174,8 @@ def linear_attention(
     qkv = dense(q_BTHK, k_BTHK, v_BTHV)
     small = (part.contiguous() for part in (g_BTH, s_BHKV))
     given = (*qkv, *small)
-    y_BTHV, after_BHKV = _Walk.apply(
-        *given, row_lengths(q_BTHK, lengths_B), lengths_B is not None, exact, is_wanted(given)
-    )
+    manner = Manner.of(given, lengths_B, exact=exact)
+    y_BTHV, after_BHKV = _Walk.apply(*given, row_lengths(q_BTHK, lengths_B), manner)
     if pieces > 1:
         y_BTHV = y_BTHV.unflatten(2, (heads, pieces)).flatten(3)
         after_BHKV = after_BHKV.unflatten(1, (heads, pieces)).movedim(2, -2).flatten(-2)
