@@ -9,7 +9,7 @@ import torch
 from recurrent_case import CELLS, Case, draw, mixer, module_choice, ours
 
 from statewise.kernels import persistent
-from statewise.kernels.persistent.chip import chip_of
+from statewise.kernels.chip import chip_of
 from statewise.kernels.persistent.plan import Cell
 from statewise.kernels.persistent.proposals import BATCHES, WIDTHS
 from statewise.kernels.persistent.table import plans

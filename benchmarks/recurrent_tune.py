@@ -27,11 +27,11 @@ import torch
 from asked import need_gpu, readable
 from torch import Tensor
 
+from statewise.kernels.chip import H200
 from statewise.kernels.elman import ElmanWeights, elman_step
 from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.alarm import address, raise_if_stalled
-from statewise.kernels.persistent.chip import H200
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
 from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from statewise.kernels import persistent, stepped
+from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Choice, note, outside
-from statewise.kernels.persistent.chip import chip_of
 
 _taken: dict[tuple[object, ...], Choice] = {}
 

@@ -10,9 +10,9 @@ from statewise.core import lens
 from statewise.kernels import gru as gru_kernel
 from statewise.kernels import stepped
 from statewise.kernels import taken as remembering
+from statewise.kernels.chip import H200, KNOWN
 from statewise.kernels.choice import Choice, choose, force, record
 from statewise.kernels.persistent import alarm
-from statewise.kernels.persistent.chip import H200, KNOWN
 from statewise.kernels.taken import taken
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError

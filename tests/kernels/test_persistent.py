@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from statewise.kernels import persistent
+from statewise.kernels.chip import H200, KNOWN, Chip
 from statewise.kernels.choice import Choice, choose, force
 from statewise.kernels.persistent import alarm, compiler, driver, table
-from statewise.kernels.persistent.chip import H200, KNOWN, Chip
 from statewise.kernels.persistent.h200 import FASTEST, Row
 from statewise.kernels.persistent.plan import Cell, Plan, Way
 from statewise.mixers import GRU, LSTM, Elman

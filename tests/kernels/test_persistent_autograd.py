@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from statewise.kernels import elman, gru, lstm, moment_sums, persistent
+from statewise.kernels.chip import H200
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMWeights
 from statewise.kernels.persistent import alarm, recurrence
-from statewise.kernels.persistent.chip import H200
 from statewise.kernels.persistent.driver import Kernel, Run
 from statewise.kernels.persistent.plan import GATES, Cell, Plan
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from statewise.kernels import lstm, persistent
+from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import force
 from statewise.kernels.persistent import alarm, driver, recurrence
-from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.plan import Plan
 from statewise.kernels.persistent.table import plans
 from statewise.mixers import GRU, LSTM, Elman

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
-from statewise.kernels.persistent import chip as chips
+from statewise.kernels import chip as chips
+from statewise.kernels.chip import H200, KNOWN, Chip, chip_of
 from statewise.kernels.persistent import compiler, proposals, table
-from statewise.kernels.persistent.chip import H200, KNOWN, Chip, chip_of
 from statewise.kernels.persistent.plan import Cell, Plan
 from statewise.specs import UserError
 

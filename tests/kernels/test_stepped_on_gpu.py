@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import force
 from statewise.kernels.persistent import forward_kernel
-from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.stepped import walk
 from statewise.mixers import GRU, LSTM, Elman
 

@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from statewise.kernels.chip import chip_of
 from statewise.kernels.early import early
-from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.with_triton import FUSED
 
 _LINE = tl.constexpr(128)  # bytes that memory brings into the cache at once

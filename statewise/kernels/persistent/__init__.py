@@ -10,12 +10,12 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from statewise.kernels.chip import Chip, chip_of
 from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
 from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
 from statewise.kernels.persistent.alarm import retire as retire
 from statewise.kernels.persistent.alarm import retired as retired
-from statewise.kernels.persistent.chip import SINCE, Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.driver import Kernel, kernel
 from statewise.kernels.persistent.plan import Cell
@@ -24,6 +24,8 @@ from statewise.kernels.persistent.recurrence import recur
 from statewise.kernels.persistent.recurrence import remember as remember
 from statewise.kernels.persistent.table import forward_alone, plans
 from statewise.kernels.uncompiled import uncompiled
+
+_SINCE = (8, 0)  # mma on bfloat16, and loads and stores with a scope
 
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
@@ -46,8 +48,8 @@ def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor) -> str | Non
 def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int, chip: Chip) -> str | None:
     if dtype not in (torch.bfloat16, torch.float16):
         return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    if chip.capability < SINCE:
-        return "it needs compute capability {}.{}, this GPU has {}".format(*SINCE, chip.name)
+    if chip.capability < _SINCE:
+        return "it needs compute capability {}.{}, this GPU has {}".format(*_SINCE, chip.name)
     pair = plans(cell, width=width, batch=batch, chip=chip)
     if pair is None:
         known = "it has no plan" if chip.measured else f"on a GPU of {chip.name} it is not sure to be ahead of cuDNN"

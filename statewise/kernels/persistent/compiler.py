@@ -12,7 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from statewise.kernels.persistent.chip import Chip
+from statewise.kernels.chip import Chip
 from statewise.kernels.persistent.plan import Plan
 
 OPTIONS = ["--std=c++17", "-w"]  # a tool that wants to name lines adds -lineinfo; the code stays the same

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.kernels.persistent.chip import Chip, chip_of
+from statewise.kernels.chip import Chip, chip_of
 from statewise.kernels.persistent.compiler import Unavailable, machine_code
 from statewise.kernels.persistent.plan import GATES, Plan
 

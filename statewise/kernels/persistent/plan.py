@@ -5,7 +5,7 @@ A plan is the list of a kernel template's parameters, so it is also the name of 
 
 from typing import Literal, NamedTuple
 
-from statewise.kernels.persistent.chip import Chip
+from statewise.kernels.chip import Chip
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
 Way = Literal["forward", "backward"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 
-from statewise.kernels.persistent.chip import Chip
+from statewise.kernels.chip import Chip
 from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
 
 Proposal = tuple[float, Plan]  # cycles a step

@@ -6,7 +6,7 @@ too few multiprocessors for an entry, have the plans that `proposals.py` expects
 
 from functools import cache
 
-from statewise.kernels.persistent.chip import Chip
+from statewise.kernels.chip import Chip
 from statewise.kernels.persistent.h200 import FASTEST, Row
 from statewise.kernels.persistent.plan import Cell, Plan, Way
 from statewise.kernels.persistent.proposals import expected

@@ -11,9 +11,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
 from statewise.kernels.persistent import compute_dtype, forward_kernel, retire
-from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.plan import Cell, Way
 from statewise.kernels.stepped.program import Program, Shape, load

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from statewise.kernels.chip import chip_of
 from statewise.kernels.early import SINCE as EARLY_SINCE
-from statewise.kernels.persistent.chip import chip_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
 from statewise.kernels.persistent.driver import Attribute, Launch, check, current_stream, library
 from statewise.kernels.persistent.plan import Cell, Way

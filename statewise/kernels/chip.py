@@ -1,4 +1,4 @@
-"""What a GPU holds, as far as a plan must know it.
+"""What a GPU holds, as far as a kernel's plan must know it.
 
 STATEWISE_CAPABILITY=8.0 pretends: plans keep the limits of that older GPU, and its code is translated by the driver for
 the one that is there. Tests and benchmarks use it.
@@ -13,7 +13,6 @@ import torch
 from statewise.specs import UserError
 
 _K = 1024
-SINCE = (8, 0)  # mma on bfloat16, and loads and stores with a scope
 _MEASURED_ON = 132  # multiprocessors of the GPU that filled the table
 
 
