@@ -8,8 +8,10 @@
     python benchmarks/recurrent.py --kernel stepped …  # the same of one form, wherever it can run
 
 Both sides run through autograd, allocation included, one after the other in one process; times are medians over
-several rounds of calls without a synchronisation between them, as in training; and each side once more as a replayed
-CUDA graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision float32`, float32).
+several rounds of calls without a synchronisation between them, as in training; each side once more with autograd in the
+calling thread (`torch.autograd.set_multithreading_enabled(False)`), which spares small layers the wait for another one;
+and as a replayed CUDA graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision
+float32`, float32).
 Beside them stands a graph of cuBLAS's products alone, those that a form with a product a step cannot leave out.
 `--out FOLDER` receives the numbers as JSON.
 """
@@ -85,6 +87,16 @@ def training(
     return run
 
 
+def unthreaded(run: Callable[[], object]) -> Callable[[], object]:
+    """With its gradients made by the calling thread, and not by the one that autograd has for the GPU."""
+
+    def alone() -> object:
+        with torch.autograd.set_multithreading_enabled(False):
+            return run()
+
+    return alone
+
+
 def reading(call: Callable[[Tensor], Tensor], x_TBI: Tensor) -> Callable[[], object]:
     def run() -> object:
         with torch.no_grad():
@@ -139,6 +151,7 @@ def measure_one(case: Case) -> dict[str, Any]:
     runs["forward"]["ours"] = reading(mine, x_TBI)
     for several in runs.values():
         several["ours, graph"] = graphed(several["ours"])
+    runs["training"]["ours, one thread"] = unthreaded(runs["training"]["ours"])
     others = [(torch.float32, case.precision)]
     if case.dtype != torch.float32:
         others = [(torch.bfloat16, "bf16"), (torch.float16, "fp16")]
@@ -149,12 +162,13 @@ def measure_one(case: Case) -> dict[str, Any]:
         read = reading(cudnn(other), their_x)
         if name != "fp16":
             runs["training"]["eager"], runs["forward"]["eager"] = train, read
+            runs["training"]["eager, one thread"] = unthreaded(train)
         runs["training"][f"graph {name}"], runs["forward"][f"graph {name}"] = graphed(train), graphed(read)
     for way, run in products(case, x_TBI).items():
         runs[way]["products"] = graphed(run)
     row: dict[str, Any] = {"choice": module_choice(module, case)}
     for way, several in runs.items():
-        row[way] = {name: round(us, 3) for name, us in rounds(several, 3, 2).items()}
+        row[way] = {name: round(us, 3) for name, us in rounds(several, 5, 2).items()}
     persistent.raise_if_stalled(wait=True)
     return row
 
@@ -162,7 +176,7 @@ def measure_one(case: Case) -> dict[str, Any]:
 def report(rows: list[dict[str, Any]]) -> None:
     """Markdown: microseconds a step and ratios, geometric means, worst cells."""
     for way in ("training", "forward"):
-        eager, best, both, floor, hostless = [], [], [], [], []
+        eager, alone, best, both, floor, hostless = [], [], [], [], [], []
         title = {"training": "forward + backward", "forward": "forward alone, no gradient"}[way]
         print(f"\n### {title}\n")
         print("| cell | width | batch | runs | ours | in a graph | cuDNN | in a graph | products | × | × in graphs |")
@@ -171,6 +185,8 @@ def report(rows: list[dict[str, Any]]) -> None:
             us = row[way]
             fastest = min(value for name, value in us.items() if name.startswith("graph"))
             eager.append((us["eager"] / us["ours"], row))
+            if "ours, one thread" in us:
+                alone.append((us["eager, one thread"] / us["ours, one thread"], row))
             best.append((fastest / us["ours"], row))
             cells = [row["cell"], row["width"], row["batch"], row["choice"], f"{us['ours']:.2f}"]
             if "ours, graph" in us:
@@ -182,7 +198,8 @@ def report(rows: list[dict[str, Any]]) -> None:
             cells.append(f"{us['products']:.2f}" if "products" in us else "")
             cells += [f"{eager[-1][0]:.1f}", f"{both[-1][0]:.2f}" if "ours, graph" in us else ""]
             print("| " + " | ".join(map(str, cells)) + " |")
-        over = {"cuDNN, both eager": eager, "cuDNN, ours in a graph": hostless}
+        over = {"cuDNN, both eager": eager, "cuDNN, both eager, autograd in the calling thread": alone}
+        over["cuDNN, ours in a graph"] = hostless
         over["cuDNN at its best in a graph, ours eager"] = best
         over |= {"cuDNN at its best, both in a graph": both, "the products alone, both in a graph": floor}
         for name, ratios in over.items():

@@ -177,7 +177,9 @@ class Updater:
                         )
                     total = loss if total is None else total + loss
                 assert total is not None
-                (total * scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                # A GPU's gradients by this thread: waking autograd's own takes longer than a small model's backward.
+                with torch.autograd.set_multithreading_enabled(False):
+                    (total * scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 losses.append(total.detach())
                 state = detach(state)
             states.append(state)

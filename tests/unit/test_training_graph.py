@@ -1,6 +1,7 @@
 """A replayed step is the step. Without a GPU the step is run, not replayed; the memory it has is a graph's."""
 
 import functools
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,17 @@ def test_a_replayed_step_is_the_step(settings: dict[str, Any], whole: bool, devi
         assert replayed.graphs.why == ("it is shorter" if number % 5 == 0 and not whole else None)
         assert_same(plain, replayed)
     assert len(replayed.graphs._captured) == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_are_made_by_the_thread_that_asks(device: torch.device) -> None:
+    """By itself, autograd makes those of a GPU in a thread of its own, and each step waits for it to wake."""
+    model = tiny(depth=2)
+    threads = set()
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient: threads.add(threading.get_ident()))
+    updater(Epochs(device=device), model, device=device, graph="never").take(1, rate=RATE)
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.usefixtures("anywhere")
