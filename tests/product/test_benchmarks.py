@@ -63,6 +63,7 @@ def test_it_says_what_it_takes_and_measures_nothing(
         "recurrent --safe",
         "recurrent_norm",
         "recurrent_sanitize",
+        "recurrent_triton",
         "recurrent_tune",
         "write_step",
         "ttt",
