@@ -58,6 +58,7 @@ def test_it_says_what_it_takes_and_measures_nothing(
     "words",
     [
         "gpu_ops",
+        "lengths",
         "recurrent --check",
         "recurrent --time",
         "recurrent --safe",

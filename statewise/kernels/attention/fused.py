@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.kernels.attention.sight import Sight, distance_bias, visible
+from statewise.kernels.attention.unplanned import unplanned
 
 
 def attention(
@@ -19,9 +20,10 @@ def attention(
     q_BHTK, k_BGSK, v_BGSK = q_BTHK.transpose(1, 2), k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
     if triangle:
-        y_BHTK = F.scaled_dot_product_attention(
-            q_BHTK, k_BGSK, v_BGSK, dropout_p=dropout, is_causal=sight.causal, scale=scale, enable_gqa=grouped
-        )
+        with unplanned(q_BHTK):
+            y_BHTK = F.scaled_dot_product_attention(
+                q_BHTK, k_BGSK, v_BGSK, dropout_p=dropout, is_causal=sight.causal, scale=scale, enable_gqa=grouped
+            )
         return y_BHTK.transpose(1, 2)
 
     seen_B1TS = visible(sight)
@@ -31,9 +33,10 @@ def attention(
         seen_B1TS = seen_B1TS | blind_B1T1
     bias_BHTS = distance_bias(sight, q_BHTK)
     mask = seen_B1TS if bias_BHTS is None else bias_BHTS.masked_fill(~seen_B1TS, -torch.inf)
-    y_BHTK = F.scaled_dot_product_attention(
-        q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, scale=scale, enable_gqa=grouped
-    )
+    with unplanned(q_BHTK):
+        y_BHTK = F.scaled_dot_product_attention(
+            q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, scale=scale, enable_gqa=grouped
+        )
     if blind_B1T1 is not None:
         y_BHTK = y_BHTK.masked_fill(blind_B1T1, 0.0)
     return y_BHTK.transpose(1, 2)
@@ -46,9 +49,9 @@ def one_moment(q_BHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, scale: float) -> T
     k_BGSK, v_BGSK = k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
     (batch, heads, _), groups = q_BHK.shape, k_BGSK.shape[1]
     if batch == 1 or q_BHK.device.type != "cpu":
-        y_BH1K = F.scaled_dot_product_attention(
-            q_BHK.unsqueeze(2), k_BGSK, v_BGSK, scale=scale, enable_gqa=heads != groups
-        )
+        q_BH1K = q_BHK.unsqueeze(2)
+        with unplanned(q_BH1K):
+            y_BH1K = F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, scale=scale, enable_gqa=heads != groups)
         return y_BH1K.squeeze(2)
     # On a CPU the op blocks by queries; many rows with one query each are two products, in half the time. The
     # queries of a group stand below each other, so that no key is repeated for them.
