@@ -1,4 +1,4 @@
-"""What benchmarks ask of whoever runs them in the same words: options, a GPU where needed, a file for numbers."""
+"""What benchmarks share with whoever runs them: options, a GPU where needed, tables, a file for numbers."""
 
 import argparse
 import json
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+
+WIDE = 140  # columns, for the widest of the tables
 
 
 def options(doc: str | None, *, numbers: bool = True) -> argparse.ArgumentParser:
@@ -40,6 +43,12 @@ def need_gpu(wanted: torch.device | str = "cuda") -> None:
     """One line where a GPU is wanted and there is none."""
     if torch.device(wanted).type == "cuda" and not torch.cuda.is_available():
         raise SystemExit("this needs an NVIDIA GPU, and PyTorch sees none here")
+
+
+def console() -> Console:
+    """As wide as the terminal; in a file or a pipe wide enough for every column."""
+    made = Console()
+    return made if made.is_terminal else Console(width=WIDE)
 
 
 def write(path: Path | None, rows: Sequence[dict[str, Any]], **around: Any) -> None:

@@ -9,8 +9,7 @@ import statistics
 import time
 
 import torch
-from asked import options, positive, write
-from rich.console import Console
+from asked import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 
@@ -56,7 +55,7 @@ def main() -> None:
             table.add_row(layer, *row)
             figures = {"naive_ms": slow, "batched_ms": fast, "difference": difference}
             rows.append({"layer": layer, "batch": batch, "time": length, **figures})
-    Console().print(table)
+    console().print(table)
     write(asked.json, rows)
 
 

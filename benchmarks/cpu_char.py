@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import options, positive, readable, write
+from asked import console, options, positive, readable, write
 from race import prepare_peer
-from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
@@ -35,7 +34,7 @@ from statewise.training import Parallel
 from statewise.training.loop import Trainer
 from statewise.training.progress import Silent
 
-CONSOLE = Console()
+CONSOLE = console()
 PEER_OPTIONS = [
     "config/train_shakespeare_char.py",
     "--device=cpu",

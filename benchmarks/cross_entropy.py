@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import device_of, need_gpu
-from rich.console import Console
+from asked import console, device_of, need_gpu
 from rich.table import Table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -144,7 +143,7 @@ def main() -> None:
             f"{row['naive_bytes'] / 2**20:,.0f} → {row['chunked_bytes'] / 2**20:,.0f} MiB",
             f"{row['naive_error']:.0e}, {row['chunked_error']:.0e}",
         )
-    Console().print(table)
+    console().print(table)
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1))
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import device_of, need_gpu
-from rich.console import Console
+from asked import console, device_of, need_gpu
+from rich import box
 from rich.table import Table
 from torch import Tensor
 
@@ -153,6 +153,9 @@ def main() -> None:
     table = Table(
         title=f"Greedy decoding, {PROMPT} tokens read and {asked.tokens} written, {name_of_dtype}, {where}",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,  # eight columns in the width of a terminal
     )
     for heading in (
         "size",
@@ -164,7 +167,7 @@ def main() -> None:
         "given the text",
         "without a graph",
     ):
-        table.add_column(heading, justify="left" if heading == "size" else "right")
+        table.add_column(heading, justify="left" if heading == "size" else "right", no_wrap=" " not in heading)
     rows = []
     for name in SIZES if asked.size == "all" else [asked.size]:
         for batch in asked.batch:
@@ -187,7 +190,7 @@ def main() -> None:
                 f"{row['same_given']:.1%}",
                 f"{row['steps']:,.0f}/s" if "steps" in row else "–",
             )
-    Console().print(table)
+    console().print(table)
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1))
 

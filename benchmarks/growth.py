@@ -12,8 +12,7 @@ import time
 from typing import Any
 
 import torch
-from asked import options, positive, write
-from rich.console import Console
+from asked import console, options, positive, write
 from rich.table import Table
 
 from statewise.core import state_bytes
@@ -75,7 +74,7 @@ def main() -> None:
         table.add_row(name, *(f"{micros:,.0f}\n{held:,}" for micros, held in found))
         pairs = zip(contexts, found, strict=True)
         rows += [{"model": name, "context": at, "us": micros, "bytes": held} for at, (micros, held) in pairs]
-    Console().print(table)
+    console().print(table)
     write(asked.json, rows, width=asked.width)
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
+from asked import console
 from rich.table import Table
 
 from statewise.inspection import Finding, look, open_subject
@@ -100,7 +100,7 @@ def positions(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return ["tokens read before", *(row.name for row in rows)], lines
 
 
-def show(console: Console, title: str, heads: list[str], lines: list[list[str]], *, markdown: bool) -> None:
+def show(title: str, heads: list[str], lines: list[list[str]], *, markdown: bool) -> None:
     if markdown:
         print(f"\n{title}\n")
         for cells in (heads, ["---"] * len(heads), *lines):
@@ -111,7 +111,7 @@ def show(console: Console, title: str, heads: list[str], lines: list[list[str]],
         table.add_column(head, justify="right" if number else "left")
     for line in lines:
         table.add_row(*line)
-    console.print(table)
+    console().print(table)
 
 
 def main() -> None:
@@ -130,9 +130,8 @@ def main() -> None:
         ]
     except UserError as error:
         parser.error(str(error))
-    console = Console()
-    show(console, "How far back", *memory(rows), markdown=wanted.markdown)
-    show(console, "Bits a token against position", *positions(rows), markdown=wanted.markdown)
+    show("How far back", *memory(rows), markdown=wanted.markdown)
+    show("Bits a token against position", *positions(rows), markdown=wanted.markdown)
 
 
 if __name__ == "__main__":

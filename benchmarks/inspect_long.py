@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
+from asked import console
 from rich.table import Table
 
 from statewise.data import open_corpus
@@ -127,7 +127,7 @@ def main() -> None:
     table = Table(*columns)
     for row in cells:
         table.add_row(*row)
-    Console().print(table)
+    console().print(table)
     if any(one.failed for one in found):
         raise SystemExit("a lens failed")
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from asked import options, positive, readable, write
+from asked import console, options, positive, readable, write
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 
 from statewise.models import Markov
@@ -111,7 +110,7 @@ def main() -> None:
         table.add_row("ratio", f"{theirs / counted:.0f}x", f"{score_each / score:,.0f}x")
         table.caption = f"difference {difference:.0e}"
         rows.append({"by": "NLTK", "count_s": theirs, "score_us": 1e6 * score_each, "difference": difference})
-    Console(width=110).print(table)
+    console().print(table)
     write(asked.json, rows, characters=len(tokens), order=asked.order)
 
 

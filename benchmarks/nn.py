@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import torch
-from asked import options, positive, write
-from rich.console import Console
+from asked import console, options, positive, write
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
@@ -163,7 +162,7 @@ def main() -> None:
             by = ours.choice(x).implementation
             table.add_row(kind, str(case), *cells, by, f"{difference:.0e}")
             rows.append({"module": kind, **case._asdict(), **figures, "by": by, "difference": difference})
-    Console(width=140).print(table)
+    console().print(table)
     write(asked.json, rows, kernel=asked.kernel, clock=asked.clock)
 
 

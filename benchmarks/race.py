@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
+from asked import console
 from rich.table import Table
 
 from statewise.specs import LanguageModelSpec, UserError, load_recipe, make_spec
@@ -37,7 +37,7 @@ from statewise.tasks.language_model import LanguageModelJob, measure
 from statewise.training import Parallel, RunFolder, fit
 from statewise.training.device import autocast, pick_device
 
-CONSOLE = Console(width=150)
+CONSOLE = console()
 RECIPES = ("tinyshakespeare-race-transformer", "tinyshakespeare-race-lstm")
 WINDOW = 256  # nanoGPT's block_size, from which its loss is a mean over all places
 LANES = 64  # of text read side by side; each reads what stands before its own part first

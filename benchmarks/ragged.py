@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from asked import options, positive, write
-from rich.console import Console
+from asked import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 
@@ -60,7 +59,7 @@ def main() -> None:
             table.add_row(name, label, *row)
             figures = {"pieces_ms": ours, "packed_ms": theirs, "difference": difference}
             rows.append({"op": name, "rows": label, "batch": batch, "time": length, **figures})
-    Console().print(table)
+    console().print(table)
     write(asked.json, rows, width=width)
 
 

@@ -9,8 +9,7 @@ import statistics
 import time
 
 import torch
-from asked import options, positive, write
-from rich.console import Console
+from asked import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 
@@ -48,7 +47,7 @@ def main() -> None:
         size = f"{batch} x {length} x {width}"
         rows.append({"batch x time x width": size, "loop_ms": loop, "parallel_ms": ours, "difference": difference})
         table.add_row(size, f"{loop:.1f}", f"{ours:.1f}", f"{loop / ours:.2f}x", f"{difference:.0e}")
-    Console().print(table)
+    console().print(table)
     write(asked.json, rows)
 
 

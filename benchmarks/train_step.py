@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import device_of, need_gpu
-from rich.console import Console
+from asked import console, device_of, need_gpu
 from rich.table import Table
 from torch import nn
 
@@ -36,7 +35,7 @@ from statewise.training.device import autocast
 from statewise.training.reading import Readings
 from statewise.training.update import Updater
 
-CONSOLE = Console(width=140)
+CONSOLE = console()
 RATE = 1e-3
 AGREE = {"float32": 1e-3, "bfloat16": 2e-2}  # relative, of the mean loss over the steps that are compared
 COMPARED = 12  # steps

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import need_gpu, options, positive, write
-from rich.console import Console
+from asked import console, need_gpu, options, positive, write
 from rich.table import Table
 from torch import Tensor, nn
 
@@ -30,7 +29,7 @@ from statewise.mixers import TTT
 from statewise.mixers.ttt import Inner
 from statewise.specs import UserError
 
-CONSOLE = Console(width=140)
+CONSOLE = console()
 SLOW = ("ours, naive",)  # a loop over tokens in Python: timed once
 AGREES = 1e-9
 FORMS: tuple[Wish, ...] = ("triton", "batched", "naive")

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import need_gpu
-from rich.console import Console
+from asked import console, need_gpu
 from rich.table import Table
 from torch import Tensor
 from torch.nn import functional as F
@@ -119,7 +118,7 @@ def main() -> None:
             rows.append(row)
             figures = (f"{row['ours']:.2f}", f"{row['torch']:.2f}", f"{row['torch'] / row['ours']:.2f}")
             table.add_row(row["op"], row["size"], *figures, f"{row['ours_error']:.1e}", f"{row['torch_error']:.1e}")
-    Console().print(table)
+    console().print(table)
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1))
 
