@@ -143,7 +143,7 @@ def main() -> None:
             x: Any = torch.randn(case.time, case.batch, case.width)
             if case.packed:
                 x = pack_padded_sequence(x, torch.randint(1, case.time + 1, (case.batch,)), enforce_sorted=False)
-            difference = float((outputs(ours(x)) - outputs(theirs(x))).abs().max())
+            difference = (outputs(ours(x)) - outputs(theirs(x))).abs().max().item()
 
             def infer(module: nn.Module, x: Any = x) -> None:
                 with torch.no_grad():

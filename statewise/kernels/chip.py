@@ -4,12 +4,12 @@ STATEWISE_CAPABILITY=8.0 pretends: plans keep the limits of that older GPU, and 
 the one that is there. Tests and benchmarks use it.
 """
 
-import os
 from functools import cache
 from typing import NamedTuple
 
 import torch
 
+from statewise.kernels.environment import CAPABILITY
 from statewise.specs import UserError
 
 _K = 1024
@@ -61,7 +61,7 @@ H200 = KNOWN["9.0"]._replace(pretended=False)
 
 def chip_of(device: int) -> Chip:
     """The GPU that is there, or the one that is wished for."""
-    return _chip(device, os.environ.get("STATEWISE_CAPABILITY", ""))
+    return _chip(device, CAPABILITY.read())
 
 
 @cache

@@ -4,7 +4,6 @@ In order of weight: an open lens (only the equation can be looked into), `force(
 call, the `kernel=` of the module, the environment variable STATEWISE_KERNEL, then what is fastest.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple, cast, get_args
 
 from statewise.core import is_observed
+from statewise.kernels.environment import KERNEL, UNPROVEN
 from statewise.specs import UserError, nearest
 
 Implementation = Literal["naive", "fused", "batched", "persistent", "stepped", "triton"]
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 def takes_unproven() -> bool:
     """Whether forms that have not been through all checks on a GPU run by themselves, and not only where asked for."""
-    return os.environ.get("STATEWISE_UNPROVEN") == "1"
+    return UNPROVEN.read() == "1"
 
 
 _forced: ContextVar[Wish] = ContextVar("forced_kernel", default="auto")
@@ -71,12 +71,12 @@ def _wished(wish: Wish) -> tuple[Wish, str]:
         return forced, "force(...)"
     if wish != "auto":
         return wish, "kernel="
-    return cast(Wish, os.environ.get("STATEWISE_KERNEL") or "auto"), "STATEWISE_KERNEL"
+    return cast(Wish, KERNEL.read() or "auto"), "STATEWISE_KERNEL"
 
 
 def is_asked(wish: Wish = "auto") -> bool:
     """Whether a lens or somebody's wish decides, and not what is fastest."""
-    return is_observed() or _wished(wish)[0] != "auto"
+    return is_observed() or wish != "auto" or _forced.get() != "auto" or KERNEL.read() not in ("", "auto")
 
 
 def choose(
@@ -105,7 +105,7 @@ def note(op: str, chosen: Choice) -> None:
 
 def outside() -> tuple[object, ...]:
     """What a choice depends on beyond the call and its device: a lens, and wishes that the call does not carry."""
-    return is_observed(), _forced.get(), os.environ.get("STATEWISE_KERNEL"), takes_unproven()
+    return is_observed(), _forced.get(), KERNEL.read(), takes_unproven()
 
 
 @cache

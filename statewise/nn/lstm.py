@@ -6,13 +6,12 @@ B batch, I input width, D width, P output width, G four times D.
 from typing import Any, final
 
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.lstm import LSTMWeights, choice, chosen_before, input_share, lstm, lstm_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
-from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights
+from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, is_on_cpu
 from statewise.nn.stack import Layer, Result
 
 
@@ -48,8 +47,7 @@ class LSTM(Recurrent, nn.LSTM):
         )
 
     def _slower(self, input: Given) -> str | None:
-        x = input.data if isinstance(input, PackedSequence) else input
-        if isinstance(x, Tensor) and x.device.type == "cpu":
+        if is_on_cpu(input):
             return "PyTorch's op over the whole stack is the fastest on a CPU"
         return None
 

@@ -132,6 +132,13 @@ def flat_weights(module: nn.RNNBase) -> list[Tensor]:
     return cast(list[Tensor], module._flat_weights)
 
 
+def is_on_cpu(given: Any) -> bool:
+    """Not so of what is neither a tensor nor packed."""
+    if isinstance(given, Tensor):
+        return given.is_cpu
+    return isinstance(given, PackedSequence) and given.data.is_cpu
+
+
 _MANY_ROWS = 128  # a step's products are then most of its time, and they are the same on both sides
 
 
@@ -141,12 +148,14 @@ def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> s
     `benchmarks/nn.py --kernel batched` prints what it gains and loses. The cheap questions come first: of a
     single moment, the whole of torch.nn's op takes little longer than asking.
     """
-    packed = given if isinstance(given, PackedSequence) else None
-    x = given.data if isinstance(given, PackedSequence) else given
-    if not isinstance(x, Tensor) or x.device.type != "cpu" or x.dim() == 0:
+    if not is_on_cpu(given):
         return None
     if not torch.is_grad_enabled():
         return _NO_GRADIENT
+    packed = given if isinstance(given, PackedSequence) else None
+    x = given.data if isinstance(given, PackedSequence) else given
+    if x.dim() == 0:
+        return None
     time_axis = 1 if module.batch_first and x.dim() == 3 else 0
     if (x.shape[time_axis] if packed is None else len(packed.batch_sizes)) < enough:
         return "on a CPU our backward gains on longer rows alone"

@@ -11,7 +11,8 @@ from statewise.kernels import gru as gru_kernel
 from statewise.kernels import stepped
 from statewise.kernels import taken as remembering
 from statewise.kernels.chip import H200, KNOWN
-from statewise.kernels.choice import Choice, choose, force, record
+from statewise.kernels.choice import Choice, choose, force, is_asked, record
+from statewise.kernels.environment import Variable
 from statewise.kernels.persistent import alarm
 from statewise.kernels.taken import taken
 from statewise.mixers import GRU, LSTM, Elman
@@ -21,6 +22,27 @@ from statewise.specs import UserError
 @pytest.fixture(autouse=True)
 def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
+
+
+def test_the_environment_is_read_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = Variable("STATEWISE_SAYS")
+    assert variable.read() == ""
+    for said in ("naive", "Ωμέγα", ""):
+        monkeypatch.setenv("STATEWISE_SAYS", said)
+        assert variable.read() == said
+    monkeypatch.delenv("STATEWISE_SAYS")
+    assert variable.read() == ""
+
+
+@pytest.mark.parametrize("said", ["", "auto", "naive"])
+def test_whether_somebody_asked(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATEWISE_KERNEL", said)
+    assert is_asked() is (said == "naive")
+    assert is_asked("fused")
+    with force("fused"):
+        assert is_asked()
+    with lens():
+        assert is_asked()
 
 
 def test_the_fastest_by_default_and_it_says_why() -> None:
