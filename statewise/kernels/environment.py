@@ -17,7 +17,7 @@ class Variable:
 
     def read(self) -> str:
         """As it is now; nothing where it is not there."""
-        return os.environ[self._name] if self._key in self._all else ""
+        return os.environ.get(self._name, "") if self._key in self._all else ""
 
 
 KERNEL = Variable("STATEWISE_KERNEL")
