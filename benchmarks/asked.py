@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-WIDE = 140  # columns, for the widest of the tables
+WIDE = 150  # columns, for the widest of the tables
 
 
 def options(doc: str | None, *, numbers: bool = True) -> argparse.ArgumentParser:

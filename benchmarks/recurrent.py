@@ -202,6 +202,10 @@ def report(rows: list[dict[str, Any]]) -> None:
         over["cuDNN, ours in a graph"] = hostless
         over["cuDNN at its best in a graph, ours eager"] = best
         over |= {"cuDNN at its best, both in a graph": both, "the products alone, both in a graph": floor}
+        for name in ("ours", "ours, one thread"):
+            waits = [row[way][name] > 1.1 * row[way]["ours, graph"] for row in rows if name in row.get(way, {})]
+            if waits:
+                print(f"\n{name}: {sum(waits)} of {len(waits)} take over a tenth longer than in a graph.")
         for name, ratios in over.items():
             if ratios:
                 mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))

@@ -3,6 +3,8 @@
 B batch, T queries, S slots, H heads of queries, G heads of keys and values, K width of a head.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,12 +20,8 @@ def attention(
     if triangle and not sight.causal and q_BTHK.shape[1] == 1 and dropout == 0:
         return one_moment(q_BTHK[:, 0], k_BSGK, v_BSGK, scale)[:, None]
     q_BHTK, k_BGSK, v_BGSK = q_BTHK.transpose(1, 2), k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
-    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
     if triangle:
-        with unplanned(q_BHTK):
-            y_BHTK = F.scaled_dot_product_attention(
-                q_BHTK, k_BGSK, v_BGSK, dropout_p=dropout, is_causal=sight.causal, scale=scale, enable_gqa=grouped
-            )
+        y_BHTK = _op(q_BHTK, k_BGSK, v_BGSK, dropout_p=dropout, is_causal=sight.causal, scale=scale)
         return y_BHTK.transpose(1, 2)
 
     seen_B1TS = visible(sight)
@@ -33,13 +31,16 @@ def attention(
         seen_B1TS = seen_B1TS | blind_B1T1
     bias_BHTS = distance_bias(sight, q_BHTK)
     mask = seen_B1TS if bias_BHTS is None else bias_BHTS.masked_fill(~seen_B1TS, -torch.inf)
-    with unplanned(q_BHTK):
-        y_BHTK = F.scaled_dot_product_attention(
-            q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, scale=scale, enable_gqa=grouped
-        )
+    y_BHTK = _op(q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, scale=scale)
     if blind_B1T1 is not None:
         y_BHTK = y_BHTK.masked_fill(blind_B1T1, 0.0)
     return y_BHTK.transpose(1, 2)
+
+
+def _op(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, **how: Any) -> Tensor:
+    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
+    with unplanned(q_BHTK):
+        return F.scaled_dot_product_attention(q_BHTK, k_BGSK, v_BGSK, enable_gqa=grouped, **how)
 
 
 def one_moment(q_BHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, scale: float) -> Tensor:
@@ -49,10 +50,7 @@ def one_moment(q_BHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, scale: float) -> T
     k_BGSK, v_BGSK = k_BSGK.transpose(1, 2), v_BSGK.transpose(1, 2)
     (batch, heads, _), groups = q_BHK.shape, k_BGSK.shape[1]
     if batch == 1 or q_BHK.device.type != "cpu":
-        q_BH1K = q_BHK.unsqueeze(2)
-        with unplanned(q_BH1K):
-            y_BH1K = F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, scale=scale, enable_gqa=heads != groups)
-        return y_BH1K.squeeze(2)
+        return _op(q_BHK.unsqueeze(2), k_BGSK, v_BGSK, scale=scale).squeeze(2)
     # On a CPU the op blocks by queries; many rows with one query each are two products, in half the time. The
     # queries of a group stand below each other, so that no key is repeated for them.
     q_BGRK = torch.unflatten(scale * q_BHK, 1, (groups, heads // groups))

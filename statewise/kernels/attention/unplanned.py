@@ -1,8 +1,9 @@
 """cuDNN's attention left out where its plans take longer than they save.
 
-cuDNN makes a plan for every new shape: tenths of a second on an H200, for the first of a kind more than one. In a batch
-as long as its longest row, in a prompt as long as its writer likes, almost every shape is new; PyTorch's other kernels
-take any. They need up to half as long again for a call, which pays for a plan where there are many queries.
+cuDNN makes a plan for every new shape, which takes as long as thousands of calls. In a batch as long as its longest
+row, in a prompt as long as its writer likes, almost every shape is new; PyTorch's other kernels take any. They are
+slower by themselves, the more so the more queries there are: from some number on a plan pays.
+`benchmarks/lengths.py` measures both.
 """
 
 import threading
