@@ -114,7 +114,7 @@ def _run() -> int:
         # Whoever raises one of these has loaded it: looking them up costs nothing, and a help text needs none of them.
         mistake = sys.modules.get("statewise.specs.error")
         if mistake is not None and isinstance(error, mistake.UserError):
-            return _complain(str(error), 2)
+            return _complain(error.on_command_line(), 2)
         problem = sys.modules.get("statewise.training.problem")
         if problem is not None and isinstance(error, problem.NonFinite):
             return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)

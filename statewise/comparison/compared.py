@@ -17,6 +17,7 @@ from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
 from statewise.comparison.report import write_report
 from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
+from statewise.specs import option
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.training.device import pick_device
@@ -112,7 +113,7 @@ def compare(
 
 def refuse_large_entries(planned: Plan) -> None:
     """Those that this machine could not train: at equal bytes of state, a vector has an enormous matrix."""
-    fix = "lower budget.amount, or leave the entry out (--only)"
+    fix = f"lower budget.amount, or leave the entry out ({option('only')})"
     for entry in planned.entries:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)

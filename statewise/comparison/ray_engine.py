@@ -30,7 +30,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import run_trial
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
@@ -79,7 +79,9 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UserError("--engine ray needs the package ray", fix="pip install 'statewise[ray]'") from None
+        raise UserError(
+            f"{option('engine', 'ray')} needs the package ray", fix="pip install 'statewise[ray]'"
+        ) from None
     return ray
 
 

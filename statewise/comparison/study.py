@@ -8,13 +8,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
+from statewise.specs import AnyRunSpec, UserError, either, nearest, option, parse_spec
 from statewise.specs.base import Spec
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
 
-_ADD = "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'"
+_ADD = "give the new name, an entry of the study, and what differs: " + either(
+    "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
+)
 # What is counted in steps, and so becomes shorter with a study.
 IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
 
@@ -74,25 +76,25 @@ def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[st
     known = {entry.name: entry for entry in study.entry}
     for name in only:
         if name not in known:
-            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, known))
+            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
     added = [_added(known, written) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
-    return parse_study(table, source=f"the study with {'--add' if add else '--only'}")
+    return parse_study(table, source=f"the study with {option('add' if add else 'only')}")
 
 
 def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
-        raise UserError(f"--add {written!r} cannot be read: {error}", fix=_ADD) from None
+        raise UserError(f"{option('add')} {written!r} cannot be read: {error}", fix=_ADD) from None
     name, equals, like = first.partition("=")
     if not equals or not name:
-        raise UserError(f"--add {written!r} does not say what the new entry is like", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r} does not say what the new entry is like", fix=_ADD)
     if like not in known:
-        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
+        raise UserError(f"{option('add')} {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
     if not settings:
-        raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
     old = known[like]
     return old.model_copy(update={"name": name, "settings": with_settings(old.settings, changed)})

@@ -8,7 +8,12 @@ from statewise.specs.classification import ClassificationSpec as ClassificationS
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import UserError as UserError
+from statewise.specs.error import either as either
+from statewise.specs.error import in_python as in_python
+from statewise.specs.error import lens_setting as lens_setting
 from statewise.specs.error import nearest as nearest
+from statewise.specs.error import option as option
+from statewise.specs.error import setting as setting
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
 from statewise.specs.forecasting import ForecastSpec as ForecastSpec
 from statewise.specs.forecasting import SeriesDataSpec as SeriesDataSpec

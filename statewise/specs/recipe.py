@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from statewise.specs.error import UserError, nearest
+from statewise.specs.error import UserError, either, nearest, option
 from statewise.specs.model import KINDS
 from statewise.specs.published import PublishedSpec
 
@@ -62,7 +62,8 @@ def _named(name: str) -> dict[str, Any]:
     known = nearest(name, {*KINDS, *recipe_names(), *published_names()})
     if path.is_dir():
         raise UserError(
-            f"{name!r} is a folder, not a recipe", fix=f"to go on with a run, say --resume --out {name}; {known}"
+            f"{name!r} is a folder, not a recipe",
+            fix=f"to go on with a run: {option('resume', True)} {option('out', name)}; {known}",
         )
     raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
 
@@ -75,12 +76,18 @@ def _read(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise UserError(f"{str(path)!r} is a folder, not a recipe", fix="name a .toml file") from None
     except UnicodeDecodeError:
-        raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_mend(path)) from None
+        raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_correct(path)) from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_mend(path)) from None
+        raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_correct(path)) from None
 
 
-def _mend(path: Path) -> str:
+def _correct(path: Path) -> str:
     if path.suffix == ".toml":
-        return "mend the file, or train a model by its name: statewise train lstm"
-    return f"to learn from it as a text: statewise train lstm --text {path}"
+        return f"correct the file, or train a model by its name: {_training('lstm')}"
+    return f"to train on it as a text: {_training('lstm', path)}"
+
+
+def _training(model: str, data: Path | None = None) -> str:
+    if data is None:
+        return either(f"statewise train {model}", f'statewise.train("{model}")')
+    return either(f"statewise train {model} --data {data}", f'statewise.train("{model}", data="{data}")')

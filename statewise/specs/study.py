@@ -105,7 +105,7 @@ class EntrySpec(Spec):
     """One competitor: what differs from the base."""
 
     name: str = Field(min_length=1)
-    settings: dict[str, Any] = Field({}, description="settings by path, as in --set")
+    settings: dict[str, Any] = Field({}, description="settings by path, such as train.lr")
     width: Annotated[str | tuple[str, ...] | None, BeforeValidator(_none)] = Field(
         "model.width", description="the setting the solver turns, or several that are turned alike; none: no size"
     )
@@ -121,4 +121,6 @@ class StudySpec(Spec):
     search: SearchSpec = SearchSpec()
     metric: str = Field("bits_per_byte", description="the figure of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
-    minutes: float = Field(4.0, gt=0, description="what it takes on two cores as written; --minutes scales the steps")
+    minutes: float = Field(
+        4.0, gt=0, description="what it takes on two cores as written; another number scales the steps"
+    )

@@ -16,7 +16,8 @@ from torch import nn
 
 import statewise
 from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
+from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option
+from statewise.specs.parse import as_overrides
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import load, open_job
 from statewise.tasks.job import Job, Opening
@@ -41,6 +42,7 @@ from statewise.training.folder import Checkpoint, make_folder, newest_verified, 
 from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 
+_ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
@@ -74,7 +76,7 @@ def train(
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides, paths = _overrides(settings), _paths(data)
+        overrides, paths = as_overrides(settings), _paths(data)
         if resume:
             folder = Path(out) if out is not None else newest_run()
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
@@ -187,12 +189,13 @@ def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
         path = Path(out)
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
             raise UserError(
-                f"{str(path)!r} already holds a run", fix="add --resume to go on with it, or choose another --out"
+                f"{str(path)!r} already holds a run",
+                fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
             )
         if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{str(path)!r} is a folder with other things in it", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
         if path.exists() and not path.is_dir():
-            raise UserError(f"{str(path)!r} is a file", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
         return path
     name = spec.name
     number = 1
@@ -210,7 +213,8 @@ def newest_run() -> Path:
             found.append((steps[0][0].stat().st_mtime, path))
     if not found:
         raise UserError(
-            "there is nothing to resume under runs/", fix="name the folder with --out, or train without --resume"
+            "there is nothing to resume under runs/",
+            fix=f"name the run's folder, {option('out', 'DIR')}, or train without {option('resume')}",
         )
     return max(found)[1]
 
@@ -219,14 +223,17 @@ def _where_it_stopped(
     path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
-        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
+        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix=f"check {option('out')}")
     if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
         raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
     if checkpoint is None:
-        raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
+        raise UserError(
+            f"{str(path)!r} has no checkpoint that can be trusted",
+            fix=f"train again from the start: {option('out', 'DIR')}",
+        )
     before = read_spec(checkpoint.path)
     table = before.model_dump(mode="json", exclude_none=True)
     spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
@@ -240,27 +247,17 @@ def _where_it_stopped(
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
     if Progress.from_record(checkpoint.progress).is_over(spec.train):
-        done, more = f"all {spec.train.steps} steps are done", "train.steps=N"
+        done, more = f"all {spec.train.steps} steps are done", "train.steps"
         if spec.train.seconds is not None:
-            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds=N"
-        display.say(f"{done}; to go on, raise them with --set {more}")
+            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds"
+        display.say(f"{done}; to continue, raise {more}")
     return spec, checkpoint
-
-
-def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    if isinstance(settings, Mapping):
-        return [f"{path}={_toml(value)}" for path, value in settings.items()]
-    return list(settings)
 
 
 def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:
     if data is None:
         return None
     return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-
-
-def _toml(value: Any) -> str:
-    return "none" if value is None else dumps({"v": value}).partition("= ")[2].strip()
 
 
 def _make_deterministic(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from statewise.decoding import Sampling
-from statewise.specs import AnyRunSpec, UserError, parse_spec
+from statewise.specs import AnyRunSpec, UserError, option, parse_spec
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
@@ -122,7 +122,8 @@ class Run(ABC):
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
             raise UserError(
-                f"a {self.spec.task} run answers a prompt, and there is none", fix="give one: --prompt TEXT"
+                f"a {self.spec.task} run answers a prompt, and there is none",
+                fix=f"give one: {option('prompt', 'TEXT')}",
             )
         return prompt
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
@@ -116,7 +116,10 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror}", fix="choose another --out") from None
+        raise UserError(
+            f"cannot make the folder {str(path)!r}: {error.strerror}",
+            fix=f"choose another folder: {option('out', 'DIR')}",
+        ) from None
 
 
 def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:

@@ -157,7 +157,7 @@ def test_the_files_of_another_language_are_found(tmp_path: Path) -> None:
     assert none.other == ("data.train", "data.validation")
     (tmp_path / "train.fi").write_text("kaksi\n")
     (tmp_path / "train.es").rename(tmp_path / "train.cs")
-    with pytest.raises(UserError, match=r"train.cs and train.fi all fit data.train.*\n.*--set data.train=FILE"):
+    with pytest.raises(UserError, match=r"train.cs and train.fi all fit data.train.*\n.*settings=..data.train.: .FILE"):
         find_files(published, tmp_path, given={})
 
 
@@ -173,8 +173,10 @@ def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
     )
     assert said in caught.value.what
     assert "test.cs and test.de all fit the final figure; nothing is called 'test_2016_flickr.en'" in caught.value.what
-    assert "--set data.target=FILE --set data.validation_target=FILE --test FILE --test FILE" in caught.value.fix
-    with pytest.raises(UserError, match=r"--set data.text=DIR takes every file of a folder"):
+    asked = "--set data.target=FILE --set data.validation_target=FILE --test FILE --test FILE"
+    assert asked in caught.value.on_command_line()
+    assert """{"data.target": "FILE", "data.validation_target": "FILE"} test=['FILE', 'FILE']""" in caught.value.fix
+    with pytest.raises(UserError, match=r"data.text.: .DIR.} reads every file of a folder"):
         find_files(load_published("tinyshakespeare-gru")[1], tmp_path, given={})
 
 
@@ -194,9 +196,9 @@ def test_the_other_direction_is_other_data(tmp_path: Path) -> None:
     ) as caught:
         find_files(published, tmp_path, given=turned)
     asked = "--set data.validation=FILE --set data.validation_target=FILE --test FILE --test FILE"
-    assert asked in caught.value.fix
+    assert asked in caught.value.on_command_line()
     turned |= {"data.validation": path["val.en"], "data.validation_target": path["val.de"]}
-    with pytest.raises(UserError, match="name them too: --test FILE --test FILE"):
+    with pytest.raises(UserError, match=r"name them too: test=.'FILE', 'FILE'."):
         find_files(published, tmp_path, given=turned)
     test = [path["test_2016_flickr.en"], path["test_2016_flickr.de"]]
     files = find_files(published, tmp_path, given=turned, test=test)

@@ -40,8 +40,8 @@ def test_some_entries_and_others_that_are_like_one() -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"only": ["bb"]}, "--only 'bb': the study has no such entry\ndid you mean 'b'"),
-        ({"add": ["c"]}, "does not say what the new entry is like\nwrite the new name"),
+        ({"only": ["bb"]}, 'only="bb": the study has no such entry\ndid you mean '),
+        ({"add": ["c"]}, "does not say what the new entry is like\ngive the new name"),
         ({"add": ["c=bb train.lr=1"]}, "the study has no entry 'bb'\ndid you mean 'b'"),
         ({"add": ["c=b"]}, "'c' would be the same run as 'b'"),
         ({"add": ["c=b 'train.lr"]}, "cannot be read: No closing quotation"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from statewise.data.arrays import Grids
 from statewise.data.lines import Where
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 
 
 def digits() -> Grids:
@@ -19,7 +19,7 @@ def digits() -> Grids:
     except ModuleNotFoundError:
         raise UserError(
             "the embedded digits are those of scikit-learn, which is not installed",
-            fix="pip install 'statewise[tasks]', or name a file of grids: --data FILE.npz",
+            fix=f"pip install 'statewise[tasks]', or name a file of grids: {option('data', 'FILE.npz')}",
         ) from None
     values_NHW = np.asarray(found.images, dtype=np.float32)
     where = [Where("scikit-learn's digits", row, "row") for row in range(len(values_NHW))]

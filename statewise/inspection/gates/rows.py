@@ -36,7 +36,7 @@ def walk_rows(
     missing = []
     if len(numbers) < len(specimens):
         missing.append(
-            f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; --set tokens=… reads more"
+            f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; the setting tokens reads more"
         )
     tried = [specimens.at(number) for number in _varied(specimens, numbers)]
     observed, left_out = matching(_sight(tried), names)

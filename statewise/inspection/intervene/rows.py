@@ -188,7 +188,7 @@ def _silenced(rows: Sequence[Specimen], settings: InterveneSettings, progress: P
         addresses = [Address(name) for name in shown]
         if len(addresses) > MOST_PLACES:
             left = len(addresses) - MOST_PLACES
-            missing.append(f"{left} further names; --set address=… looks at one of them")
+            missing.append(f"{left} further names; the setting address looks at one of them")
             addresses = addresses[:MOST_PLACES]
     else:
         address = parse_address(settings.address)

@@ -31,7 +31,7 @@ from statewise.data import (
 from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.labelled import of_label
 from statewise.data.scaling import Scaling
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest, option
 from statewise.training.checkpoint import Payload
 
 # What the columns of labels and texts are called in most tables.
@@ -288,7 +288,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         raise UserError("rows cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         if spec.kind == "values":
-            raise UserError("there are no embedded values with labels", fix="name a file: --data FILE")
+            raise UserError("there are no embedded values with labels", fix=f"name a file: {option('data', 'FILE')}")
         if spec.kind == "text":
             probed = spec.embedded == "recall"
             embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()

@@ -12,7 +12,7 @@ from statewise.data import read_texts
 from statewise.data.labels import Labels as Classes
 from statewise.decoding import Sampling
 from statewise.models.classifier import AnyClassifier, build_classifier
-from statewise.specs import ClassificationSpec, UserError
+from statewise.specs import ClassificationSpec, UserError, option
 from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
@@ -150,7 +150,10 @@ class ClassificationRun(Run):
         """Of a text every line is a row, and its class is not known."""
         if text is not None:
             if self.spec.data.kind != "text":
-                raise UserError(f"this run classifies {self.spec.data.kind}, not texts", fix="name a file: --data FILE")
+                raise UserError(
+                    f"this run classifies {self.spec.data.kind}, not texts",
+                    fix=f"name a file: {option('data', 'FILE')}",
+                )
             lines = [line for line in text.splitlines() if line.strip()]
             content: Sequence[Any] = lines
             label_N = np.full(len(lines), UNTOLD)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from statewise.data.series import Series, make_series
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 
 _BETWEEN = re.compile(r"[\s,;]+")
 
@@ -19,7 +19,8 @@ def series_of(prompt: str, channels: Sequence[str]) -> Series:
             values.append(float(word))
         except ValueError:
             raise UserError(
-                f"the prompt holds {word!r}, which is no number", fix='give values, as in --prompt "20.1 21.5 22"'
+                f"the prompt has {word!r}, which is not a number",
+                fix=f"give values: {option('prompt', '20.1 21.5 22')}",
             ) from None
     if not values or len(values) % len(channels):
         raise UserError(

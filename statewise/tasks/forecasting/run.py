@@ -12,7 +12,7 @@ from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, UserError, make_spec
+from statewise.specs import ForecastingSpec, UserError, make_spec, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
@@ -172,7 +172,9 @@ class ForecastingRun(Run):
         self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
     ) -> ForecastingSpecimens:
         if text is not None:
-            raise UserError("this run forecasts series, and a text is none", fix="name a file: --data FILE")
+            raise UserError(
+                "this run forecasts series, and was given a text", fix=f"name a file: {option('data', 'FILE')}"
+            )
         name, spans = self._chosen(data, None)
         source = f"the {name}" if data is None else f"{data}"
         return ForecastingSpecimens(
