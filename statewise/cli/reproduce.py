@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from statewise.cli.option import Json, Quiet
 from statewise.cli.output import print_json
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A published recipe. None: list them.")] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", "-d", help="The folder (or file) with the data it names.")
+        Path | None, typer.Option("--data", "-d", metavar="DIR", help="The folder (or file) with the recipe's data.")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -19,11 +20,11 @@ def reproduce(
     ] = None,
     test: Annotated[
         list[str] | None,
-        typer.Option("--test", "-t", metavar="FILE", help="The final figure is of this file. May be said again."),
+        typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run.")] = None,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> int:
     """Train a published recipe on your copy of its data, and say whether the figure came out again.
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from statewise.tasks import Run
 
 
-def open_run(path: Path) -> "Run":
-    """Open a trained folder, say what was damaged in it, and guess which was meant where there is none."""
+def open_run(path: Path, device: str | None = None) -> "Run":
+    """Open a trained folder, report damaged parts, and guess which was meant where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
 
@@ -17,7 +17,7 @@ def open_run(path: Path) -> "Run":
     if known and not any((path / name).exists() for name in ("run.toml", "checkpoints")):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
         raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known[:10])))
-    opened = load(path)
+    opened = load(path, device=device or "auto")
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)
     return opened

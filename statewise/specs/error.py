@@ -55,14 +55,14 @@ def setting(path: str | Mapping[str, Any], value: Any = None) -> str:
     values = {path: value} if isinstance(path, str) else path
     arguments = ", ".join(f'"{name}": {_literal(one)}' for name, one in values.items())
     return either(
-        " ".join(f"--set {shlex.quote(f'{name}={_in_toml(one)}')}" for name, one in values.items()),
+        " ".join(f"--set {shlex.quote(f'{name}={as_toml(one)}')}" for name, one in values.items()),
         f"settings={{{arguments}}}",
     )
 
 
 def lens_setting(name: str, value: Any) -> str:
     """`--set window=64`, or the argument `window=64` of `inspect`."""
-    return either(f"--set {shlex.quote(f'{name}={_in_toml(value)}')}", f"{name}={_literal(value)}")
+    return either(f"--set {shlex.quote(f'{name}={as_toml(value)}')}", f"{name}={_literal(value)}")
 
 
 def in_python(text: str) -> str:
@@ -80,12 +80,13 @@ def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and value != "N" else str(value)
 
 
-def _in_toml(value: Any) -> str:
+def as_toml(value: Any) -> str:
+    """A value as `--set` reads it."""
     return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _in_shell(value: Any) -> str:
-    return shlex.quote(_in_toml(value))
+    return shlex.quote(as_toml(value))
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

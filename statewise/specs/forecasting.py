@@ -45,11 +45,13 @@ class SeriesDataSpec(Spec):
         "joint", description="shared: every channel is a row of its own, and one model serves all"
     )
     missing: Literal["keep", "forward", "refuse"] = Field("keep", description="keep: masked, and marked in the input")
-    unsorted: Literal["refuse", "sort"] = "refuse"
+    unsorted: Literal["refuse", "sort"] = Field("refuse", description="rows that are not in the order of their times")
     repeated: Literal["refuse", "first", "last"] = Field(
         "refuse", description="which row holds where two have the same time, as where a clock is set back"
     )
-    irregular: Literal["refuse", "keep", "fill"] = "refuse"
+    irregular: Literal["refuse", "keep", "fill"] = Field(
+        "refuse", description="times that are not equally far apart; fill: insert missing rows"
+    )
     decimal: Literal["auto", ".", ","] = Field(
         "auto", description="what stands before a number's fraction; auto: a comma where it can be nothing else"
     )

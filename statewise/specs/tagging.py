@@ -22,7 +22,7 @@ class TaggedDataSpec(Spec):
     word: str | int | None = Field(None, description="column of the words; default: form, or the first")
     tag: str | int | None = Field(None, description="column of the tags; default: upos, or the last")
     comment: str | None = Field(None, min_length=1, description="how a comment begins, in a file of columns")
-    encoding: str = "utf-8"
+    encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     scheme: Literal["as-is", "iob2"] = Field(
         "as-is", description="iob2: spans begin with B-, go on with I-, whatever the file has"
     )

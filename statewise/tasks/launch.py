@@ -1,6 +1,7 @@
 """From a spec to a trained folder, and on from where it stopped."""
 
 import json
+import math
 import os
 import platform
 import sys
@@ -16,12 +17,13 @@ from torch import nn
 
 import statewise
 from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option
-from statewise.specs.parse import as_overrides
+from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option, setting
+from statewise.specs.parse import as_overrides, read_override
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import load, open_job
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
+from statewise.tasks.report import worse_than_trivial
 from statewise.tasks.run import NEEDS, Run, read_spec
 from statewise.training import (
     Display,
@@ -52,6 +54,7 @@ class Trained(NamedTuple):
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # what one does with such a run
+    warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
 
     def load(self) -> Run:
         return load(self.path)
@@ -61,22 +64,29 @@ def train(
     recipe: str | AnyRunSpec = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    steps: int | None = None,
+    lr: float | None = None,
+    batch: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
     data: str | Path | Sequence[str] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
+    """Train a recipe, a model by name, or a spec. `settings` are `{"model.width": 64}` or `["model.width=64"]`;
+    `steps`, `lr`, `batch`, `seed` and `device` stand for `train.steps` and so on.
     `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
 
-    With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
+    With `resume`, continue `out` (default: the run under `runs/` that was saved last).
     """
     signals = Signals()
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides, paths = as_overrides(settings), _paths(data)
+        plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
+        overrides, paths = _with_plain(as_overrides(settings), plain), _paths(data)
         if resume:
             folder = Path(out) if out is not None else newest_run()
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
@@ -124,7 +134,7 @@ def _train(
         if spec.train.deterministic and par.world == 1:
             proof = count(job.build().to(par.device), job).weights_sha256 == outcome.weights_sha256
             display.say(f"deterministic: counting again gives {'the same' if proof else 'OTHER'} counts")
-        return Trained(path, outcome, None, proof, spec.verb)
+        return Trained(path, outcome, None, proof, spec.verb, _warn(spec, job, outcome, display))
 
     rehearsed = min(_REHEARSAL, spec.train.steps)
     at_rehearsed: list[str] = []
@@ -163,7 +173,23 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, _warn(spec, job, outcome, display))
+
+
+def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str:
+    """Say it where a model is of no use."""
+    trivial = job.trivial()
+    infinite = [name for name, value in outcome.evaluation.items() if not math.isfinite(value)]
+    warning = ""
+    if infinite:
+        warning = f"the validation {infinite[0].replace('_', ' ')} is not finite; try a smaller train.lr"
+    elif trivial is not None and trivial.metric in outcome.evaluation:
+        own = outcome.evaluation[trivial.metric]
+        named = {trivial.name: trivial.value}
+        warning = worse_than_trivial(spec.name, f"validation {trivial.metric}", own, named, better=trivial.better)
+    if warning:
+        display.say(f"warning: {warning}")
+    return warning
 
 
 class _Enough(Exception):
@@ -252,6 +278,20 @@ def _where_it_stopped(
             done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds"
         display.say(f"{done}; to continue, raise {more}")
     return spec, checkpoint
+
+
+def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
+    """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
+    said = dict(map(read_override, overrides))
+    for name, value in plain.items():
+        path = name if name == "seed" else f"train.{name}"
+        if value is not None and said.setdefault(path, value) != value:
+            raise UserError(
+                f"{option(name, value)} and {setting(path, said[path])} contradict each other",
+                fix="leave one of them out",
+            )
+        overrides += [] if value is None else as_overrides({path: value})
+    return overrides
 
 
 def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:

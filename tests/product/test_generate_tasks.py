@@ -59,7 +59,7 @@ def test_what_writes_nothing_answers(world: Path, tmp_path: Path) -> None:
     assert refused.code == 2
     assert "a prompt is a text" in refused.err
     state = call("generate", str(make_run("tree", world)), "--prompt", tree, "--save-state", str(tmp_path / "s"))
-    assert (state.code, "no text to go on with" in state.err) == (2, True)
+    assert (state.code, "no text to continue" in state.err) == (2, True)
 
 
 def test_a_series_goes_on(world: Path) -> None:
