@@ -58,7 +58,7 @@ def read_arrays(
         path,
         format=format,
         header="yes" if named and header == "auto" else header,
-        columns=(label,) if labelled or not named else (),
+        columns={"data.label": label} if labelled or not named else {},
         delimiter=delimiter,
         encoding=encoding,
     )

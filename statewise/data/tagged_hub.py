@@ -7,7 +7,7 @@ from statewise.data.anywhere import HubName
 from statewise.data.hub import read_hub
 from statewise.data.lines import Where
 from statewise.data.table import Row
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 _WORDS, _TAGS = "tokens", "tags"  # the usual names
 
@@ -28,7 +28,7 @@ def hub_sentences(
         if tags and len(words) != len(given):
             raise UserError(
                 f"{row.where}: {len(words)} words in {word!r}, but {len(given)} tags in {tag!r}",
-                fix="name the columns that belong together: data.word and data.tag",
+                fix=f"name the columns that belong together: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
             )
         if "" in words or "" in given:
             raise UserError(f"{row.where}: a word or a tag is empty", fix="mend the row, or leave it out")
@@ -47,6 +47,6 @@ def _listed(row: Row, column: str | int) -> tuple[str, ...]:
     if not isinstance(cell, list) or not all(isinstance(one, str | int) for one in cell):
         raise UserError(
             f"{row.where}: column {column!r} is no list of words or tags",
-            fix="name other columns: data.word and data.tag",
+            fix=f"name other columns: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
         )
     return tuple(str(one).strip() for one in cell)

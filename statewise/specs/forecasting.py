@@ -23,6 +23,8 @@ _NONE = BeforeValidator(_word)
 
 
 class SeriesDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = ("time", "id", "unsorted", "repeated", "irregular", "decimal")
+
     train: Paths = Field((), description="files of series; empty: the embedded generator `series`")
     validation: Paths = Field((), description="files of whole series held out; empty: `split`")
     test: Paths = Field((), description="files of whole series for the final figures; empty: `split`")

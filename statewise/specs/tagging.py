@@ -15,6 +15,8 @@ from statewise.specs.words import WordsSpec
 
 
 class TaggedDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = ("format", "word", "tag", "comment", "encoding")
+
     train: Paths = Field((), description="files of tagged sentences; empty: tokens of the standard library's source")
     validation: Paths = Field((), description="files held out; empty: a share of `train`")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")

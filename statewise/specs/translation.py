@@ -20,6 +20,16 @@ BleuTokens = Literal["auto", SacreTokens]
 
 
 class PairDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = (
+        "format",
+        "header",
+        "delimiter",
+        "encoding",
+        "source_column",
+        "target_column",
+        "empty",
+    )
+
     train: Paths = Field(
         (),
         description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "

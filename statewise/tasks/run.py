@@ -1,18 +1,19 @@
 """A trained folder, opened: the one noun of the command line, as a Python object."""
 
+import copy
 import html
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from statewise.decoding import Sampling
-from statewise.specs import AnyRunSpec, UserError, option, parse_spec
+from statewise.specs import AnyRunSpec, UserError, make_spec, option, parse_spec
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
@@ -25,6 +26,8 @@ M = TypeVar("M", bound=nn.Module)
 
 class Run(ABC):
     """`run = statewise.load("runs/lstm")`, then `run.evaluate()`, and `run.generate(...)` or `run.predict(...)`."""
+
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
@@ -83,11 +86,28 @@ class Run(ABC):
         """
         return None
 
-    def with_settings(self, settings: Sequence[str]) -> "Run":
-        """The same with other settings, `path=value`, of those that need no training: how it searches, for example."""
-        if settings:
-            raise UserError(f"{settings[0]!r}: a {self.spec.task} run has no setting to change after training")
-        return self
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        """The same with other settings, `path=value`, of those that need no training: how files are laid out (the
+        column of the text, for example), or how a translation is searched for."""
+        if not settings:
+            return self
+        table = self.spec.model_dump(mode="json")
+        asked = make_spec(table, settings, source=f"{self.path}/run.toml")
+        free = {"data": self.spec.data.layout_of_files, **self.changeable}
+        changed: dict[str, Any] = {}
+        for group, names in free.items():
+            old, new = getattr(self.spec, group), getattr(asked, group, None)
+            changed[group] = old.model_copy(update={name: getattr(new, name) for name in names})
+        kept = self.spec.model_copy(update=changed)
+        if kept != asked:
+            known = [f"{group}.{name}" for group, names in free.items() for name in names]
+            raise UserError(
+                f"{', '.join(settings)}: after training, this cannot be changed",
+                fix=f"train again to change it; what can be changed: {', '.join(known) or 'nothing'}",
+            )
+        made = copy.copy(self)
+        made.spec = kept
+        return made
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
         """What the model says of each row of `data`, in order: one JSON object a row."""

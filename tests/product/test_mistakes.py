@@ -167,7 +167,29 @@ MISTAKES = [
     ("evaluate runs/lstm --data binary.bin", "'binary.bin'", "binary file", "plain UTF-8"),
     ("evaluate runs/lstm --data gone.txt --json", "'gone.txt'", "does not exist"),
     ("evaluate runs/classifier --data lines.txt", "'lines.txt'", "label-first"),
-    ("evaluate runs/classifier --data rows.tsv --set decoding.beam=2", "decoding.beam=2", "no setting to change"),
+    ("evaluate runs/classifier --data rows.tsv --set decoding.beam=2", "decoding: unknown key"),
+    ("evaluate runs/classifier --set model.width=9", "model.width=9", "train again", "data.text, data.label"),
+    ("predict runs/classifier reviews.csv", "'text'", "it has: id, review, sentiment", "--set data.text=review"),
+    (
+        "train classification --data reviews.csv",
+        "there are no columns 'text' and 'label' in",
+        "reviews.csv; it has: id, review, sentiment",
+        "if the text is in 'review' and the label is in 'sentiment'",
+        "--set data.text=review --set data.label=sentiment",
+    ),
+    ("train classification --data typo.csv", "no column 'label'", "--set data.label=lable"),
+    ("train classification --data lines.txt", "lines.txt'", "--set data.format=label-first"),
+    ("train classification --data rows.tsv --set data.text=9", "--set data.text=COLUMN --set data.header=yes"),
+    ("train translation --data pairs.csv --set data.source_column=de", "'de'", "--set data.source_column=german"),
+    ("train translation --data one.txt", "one.txt'", "--data a.de --data a.en", "--set data.format=tsv"),
+    ("train tagging --data words.conllu --set data.tag=pos", "'pos'", "--set data.tag=upos"),
+    ("train tagging --data tagged.txt --set data.tag=5", "there is no column 5 for the tag", "--set data.tag=0"),
+    ("train forecasting --data series.csv --set data.time=when", "'when'", "--set data.time=date"),
+    ("train forecasting --data series.csv --set data.id=shop", "'shop'", "--set data.id=store"),
+    ("train forecasting --data series.csv --set data.targets=slaes", "'slaes'", "--set data.targets=sales"),
+    ("train forecasting --data dates.csv", "no column left to forecast", "--set data.targets=COLUMN"),
+    ("train forecasting --data series.csv", "column 'store' holds 'a'", "--set data.id=store"),
+    ("train forecasting --data series.csv --set data.targets=sales", "have the same time", "--set data.id=COLUMN"),
     # predict
     ("predict", "'RUN'", "try: statewise predict --help"),
     ("predict runs/classifier", "FILE", "try: statewise predict --help"),
@@ -242,6 +264,16 @@ def museum(world: Path) -> Path:
     rows = "label\ttext\n" + "good\ta warm film\nbad\ta dull film\n" * 6
     (world / "rows.tsv").write_text(rows)
     (world / "lines.txt").write_text("a warm film\n")
+    (world / "one.txt").write_text("ein Haus\n")
+    reviews = "".join(f"{i},a {'warm' if i % 2 else 'dull'} film number {i},{i % 2}\n" for i in range(12))
+    (world / "reviews.csv").write_text(f"id,review,sentiment\n{reviews}")
+    (world / "typo.csv").write_text("text,lable\n" + "a film,good\na bore,bad\n" * 6)
+    (world / "pairs.csv").write_text("number,german,english\n1,ein gro\u00dfes Haus,a house\n2,ein Hund bellt,a dog\n")
+    (world / "words.conllu").write_text("1\tMary\t_\tPROPN\t_\t_\t_\t_\t_\t_\n\n")
+    (world / "tagged.txt").write_text("Mary PROPN\nruns VERB\n\n")
+    days = "".join(f"2024-01-{day:02},{shop},{day}\n" for day in range(1, 21) for shop in ("a", "b"))
+    (world / "series.csv").write_text(f"date,store,sales\n{days}")
+    (world / "dates.csv").write_text("date\n2024-01-01\n2024-01-02\n")
     if not (world / "runs/classifier").exists():
         small = [word for one in ("model.width=8", "model.embedding=8", "train.steps=1") for word in ("--set", one)]
         said = call(

@@ -123,3 +123,25 @@ def test_diverged_training_is_warned_of(tmp_path: Path) -> None:
         "elman", steps=3, lr=1e4, batch=2, settings=settings, data=tmp_path / "text.txt", out=tmp_path / "run"
     )
     assert re.search("worse than the unigram baseline|is not finite", trained.warning)
+
+
+def test_columns_of_other_names(tmp_path: Path) -> None:
+    """The message names the setting, the setting works, and so it does for another file after training."""
+    rows = [f"{i},a {'warm' if i % 2 else 'dull'} film {i},{'good' if i % 2 else 'bad'}" for i in range(12)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["id,review,sentiment", *rows]))
+    (tmp_path / "other.csv").write_text("\n".join(["id,body,stars", *rows]))
+    small = {"model.width": 4, "model.embedding": 4, "data.held_out": 0.3}
+    with pytest.raises(UserError) as caught:
+        statewise.train("classification", steps=1, data=tmp_path / "reviews.csv", settings=small, out=tmp_path / "run")
+    named = {"data.text": "review", "data.label": "sentiment"}
+    assert f"settings={json.dumps(named)}" in str(caught.value)
+    assert " --" not in str(caught.value)
+    settings = {**small, **named}
+    statewise.train("classification", steps=1, data=tmp_path / "reviews.csv", settings=settings, out=tmp_path / "run")
+    lacking = call("predict", str(tmp_path / "run"), str(tmp_path / "other.csv"))
+    assert (lacking.code, "--set data.text=body" in lacking.err) == (2, True)
+    columns = ("--set", "data.text=body", "--set", "data.label=stars")
+    predicted = call("predict", str(tmp_path / "run"), str(tmp_path / "other.csv"), *columns[:2])
+    assert len(predicted.out.splitlines()) == 12
+    evaluated = call("evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "other.csv"), *columns, "--json")
+    assert json.loads(evaluated.out)["rows"] == 12

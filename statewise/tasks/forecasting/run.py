@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, UserError, make_spec, option
+from statewise.specs import ForecastingSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
@@ -31,11 +31,12 @@ from statewise.training.forcing import ExposureGap
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 _TABLE = ".csv"  # what standard input is taken for
-_CHANGEABLE = ("horizon", "stride", "paths")
 
 
 @final
 class ForecastingRun(Run):
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
+
     spec: ForecastingSpec
     model: Forecaster
 
@@ -66,25 +67,6 @@ class ForecastingRun(Run):
     def sizes(self) -> dict[str, Any]:
         forecast = self.spec.forecast
         return {**self.spec.model.sizes(), "context": forecast.context, "horizon": forecast.horizon}
-
-    def with_settings(self, settings: Sequence[str]) -> "ForecastingRun":
-        """Another `forecast.horizon` (any), `forecast.stride`, `forecast.paths`."""
-        if not settings:
-            return self
-        table = self.spec.model_dump(mode="json", exclude_none=True)
-        spec = make_spec(table, settings, source=f"{self.path}/run.toml")
-        assert isinstance(spec, ForecastingSpec)
-        changed = {name: getattr(spec.forecast, name) for name in _CHANGEABLE}
-        kept = self.spec.model_copy(update={"forecast": self.spec.forecast.model_copy(update=changed)})
-        if kept != spec:
-            raise UserError(
-                f"{', '.join(settings)}: after training, only {', '.join(f'forecast.{n}' for n in _CHANGEABLE)} "
-                "can be changed",
-                fix="train anew to change the rest",
-            )
-        return ForecastingRun(
-            self.path, spec=kept, model=self.model, known=self.known, device=self.device, skipped=self.skipped
-        )
 
     # ---------------------------------------------------------------- figures
 

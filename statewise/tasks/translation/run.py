@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final, overload
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import TranslationSpec, UserError, make_spec
+from statewise.specs import DecodingSpec, TranslationSpec, UserError
 from statewise.tasks.metric.translation import translation_scores
 from statewise.tasks.run import Opened, Run
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
@@ -43,6 +43,8 @@ class Translation(NamedTuple):
 
 @final
 class TranslationRun(Run):
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
+
     spec: TranslationSpec
     model: Machine[Any]
 
@@ -88,20 +90,10 @@ class TranslationRun(Run):
         vocabularies = {"source_vocab": self.languages.source.vocab, "target_vocab": self.languages.target.vocab}
         return {**self.spec.model.sizes(), **vocabularies}
 
-    def with_settings(self, settings: Sequence[str]) -> "TranslationRun":
-        spec = make_spec(self.spec.model_dump(exclude_none=True), settings, source="run.toml")
-        if not isinstance(spec, TranslationSpec) or spec != self.spec.model_copy(update={"decoding": spec.decoding}):
-            raise UserError("only decoding.* can be changed after training", fix="for example decoding.beam=10")
-        return TranslationRun(
-            self.path,
-            spec=spec,
-            model=self.model,
-            languages=self.languages,
-            frequent=self.frequent,
-            longest_learned=self.longest_learned,
-            device=self.device,
-            skipped=self.skipped,
-        )
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        made = super().with_settings(settings)
+        made._translator = make_translator(made.spec, made.languages, made.device)
+        return made
 
     # ---------------------------------------------------------------- figures
 
