@@ -32,7 +32,6 @@ from statewise.specs.objective import CRFSpec as CRFSpec
 from statewise.specs.parse import AnyRunSpec as AnyRunSpec
 from statewise.specs.parse import make_spec as make_spec
 from statewise.specs.parse import parse_spec as parse_spec
-from statewise.specs.published import PublishedSpec as PublishedSpec
 from statewise.specs.reader import ReaderSpec as ReaderSpec
 from statewise.specs.real_objective import BernoulliSpec as BernoulliSpec
 from statewise.specs.real_objective import GaussianSpec as GaussianSpec
@@ -47,6 +46,7 @@ from statewise.specs.recipe import recipe_names as recipe_names
 from statewise.specs.recurrent import ElmanSpec as ElmanSpec
 from statewise.specs.recurrent import GRUSpec as GRUSpec
 from statewise.specs.recurrent import LSTMSpec as LSTMSpec
+from statewise.specs.reproduction import ReproductionSpec as ReproductionSpec
 from statewise.specs.run import RunSpec as RunSpec
 from statewise.specs.seq2seq import AttentionSpec as AttentionSpec
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from statewise.specs.error import UserError, either, nearest, option
 from statewise.specs.model import KINDS
-from statewise.specs.published import PublishedSpec
+from statewise.specs.reproduction import ReproductionSpec
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -28,24 +28,24 @@ def published_names() -> list[str]:
     return sorted(path.stem for path in (recipe_folder() / "published").glob("*.toml"))
 
 
-def load_published(name: str) -> tuple[dict[str, Any], PublishedSpec]:
+def load_published(name: str) -> tuple[dict[str, Any], ReproductionSpec]:
     """A published recipe by name or path: its settings, and what it should give."""
     if name not in published_names() and Path(name).suffix != ".toml":
         raise UserError(f"{name!r} is not a published recipe", fix=nearest(name, published_names()))
     path = Path(name) if Path(name).suffix == ".toml" else recipe_folder() / "published" / f"{name}.toml"
     table = _read(path)
     try:
-        published = PublishedSpec.model_validate(table.pop("published", {}))
+        reproduction = ReproductionSpec.model_validate(table.pop("reproduction", {}))
     except ValidationError as error:
-        lines = [f"  published.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        lines = [f"  reproduction.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise UserError(f"recipe {str(path)!r} is not a published one:\n" + "\n".join(lines)) from None
-    return table, published
+    return table, reproduction
 
 
 def load_recipe(name: str) -> dict[str, Any]:
     """The table behind a path, a shipped recipe's name, or a bare model name; what it should give is left out."""
     table = _named(name)
-    table.pop("published", None)
+    table.pop("reproduction", None)
     return table
 
 

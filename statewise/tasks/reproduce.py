@@ -10,27 +10,31 @@ from typing import Any, NamedTuple
 
 from statewise.data.anywhere import hub_name
 from statewise.data.lines import read_bytes
-from statewise.specs import PublishedSpec, UserError, either, load_published, make_spec, nearest, option, setting
+from statewise.specs import ReproductionSpec, UserError, either, load_published, make_spec, nearest, option, setting
 from statewise.specs.parse import as_overrides, read_override
+from statewise.specs.reproduction import Goal, PublishedFigure
 from statewise.tasks.dispatch import load
 from statewise.tasks.launch import train
 from statewise.training import Display
 
 
 class Verdict(NamedTuple):
-    """`landed`: inside the interval that our own runs gave. `reached`: as good as the published figure.
+    """`landed`: inside the expected interval. `reached`: as good as the published figure; `goal_reached`: as our goal.
 
-    Neither is said of other data than the figure's own: `other_data` are the settings that name some.
+    All three are None on other data than the recipe's: `other_data` are the settings that name some.
     """
 
     recipe: str
     metric: str
     found: float
-    published: float
-    source: str
+    published: float | None
+    source: str | None
+    goal: float | None
     expected: tuple[float, float] | None
+    expected_from: str | None  # what the interval rests on: seeds, or one run
     landed: bool | None
     reached: bool | None
+    goal_reached: bool | None
     other_data: tuple[str, ...]
     changed: tuple[str, ...]  # settings that are not the recipe's
     evaluated: tuple[str, ...]  # files of `found`; none: what was held out
@@ -40,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The file of each setting, those of the final figure, and which of all are not the figure's own."""
+    """The file of each setting, those of the final evaluation, and which of all are not the recipe's own."""
 
     settings: dict[str, tuple[str, ...]]
     evaluated: tuple[str, ...]
@@ -56,15 +60,15 @@ def reproduce(
     out: str | Path | None = None,
     display: Display | None = None,
 ) -> Verdict:
-    """Train the published recipe on the files in `data`, evaluate it, and compare.
+    """Train the recipe of a published result on the files in `data`, evaluate it, and compare.
 
-    A file that a setting names, or `test` for the final figure, is not searched for in `data`.
+    A file that a setting names, or `test` for the final evaluation, is not searched for in `data`.
     """
-    table, published = load_published(name)
+    table, reproduction = load_published(name)
     settings = as_overrides(settings)
     given = dict(map(read_override, settings))
-    files = find_files(published, None if data is None else Path(data), given=given, test=test)
-    elsewhere = published.elsewhere if files.other else {}
+    files = find_files(reproduction, None if data is None else Path(data), given=given, test=test)
+    elsewhere = reproduction.elsewhere if files.other else {}
     own = {**elsewhere, **files.settings}
     began = time.monotonic()
     said = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in own.items()]
@@ -72,16 +76,17 @@ def reproduce(
     trained = train(spec, out=out, display=display)
     evaluation = load(trained.path).evaluate(list(files.evaluated) or None)
     figures = evaluation._asdict()
-    found = figures.get(published.metric)
+    found = figures.get(reproduction.metric)
     if not isinstance(found, float):
-        raise UserError(f"{published.metric!r} is not a figure of this task", fix=nearest(published.metric, figures))
+        metric = reproduction.metric
+        raise UserError(f"{metric!r} is not a metric of this task", fix=nearest(metric, figures))
     changed = (
         *(f"{path}={value}" for path, value in elsewhere.items() if path not in given),
-        *(f"{path}={value}" for path, value in given.items() if path not in published.files),
+        *(f"{path}={value}" for path, value in given.items() if path not in reproduction.files),
     )
     return judge(
         name,
-        published,
+        reproduction,
         found,
         other_data=files.other,
         changed=changed,
@@ -94,7 +99,7 @@ def reproduce(
 
 def judge(
     name: str,
-    published: PublishedSpec,
+    reproduction: ReproductionSpec,
     found: float,
     *,
     other_data: tuple[str, ...] = (),
@@ -104,22 +109,25 @@ def judge(
     seconds: float,
     run: str,
 ) -> Verdict:
-    sign = 1 if published.better == "higher" else -1
-    landed = reached = None
-    if not other_data:
-        reached = math.isfinite(found) and sign * found >= sign * published.figure
-        if published.expected is not None:
-            low, high = published.expected
-            landed = low <= found <= high
+    published, goal, expected = reproduction.published, reproduction.goal, reproduction.expected
+
+    def reaches(wanted: PublishedFigure | Goal | None) -> bool | None:
+        if wanted is None or other_data:
+            return None
+        return math.isfinite(found) and reproduction.reaches(found, wanted.figure)
+
     return Verdict(
         recipe=name,
-        metric=published.metric,
+        metric=reproduction.metric,
         found=found,
-        published=published.figure,
-        source=published.source,
-        expected=published.expected,
-        landed=landed,
-        reached=reached,
+        published=None if published is None else published.figure,
+        source=None if published is None else published.source,
+        goal=None if goal is None else goal.figure,
+        expected=expected,
+        expected_from=reproduction.expected_from,
+        landed=None if expected is None or other_data else expected[0] <= found <= expected[1],
+        reached=reaches(published),
+        goal_reached=reaches(goal),
         other_data=other_data,
         changed=changed,
         evaluated=evaluated,
@@ -133,22 +141,22 @@ def judge(
 
 
 class _Wanted(NamedTuple):
-    """A file that is searched for in the folder: for a setting, or (None) for the final figure."""
+    """A file that is searched for in the folder: for a setting, or (None) for the final evaluation."""
 
     setting: str | None
     patterns: Sequence[str]
 
     @property
     def named(self) -> str:
-        return self.setting or "the final figure"
+        return self.setting or "the final evaluation"
 
 
 def find_files(
-    published: PublishedSpec, folder: Path | None, *, given: Mapping[str, Any], test: Sequence[str] = ()
+    reproduction: ReproductionSpec, folder: Path | None, *, given: Mapping[str, Any], test: Sequence[str] = ()
 ) -> Files:
     """What the settings name, and the rest as the recipe's patterns find it in the folder."""
-    every = [_Wanted(setting, patterns) for setting, patterns in published.files.items()]
-    last = () if test else tuple(_Wanted(None, patterns) for patterns in published.evaluate)
+    every = [_Wanted(setting, patterns) for setting, patterns in reproduction.files.items()]
+    last = () if test else tuple(_Wanted(None, patterns) for patterns in reproduction.evaluate)
     wanted = [*(one for one in every if one.setting not in given), *last]
     if folder is not None and folder.is_file():
         _refuse_one_file(folder, wanted)
@@ -159,14 +167,14 @@ def find_files(
     settings: dict[str, tuple[str, ...]] = {one.setting: (path,) for one, path in zip(wanted, found) if one.setting}
     evaluated = tuple(test) or tuple(found[len(settings) :])
     # Known are sums of the files in their order: a file that stands in the place of another is other data.
-    known = [*published.sha256]
+    known = [*reproduction.sha256]
     other = []
-    for place, path in enumerate(published.files):
+    for place, path in enumerate(reproduction.files):
         paths = settings.get(path) or named[path]
         # To name nothing is to take something else: a share of the training file in place of the development set.
         if _differ(paths, known[place : place + 1] or known) or not paths:
             other.append(path)
-    rest = known[len(published.files) :]
+    rest = known[len(reproduction.files) :]
     if _differ(evaluated, known) or (len(rest) == len(evaluated) and any(map(_differs, evaluated, rest))):
         other.append("test")
     return Files(settings, evaluated, tuple(other))
