@@ -150,7 +150,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="mend the file") from None
+        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="correct the file") from None
 
 
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:

@@ -147,7 +147,7 @@ def _kind(path: Path) -> str:
     if kind in _TABLES or (kind in _ARRAYS and suffixes[-1] != ".gz"):
         return kind
     raise UserError(
-        f"{str(path)!r} is no kind of series file that is known here",
+        f"{str(path)!r} is not a known format of series",
         fix=f"name it {', '.join(_TABLES)} (or those with .gz) or {', '.join(_ARRAYS)}",
     )
 

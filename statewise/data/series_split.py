@@ -79,7 +79,7 @@ def split_as_filed(series: Sequence[Series]) -> SeriesParts:
     """As the files say: every series belongs to a part already."""
     if stray := [one for one in series if not one.part]:
         raise UserError(
-            f"series {stray[0].id!r} of {stray[0].where!r} is of no part",
+            f"series {stray[0].id!r} of {stray[0].where!r} is in no part of the split",
             fix=f"say how to split: {setting('data.split', '0.7/0.1/0.2')}",
         )
     train, validation, test = (tuple(whole(one) for one in series if one.part == name) for name in _NAMES)

@@ -154,7 +154,7 @@ def _rows(
         if len(row) != first[0]:
             raise UserError(
                 f"{where}: {len(row)} columns, expected {first[0]} as in {first[1]}",
-                fix="mend the row; a cell that holds the separator must be quoted (csv, quoted-tsv) or replaced (tsv)",
+                fix="correct the row; a cell that holds the separator is quoted (csv, quoted-tsv) or changed (tsv)",
             )
         yield Row(tuple(row), names or (), where)
 
@@ -199,7 +199,7 @@ def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
-        raise UserError(f"{where}: {half} is half a character", fix="mend or remove it") from None
+        raise UserError(f"{where}: {half} is half a character", fix="correct or remove it") from None
 
 
 def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row]) -> None:

@@ -259,7 +259,7 @@ def _cell(step: _Step, column: int, what: str) -> str:
         )
     cell = step.cells[column].strip(_BLANKS)
     if not cell:
-        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="mend the line")
+        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="correct the line")
     return cell
 
 

@@ -31,7 +31,7 @@ def hub_sentences(
                 fix=f"name the columns that belong together: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
             )
         if "" in words or "" in given:
-            raise UserError(f"{row.where}: a word or a tag is empty", fix="mend the row, or leave it out")
+            raise UserError(f"{row.where}: a word or a tag is empty", fix="correct the row, or leave it out")
         yield HubSentence(words, given, row.where)
 
 

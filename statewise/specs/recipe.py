@@ -63,7 +63,7 @@ def _named(name: str) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(
             f"{name!r} is a folder, not a recipe",
-            fix=f"to go on with a run: {option('resume', True)} {option('out', name)}; {known}",
+            fix=f"to continue a run: {option('resume', True)} {option('out', name)}; {known}",
         )
     raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
 

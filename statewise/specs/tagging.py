@@ -26,7 +26,7 @@ class TaggedDataSpec(Spec):
     comment: str | None = Field(None, min_length=1, description="how a comment begins, in a file of columns")
     encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     scheme: Literal["as-is", "iob2"] = Field(
-        "as-is", description="iob2: spans begin with B-, go on with I-, whatever the file has"
+        "as-is", description="iob2: spans begin with B-, continue with I-, whatever the file has"
     )
     longest: int = Field(512, ge=1, description="words read at once; a longer sentence is read in parts, none is lost")
 

@@ -251,7 +251,7 @@ def _where_it_stopped(
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix=f"check {option('out')}")
     if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
-        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
+        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train again")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
@@ -269,7 +269,7 @@ def _where_it_stopped(
     ):
         raise UserError(
             "a resumed run keeps its task, seed, data, model, batch, window, truncation and optimizer",
-            fix="train anew to change them; the rest of train.* may be changed",
+            fix="train again to change them; the rest of train.* may be changed",
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
     if Progress.from_record(checkpoint.progress).is_over(spec.train):

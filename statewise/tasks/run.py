@@ -142,7 +142,7 @@ class Run(ABC):
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
             raise UserError(
-                f"a {self.spec.task} run answers a prompt, and there is none",
+                f"a {self.spec.task} run needs a prompt",
                 fix=f"give one: {option('prompt', 'TEXT')}",
             )
         return prompt

@@ -188,5 +188,5 @@ def find_published(run: Path, *, needs: tuple[str, ...]) -> Published:
         raise UserError(f"{str(run)!r} is not a run folder: it has no run.toml", fix="make one with: statewise train")
     raise UserError(
         f"nothing in {str(run)!r} can be trusted:\n  " + "\n  ".join(skipped[:10]),
-        fix="copy the folder again from where it came from, or train anew",
+        fix="copy the folder again from where it came from, or train again",
     )

@@ -243,7 +243,7 @@ def test_a_line_after_a_cell_of_two_lines_keeps_its_number(write: Write) -> None
 def test_files_that_are_not_there_or_not_known(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_series(tmp_path / "absent.csv")
-    with pytest.raises(UserError, match="no kind of series file"):
+    with pytest.raises(UserError, match="not a known format of series"):
         read_series(tmp_path / "table.xlsx")
     latin = tmp_path / "latin.csv"
     latin.write_bytes("a,temp\xe9rature\n1,2\n".encode("latin1"))

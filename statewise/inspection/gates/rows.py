@@ -30,7 +30,7 @@ def walk_rows(
     words = specimens.words
     if own and not words.text:
         raise UserError(
-            f"features = {own[0].name!r} is of a text, and a {words.place} is none", fix="leave features out"
+            f"features = {own[0].name!r} needs a text, but this run reads {words.place}s", fix="leave features out"
         )
     numbers = _enough(specimens, places)
     missing = []

@@ -140,7 +140,7 @@ class ValueEncoding(NamedTuple):
         for row, values_TC in enumerate(content):
             if values_TC.shape[1] != channels:
                 raise UserError(
-                    f"row {row}: {values_TC.shape[1]} values at each moment, but training had {channels}",
+                    f"row {row}: {values_TC.shape[1]} values at each time step, but training had {channels}",
                     fix="give arrays of the shape that was learned from",
                 )
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]

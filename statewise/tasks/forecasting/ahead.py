@@ -48,7 +48,7 @@ def extended(series: Series, origin: int, horizon: int) -> Series:
         left = horizon - lacking
         shorter = f", or ask for a shorter horizon: {setting('forecast.horizon', left)}" if left > 0 else ""
         raise UserError(
-            f"{series.where or 'the series'}, series {series.id!r}: to forecast {horizon} moments, the covariates "
+            f"{series.where or 'the series'}, series {series.id!r}: to forecast {horizon} time steps, the covariates "
             f"{', '.join(series.covariates)} must be known for all of them, but {lacking} are not",
             fix=f"append {lacking} rows with times and covariates and empty targets{shorter}",
         )

@@ -39,7 +39,7 @@ class Shown:
 def save_plot(path: Path, shown: Shown) -> Path:
     """A picture, or as `.csv` the numbers in it."""
     if path.suffix not in _ENDINGS:
-        raise UserError(f"{str(path)!r} is no kind of picture that is known here", fix=f"name it {', '.join(_ENDINGS)}")
+        raise UserError(f"{str(path)!r} is not a known format of pictures", fix=f"name it {', '.join(_ENDINGS)}")
     if not path.parent.is_dir():
         raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
     if path.suffix == ".csv":

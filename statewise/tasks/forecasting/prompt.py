@@ -24,8 +24,8 @@ def series_of(prompt: str, channels: Sequence[str]) -> Series:
             ) from None
     if not values or len(values) % len(channels):
         raise UserError(
-            f"the prompt holds {len(values)} values, but a moment of this series has {len(channels)}: "
+            f"the prompt holds {len(values)} values, but a time step of this series has {len(channels)}: "
             f"{', '.join(channels)}",
-            fix="give all of them for each moment",
+            fix="give all of them for each time step",
         )
     return make_series(np.array(values).reshape(-1, len(channels)), channels=channels, where="the prompt")

@@ -83,9 +83,9 @@ class ForecastingRun(Run):
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
-                f"this model reads the covariates of all {self.model.at_once} moments that it forecasts at once, "
+                f"this model reads the covariates of all {self.model.at_once} time steps that it forecasts at once, "
                 f"and cannot be evaluated on {self.spec.forecast.horizon}",
-                fix="evaluate it at its own horizon: the errors at fewer steps are among its figures",
+                fix="evaluate it at its own horizon: the errors at fewer steps are among its metrics",
             )
         name, spans = self._chosen(data, part)
         if self.spec.forecast.context == "all":
@@ -367,7 +367,7 @@ class ForecastingRun(Run):
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
         found = self.evaluate(part=part)
         if not found.curve:
-            raise UserError("this run has no error against the distance: its moments are bits")
+            raise UserError("this run has no error against the distance: its time steps are bits")
         return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}
 
 

@@ -345,5 +345,5 @@ def _refuse_other_text(kept: Path, corpus: Corpus) -> None:
     before = read_tensors(kept / "unigram.safetensors").get("counts_V")
     if before is None or before.tolist() != token_counts(corpus.train.tokens, corpus.tokenizer.vocab).tolist():
         raise UserError(
-            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train anew"
+            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train again"
         )
