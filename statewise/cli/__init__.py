@@ -111,7 +111,7 @@ def _run() -> int:
         given = "" if value is None else f"; given: {value!r}"
         said = f"{error.format_message()}{given}"
         if isinstance(error, _NoSuchOption):
-            said = explain_option(error.option_name, _options(error), sys.argv[1:])
+            said = explain_option(error.option_name, _long_options(error), sys.argv[1:])
         return _complain(f"{said}\ntry: statewise{verb} --help", 2)
     except typer.Exit as error:
         return int(error.exit_code)
@@ -147,7 +147,7 @@ def _verbs() -> list[str]:
     return [command.callback.__name__ for command in app.registered_commands if command.callback]
 
 
-def _options(error: Any) -> list[str]:
+def _long_options(error: Any) -> list[str]:
     """The long names of the options that the verb has, but for hidden ones."""
     params = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
     return [name for one in params if not getattr(one, "hidden", False) for name in one.opts if name.startswith("--")]
