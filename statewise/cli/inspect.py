@@ -69,7 +69,8 @@ def inspect(
     _refuse_flags(lens, settings, against=against, train=train)
     opened = None if run is None else open_run(Path(run))
     found = look_at(opened, lens, text=text, data=data, progress=make_progress(quiet=quiet or json_), **settings)
-    folder = out or (Path("inspect") if run is None else Path(run) / "inspect") / (lens or "all")
+    beside = Path(run) / "inspect" if run is not None and Path(run).is_dir() else Path("inspect", run or "")
+    folder = out or beside / (lens or "all")  # a run that comes with the package is left as it is
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
     files = [str(path) for path in found.files(folder)]
     if json_:

@@ -12,11 +12,14 @@ def open_run(path: Path) -> "Run":
     """Open a trained folder, say what was damaged in it, and guess which was meant where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
+    from statewise.tasks.shipped import find_run, shipped_names
 
+    path = find_run(path)
     known = [str(found.parent) for found in sorted([*path.glob("*/run.toml"), *Path("runs").glob("*/run.toml")])]
-    if known and not any((path / name).exists() for name in ("run.toml", "checkpoints")):
+    known = [*known[:10], *shipped_names()]
+    if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
-        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known[:10])))
+        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
     opened = load(path)
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)

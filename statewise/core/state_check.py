@@ -8,16 +8,18 @@ The machine that a caller calls makes the comparison; its parts trust it. Compil
 """
 
 import functools
+import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from statewise.core.state import State
+from statewise.core.state import State, leaves
 from statewise.specs import UserError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -49,8 +51,8 @@ def guard_sequence(method: Method) -> Method:
     def guarded(self: Any, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> Any:
         if _inside.a_machine or torch.compiler.is_compiling():
             return method(self, x, state, lengths_B)
-        if state is not None:
-            check_state(self, x, state)
+        if state is not None and not (self._state_check or _make_check(self)).fits(x, state):
+            _refuse(self, x, state)
         _inside.a_machine = True
         try:
             return method(self, x, state, lengths_B)
@@ -67,7 +69,8 @@ def guard_step(method: Method) -> Method:
     def guarded(self: Any, x: Tensor, state: Any) -> Any:
         if _inside.a_machine or torch.compiler.is_compiling():
             return method(self, x, state)
-        check_state(self, x, state)
+        if not (self._state_check or _make_check(self)).fits(x, state):
+            _refuse(self, x, state)
         _inside.a_machine = True
         try:
             return method(self, x, state)
@@ -77,95 +80,102 @@ def guard_step(method: Method) -> Method:
     return guarded  # type: ignore[return-value]  # the same signature
 
 
-def check_state(machine: Any, x: Tensor, state: State) -> None:
-    """Refuse a `state` from which `machine` cannot read the rows of `x`."""
-    check = machine._state_check
-    if check is None:
-        with torch.no_grad(), _disable_current_modes():  # a counter of FLOPs, say, must not count this
-            like = machine.init_state(1)
-        check = machine._state_check = StateCheck(like, _compile(like))
-    device = machine._buffers["like"].device  # as an attribute, the buffer would cost as much as all the rest of this
+def _make_check(machine: Any) -> "StateCheck":
+    with torch.no_grad(), _disable_current_modes():  # a counter of FLOPs, say, must not count this
+        machine._state_check = StateCheck(machine.init_state(1))
+    check: StateCheck = machine._state_check
+    return check
+
+
+def _refuse(machine: Any, x: Tensor, state: Any) -> None:
+    """Say what is wrong with a state that does not fit; another floating-point type than the machine's is not wrong."""
     rows = x.shape[0] if x.dim() else 0
-    try:
-        if check.is_exact(state, rows, device):
-            return
-    except (AttributeError, TypeError, IndexError):  # no tensor where there should be one
-        pass
-    complaint = _complaint(check.like, state, rows, device, "")
+    complaint = _complaint(machine._state_check.like, state, rows, machine.like.device, "")
     if complaint:
         raise UserError(complaint, fix=_FIX)
 
 
-IsExact = Callable[[Any, int, torch.device], bool]
+class StateCheck:
+    """Whether a state is built as `like`, a state of one row, in all of its details.
 
+    This runs at every step, so what it compares is gathered by C functions, for all leaves at once.
+    """
 
-class StateCheck(NamedTuple):
-    """`is_exact` answers fast whether a state is built as `like`, a state of one row, in all of its details."""
+    def __init__(self, like: State) -> None:
+        self.like = like
+        self.flatten = _flattener(like)
+        self.leaves = [leaf for _, leaf in leaves(like)]
+        self.grows = any(0 in leaf.shape[1:] for leaf in self.leaves)
+        self.rows = -1
+        self.device: torch.device | None = None
+        self.expected: list[tuple[Any, ...]] = []  # what `_facts` says of each leaf of a state of these rows
 
-    like: State
-    is_exact: IsExact
-
-
-def _compile(like: State) -> IsExact:
-    """This runs at every step, so it does no more than it must; what it does not know, `_complaint` judges."""
-    if isinstance(like, Tensor):
-        leaf = _compile_leaves((like,))
-        return lambda state, rows, device: leaf((state,), rows, device)
-    kind, length = type(like), len(like)
-    if not length:
-        return lambda state, rows, device: type(state) is kind and not state
-    leaves = [part for part in like if isinstance(part, Tensor)]
-    if len(leaves) == length:
-        fits = _compile_leaves(tuple(leaves))
-        return lambda state, rows, device: type(state) is kind and fits(state, rows, device)
-    parts = [_compile(part) for part in like]
-
-    def is_exact(state: Any, rows: int, device: torch.device) -> bool:
-        if type(state) is not kind or len(state) != length:
+    def fits(self, x: Tensor, state: Any) -> bool:
+        shape, _, device = _facts(x)
+        try:
+            facts = list(map(_facts, self.flatten(state)))
+            rows = shape[0]
+        except (AttributeError, TypeError, IndexError, ValueError):  # another structure, or no tensor
             return False
-        for fits, part in zip(parts, state):  # noqa: SIM110  # a generator would cost more than what it asks
-            if not fits(part, rows, device):
+        if rows != self.rows or device != self.device:
+            self.expected = [((rows, *leaf.shape[1:]), leaf.dtype, device) for leaf in self.leaves]
+            self.rows, self.device = rows, device
+        return facts == self.expected or (self.grows and self._lists_fit(facts))
+
+    def _lists_fit(self, facts: list[tuple[Any, ...]]) -> bool:
+        """Only where all lists are on axis 1 and have the same length; the rest is left to `_complaint`."""
+        time = None
+        for (shape, dtype, device), (size, *rest) in zip(facts, self.expected, strict=True):
+            if [dtype, device] != rest:
                 return False
+            if shape != size:
+                if len(shape) != len(size) or size[1] != 0 or (shape[0], *shape[2:]) != (size[0], *size[2:]):
+                    return False
+                if time is not None and shape[1] != time:
+                    return False
+                time = shape[1]
         return True
 
-    return is_exact
+
+_facts: Callable[[Any], tuple[Any, ...]] = operator.attrgetter("shape", "dtype", "device")
+_type: Callable[[Any], type] = type
+Flatten = Callable[[Any], Sequence[Any]]
 
 
-def _compile_leaves(leaves: tuple[Tensor, ...]) -> IsExact:
-    dtypes = [leaf.dtype for leaf in leaves]
-    length = len(leaves)
-    if any(0 in leaf.shape[1:] for leaf in leaves):
-        inner = [leaf.shape[2:] for leaf in leaves]  # behind the rows and what may grow
-        lists = [leaf.dim() > 1 and leaf.shape[1] == 0 for leaf in leaves]
-        first = [leaf.shape[1] if leaf.dim() > 1 else None for leaf in leaves]
+def _flattener(like: State) -> Flatten:
+    """Of a state that is built as `like`, the leaves in order; of another, a ValueError."""
+    if isinstance(like, Tensor):
+        return lambda state: (state,)
+    kind = type(like)
+    if kind is not tuple and all(isinstance(part, Tensor) for part in like):
+        return lambda state: state if type(state) is kind else _other()
+    match like:
+        case (tuple() as layers, ()) if layers and all(_is_flat(layer) for layer in layers):
+            kinds = list(map(_type, layers))  # a stack without positions of its own: by far the most calls
 
-        def lists_fit(state: Any, rows: int, device: torch.device) -> bool:
-            time = None
-            for part, rest, dtype, grows, second in zip(state, inner, dtypes, lists, first):
-                shape = part.shape
-                if shape[0] != rows or shape[2:] != rest or part.dtype is not dtype or part.device != device:
-                    return False
-                if grows:
-                    if time is not None and shape[1] != time:
-                        return False
-                    time = shape[1]
-                elif (len(shape) > 1) != (second is not None) or (second is not None and shape[1] != second):
-                    return False
-            return len(state) == length
+            def flatten_stack(state: Any) -> Sequence[Any]:
+                if type(state) is not kind or state[1] != ():
+                    return _other()
+                inner = state[0]
+                return list(chain.from_iterable(inner)) if list(map(_type, inner)) == kinds else _other()
 
-        return lists_fit
-    sizes = dict[int, list[torch.Size]]()  # by the number of rows
+            return flatten_stack
+    parts = [_flattener(part) for part in like]
 
-    def fits(state: Any, rows: int, device: torch.device) -> bool:
-        wanted = sizes.get(rows)
-        if wanted is None:
-            wanted = sizes[rows] = [torch.Size((rows, *leaf.shape[1:])) for leaf in leaves]
-        for part, size, dtype in zip(state, wanted, dtypes):
-            if part.shape != size or part.dtype is not dtype or part.device != device:
-                return False
-        return len(state) == length
+    def flatten(state: Any) -> Sequence[Any]:
+        if type(state) is not kind:
+            return _other()
+        return [leaf for part, inner in zip(parts, state, strict=True) for leaf in part(inner)]
 
-    return fits
+    return flatten
+
+
+def _is_flat(like: State) -> bool:
+    return type(like) is not tuple and all(isinstance(part, Tensor) for part in like)
+
+
+def _other() -> Sequence[Any]:
+    raise ValueError
 
 
 def _agrees(inner: torch.Size, shape: torch.Size, rows: int) -> bool:

@@ -17,6 +17,7 @@ from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
 from statewise.tasks.run import NEEDS, Opened, Run, read_spec
+from statewise.tasks.shipped import find_run
 from statewise.tasks.tagging import TaggingJob, TaggingRun
 from statewise.tasks.translation import TranslationJob, TranslationRun
 from statewise.tasks.tree import TreeJob, TreeRun
@@ -43,10 +44,14 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """Open a run folder. Every byte is checked first; a damaged top falls back to a verified checkpoint."""
-    found = find_published(Path(path), needs=NEEDS)
+    """Open a run folder, or a run that comes with the package by its name (`shakespeare-lstm`).
+
+    Every byte is checked first; a damaged top falls back to a verified checkpoint.
+    """
+    folder = find_run(path)
+    found = find_published(folder, needs=NEEDS)
     spec = read_spec(found.path)
-    opened = Opened(Path(path), found.path, found.skipped, pick_device(device))
+    opened = Opened(folder, found.path, found.skipped, pick_device(device))
     match spec:
         case LanguageModelSpec():
             return LanguageModelRun.open(spec, opened)

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from statewise.models import (
 )
 from statewise.specs import ModelSpec, Seq2SeqSpec, UserError, nearest
 from statewise.tasks.dispatch import load
+from statewise.tasks.shipped import find_run, shipped_names
 
 _VOCAB = 17
 
@@ -41,7 +41,7 @@ def verify(target: str | None = None) -> Iterator[Finding]:
             yield from _of_row(row)
     elif target in listed:
         yield from _of_row(listed[target])
-    elif Path(target).exists():
+    elif find_run(target).exists():
         run = load(target, device="cpu")
         if not isinstance(run.model, Machine):
             raise UserError(
@@ -50,7 +50,9 @@ def verify(target: str | None = None) -> Iterator[Finding]:
             )
         yield from check(run.model, name=str(target))
     else:
-        raise UserError(f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, listed))
+        raise UserError(
+            f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, [*listed, *shipped_names()])
+        )
 
 
 def _of_row(row: Ancestor | Conditional) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from statewise.specs import LanguageModelSpec, UserError
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
 from statewise.tasks.run import Opened, Run
+from statewise.tasks.shipped import is_shipped
 from statewise.training.checkpoint import read_tensors
 from statewise.training.forcing import ExposureGap, exposure_gap
 
@@ -138,9 +139,18 @@ class LanguageModelRun(Run):
     def _split(self, data: str | Path | Sequence[str] | None) -> Split:
         spec = self.spec.data
         if data is None:
+            self.refuse_without_text()
             return open_corpus(spec, tokenizer=self.tokenizer).validation
         paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
         return encode_files(paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+
+    def refuse_without_text(self) -> None:
+        if is_shipped(self.path):
+            name = self.spec.data.text[0]
+            raise UserError(
+                f"{self.path.name} comes without the text it learned from ({name})",
+                fix=f'give a text: statewise evaluate {self.path.name} --data FILE, or run.evaluate("FILE")',
+            )
 
     def begin(self, prompt: str = "") -> Continuation:
         """Read a prompt as the beginning of a document."""
