@@ -23,7 +23,7 @@ from statewise.comparison.record import (
     write_text,
 )
 from statewise.comparison.study import as_table
-from statewise.comparison.trial import Failure, Found, Trial
+from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED
 from statewise.specs import UserError
 from statewise.specs.study import StudySpec
@@ -150,7 +150,12 @@ class Phase:
         """In the order of the plan, under the names that the plan has for them."""
         named = [(trial, self.found[trial.key]) for trial in trials if trial.key in self.found]
         return [
-            found._replace(entry=trial.entry, seed=trial.seed, phase=trial.phase, settings=trial.settings)
+            found._replace(
+                entry=trial.entry,
+                seed=trial.seed,
+                phase=trial.phase,
+                settings={**printed_settings(trial.spec), **trial.settings},
+            )
             for trial, found in named
         ]
 

@@ -28,6 +28,7 @@ from statewise.comparison.measure import (
     curve,
     decode_speed,
     figures_of,
+    model_bytes,
     peak_bytes,
     refuse_without,
     shown,
@@ -131,6 +132,7 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         answers=answers(run),
         course=course(run),
         anchors={} if metric in COSTS else anchors(evaluation, metric),
+        model_bytes=model_bytes(run.model),
     )
 
 

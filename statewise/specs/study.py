@@ -111,6 +111,14 @@ class EntrySpec(Spec):
     )
 
 
+class Tried(Spec):
+    """One trial of a search: the values it tried for an entry, and the metric it ended with (none: it failed)."""
+
+    entry: str
+    settings: dict[str, Scalar]
+    metric: float | None = None
+
+
 class StudySpec(Spec):
     title: str
     question: str = Field(description="what the study answers, in a sentence")
@@ -122,3 +130,35 @@ class StudySpec(Spec):
     metric: str = Field("bits_per_byte", description="the figure of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
     minutes: float = Field(4.0, gt=0, description="what it takes on two cores as written; --minutes scales the steps")
+    record: tuple[Tried, ...] = Field((), description="the search as it was run once; its best values are used")
+    record_of: dict[str, Any] = Field({}, description="the settings and the data that the recorded search was run with")
+
+    def chosen(self, entry: str) -> Tried | None:
+        """The best recorded trial of an entry, of equally good ones the first; None where there is none."""
+        tried = [trial for trial in self.record if trial.entry == entry and trial.metric is not None]
+        sign = 1 if self.better == "lower" else -1
+        return min(tried, key=lambda trial: sign * (trial.metric or 0.0), default=None)
+
+
+class PartSpec(Spec):
+    """One study of a story: which, and what of it."""
+
+    study: str = Field(min_length=1, description="a shipped study, or a TOML file named from the story's own folder")
+    only: tuple[str, ...] = Field((), description="entries of it; empty: all")
+    settings: dict[str, Any] = Field({}, description="settings of the study by path, such as seeds or base.train.steps")
+
+
+class LookSpec(Spec):
+    """A look inside the trained models of one part: how much each earlier token decides the answer."""
+
+    part: str
+    rows: int = Field(128, ge=1, description="held-out rows that are averaged")
+
+
+class StorySpec(Spec):
+    """Several studies under one title, one after another, with one report."""
+
+    title: str
+    question: str = Field(description="what the story answers, in a sentence")
+    part: tuple[PartSpec, ...] = Field(min_length=1)
+    look: LookSpec | None = None
