@@ -15,7 +15,7 @@ from statewise.comparison.engine import Ran, run
 from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
-from statewise.comparison.report import write_report
+from statewise.comparison.report import Part, write_report
 from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
@@ -42,22 +42,30 @@ class Compared:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """A row for each entry, the best first: numbers, and words where a column has words."""
-        words = {column["name"] for column in self.report["table"]["columns"] if column["text"]}
-        return [
-            {name: cell["text"] if name in words else cell["value"] for name, cell in row.items()}
-            for row in self.report["table"]["rows"]
-        ]
+        """A row for each entry, the best first: numbers, and words where a column has words. Of several studies, each
+        row also has the name of its `part`."""
+        rows = []
+        for part in self.report["parts"]:
+            words = {column["name"] for column in part["table"]["columns"] if column["text"]}
+            of = {"part": part["name"]} if len(self.report["parts"]) > 1 else {}
+            rows += [
+                of | {name: cell["text"] if name in words else cell["value"] for name, cell in row.items()}
+                for row in part["table"]["rows"]
+            ]
+        return rows
 
     def __repr__(self) -> str:
         return f"Compared({str(self.page)!r}: {self.verdict})"
 
     def _repr_html_(self) -> str:
-        columns = self.report["table"]["columns"]
-        lines = [[column["title"] for column in columns]]
-        lines += [[row[column["name"]]["text"] for column in columns] for row in self.report["table"]["rows"]]
-        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        return f"<p>{html.escape(self.verdict)}</p><table>{rows}</table>"
+        shown = []
+        for part in self.report["parts"]:
+            columns = [column for column in part["table"]["columns"] if column["shown"]]
+            lines = [[column["title"] for column in columns]]
+            lines += [[row[column["name"]]["text"] for column in columns] for row in part["table"]["rows"]]
+            rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+            shown.append(f"<table>{rows}</table>")
+        return f"<p>{html.escape(self.verdict)}</p>{''.join(shown)}"
 
 
 def compare(
@@ -97,13 +105,13 @@ def compare(
             signals=signals,
         )
         again = ["statewise", "compare", str(folder / "study.toml"), "--out", str(folder)]
+        part = Part(_name(study), planned.study, planned.entries, ran.found, ran.failed, folder)
         page = write_report(
-            planned.study,
-            planned.entries,
-            ran.found,
+            [part],
+            title=planned.study.title,
+            question=planned.study.question,
             folder=folder,
             static=static,
-            failures=ran.failed,
             command=command or shlex.join(again),
         )
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
