@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from statewise.comparison.budget import Entry
 from statewise.comparison.record import write_text
@@ -12,30 +12,55 @@ from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
 from statewise.comparison.trial import Failure, Found
+from statewise.figures.figure import Figure
 from statewise.specs.study import StudySpec
 
 
+class Part(NamedTuple):
+    """A study of the report, and what was found."""
+
+    name: str
+    study: StudySpec
+    entries: Sequence[Entry]
+    found: Sequence[Found]
+    failures: Sequence[Failure]
+    folder: Path
+
+
 def write_report(
-    study: StudySpec,
-    entries: Sequence[Entry],
-    found: Sequence[Found],
+    parts: Sequence[Part],
     *,
+    title: str,
+    question: str,
     folder: str | Path,
     static: bool = False,
-    failures: Sequence[Failure] = (),
     command: str | None = None,
+    look: Figure | None = None,
 ) -> Path:
-    """Write `report.html`, `report.md` and `report.json` into the study's folder; the path of the first.
+    """Write `report.html`, `report.md` and `report.json` into the folder; the path of the first.
 
     Not everything needs to be there: the report says what is missing. `static`: drawings only, without plotly.
     `command` is what reproduces it.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = gather(study, entries, found, failures=failures, folder=folder, command=command)
-    write_text(folder / "report.json", json.dumps(_numbers(as_dict(content)), indent=1, allow_nan=False) + "\n")
-    write_text(folder / "report.md", markdown(content))
-    write_text(folder / "report.html", page(content, static=static))
+    contents = [
+        gather(part.study, part.entries, part.found, failures=part.failures, folder=part.folder, command=command)
+        for part in parts
+    ]
+    told = [{"name": part.name, **as_dict(content)} for part, content in zip(parts, contents)]
+    report = {
+        "title": title,
+        "question": question,
+        "verdict": [sentence for content in contents for sentence in content.verdict],
+        "missing": [said for content in contents for said in content.missing],
+        "look": None if look is None else look.as_dict(),
+        "command": command or contents[0].command,
+        "parts": told,
+    }
+    write_text(folder / "report.json", json.dumps(_numbers(report), indent=1, allow_nan=False) + "\n")
+    write_text(folder / "report.md", "\n".join(map(markdown, contents)))
+    write_text(folder / "report.html", page(contents[-1], static=static))
     return folder / "report.html"
 
 
