@@ -99,8 +99,10 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
     lines = read_lines(path / "sessions.jsonl")
     at = clock(trained.path)
     tokens, seconds = at.at(trained.outcome.step)
-    text = shown(run)
-    state_bytes, by_context = bytes_by_context(run.model, also=order.context), seconds_by_context(run.model)
+    final = trial.phase == "final"  # of a search, the metric is all that is asked
+    text = shown(run) if final else None
+    state_bytes = bytes_by_context(run.model, also=order.context) if final or metric in COSTS else {}
+    by_context = seconds_by_context(run.model) if final or metric in COSTS else None
     if metric in COSTS:  # a time would make figures that are not the same twice
         figures |= costs(state_bytes, by_context, context=order.context)
         refuse_without(metric, figures, run.spec.task)
@@ -120,7 +122,7 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         seconds=seconds,
         tokens=tokens,
         tokens_per_second=tokens / max(seconds, 1e-9),
-        decode_tokens_per_second=decode_speed(run),
+        decode_tokens_per_second=decode_speed(run) if final else None,
         # Of all who worked on it: the last may only have had to evaluate.
         peak_bytes=max(line["peak"] for line in lines if "peak" in line),
         sample=None if text is None else text.sample,
@@ -129,8 +131,8 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         seconds_by_context=by_context,
         watched=watched(trained.path, metric=metric, **told),
         prompt=None if text is None else text.prompt,
-        answers=answers(run),
-        course=course(run),
+        answers=answers(run) if final else None,
+        course=course(run) if final else None,
         anchors={} if metric in COSTS else anchors(evaluation, metric),
         model_bytes=model_bytes(run.model),
     )

@@ -79,13 +79,13 @@ class BudgetSpec(Spec):
         return first if self.also is None else (*first, (self.also.kind, self.also.amount))
 
 
-def _by_path(value: Any) -> Any:
+def by_path(value: Any) -> Any:
     """`train.lr` may be written as one key or as a table in a table; TOML and --set make the second of it."""
     if not isinstance(value, Mapping):
         return value
     found: dict[Any, Any] = {}
     for name, inner in value.items():
-        inside = _by_path(inner)
+        inside = by_path(inner)
         found |= (
             {f"{name}.{path}": one for path, one in inside.items()} if isinstance(inside, Mapping) else {name: inner}
         )
@@ -96,7 +96,7 @@ class SearchSpec(Spec):
     """The same number of tries for every entry, over the same values."""
 
     trials: int = Field(1, ge=1, description="tries per entry, on one seed, before the seeds are run")
-    space: Annotated[dict[str, tuple[Scalar, ...]], BeforeValidator(_by_path)] = Field(
+    space: Annotated[dict[str, tuple[Scalar, ...]], BeforeValidator(by_path)] = Field(
         {}, description="settings, and the values tried"
     )
 
@@ -144,6 +144,7 @@ class PartSpec(Spec):
     """One study of a story: which, and what of it."""
 
     study: str = Field(min_length=1, description="a shipped study, or a TOML file named from the story's own folder")
+    name: str = Field("", description="of its folder; default: the study's name")
     only: tuple[str, ...] = Field((), description="entries of it; empty: all")
     settings: dict[str, Any] = Field({}, description="settings of the study by path, such as seeds or base.train.steps")
 
