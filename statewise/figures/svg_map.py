@@ -7,7 +7,8 @@ from html import escape
 from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
 from statewise.figures.label import shortened, text_width, told_apart
 from statewise.figures.palette import colour, css, png
-from statewise.figures.svg import Frame, svg, tick_text
+from statewise.figures.svg import svg
+from statewise.figures.svg_axis import Frame, tick_text
 
 _CELLS = 1600  # that are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs

@@ -20,7 +20,7 @@ from statewise.figures.paint import paint, unwritten
 from statewise.figures.passage import Passage, stretched
 from statewise.figures.piece import with_their_halves
 from statewise.figures.standalone import svg_file
-from statewise.figures.svg import tick_text
+from statewise.figures.svg_axis import tick_text
 from statewise.figures.table import Column, Table, words
 from statewise.figures.typeset import typeset
 from statewise.inspection.subject import read_text

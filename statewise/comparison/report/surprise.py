@@ -68,7 +68,7 @@ def written(results: Results, ranking: Ranking) -> tuple[list[Written], str]:
     if not sampled:
         return [], ""
     if metric != "bits_per_byte" or bound is None:
-        return [], "No samples: without the score of token frequencies, readable text cannot be told from noise."
+        return [], "No samples: the score of token frequencies is needed to judge whether text is readable."
     means = {one.entry: one.mean for one in ranking.standings}
     readable = [name for name in sampled if means[name] <= READABLE * bound]
     first_of_kind = {results.kinds.get(name, name): name for name in reversed(readable)}
