@@ -10,6 +10,7 @@ from typing import NamedTuple
 from statewise.comparison.budget import Entry, Held
 from statewise.comparison.report import Part, write_report
 from statewise.comparison.report.lineage import FORMS
+from statewise.comparison.search import circumstances
 from statewise.comparison.trial import Found, Phase, Point
 from statewise.figures.figure import Axis, Figure, Grid
 from statewise.specs import parse_spec
@@ -182,10 +183,13 @@ def prediction(folder: Path, *, seeds: int = 2) -> Part:
         for rate in rates
     )
     asked = study([made.name for made in PREDICTION], seeds=seeds, title="Prediction")
-    asked = asked.model_copy(update={"record": record, "record_of": {"base.train.steps": 700}})
+    entries = [entry(made) for made in PREDICTION]
+    searched = circumstances(asked, entries)
+    longer = {**searched, "base": {**searched["base"], "train.steps": 700}}
+    asked = asked.model_copy(update={"record": record, "record_of": longer})
     more = {"anchors": {"token frequencies": 4.4}, "prompt": "The cat "}
     runs = [one._replace(**more) for one in results(PREDICTION, seeds=seeds)]
-    return Part("prediction", asked, [entry(made) for made in PREDICTION], runs, (), folder)
+    return Part("prediction", asked, entries, runs, (), folder)
 
 
 def look() -> Figure:

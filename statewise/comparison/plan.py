@@ -99,13 +99,7 @@ class Plan:
         ]
 
     def _best(self, name: str, found: Sequence[Found]) -> int | None:
-        """Of equally good ones the first."""
-        if not self.search_trials:
-            return None
-        sign = 1 if self.study.better == "lower" else -1
-        figures = {index: self._figure(name, index, found) for index in range(len(self.tried[name]))}
-        there = [(sign * figure, index) for index, figure in figures.items() if figure is not None]
-        return min(there)[1] if there else None
+        return self.study.best([self._figure(name, index, found) for index in range(len(self.tried[name]))])
 
     def _figure(self, name: str, index: int, found: Sequence[Found]) -> float | None:
         entry = self.solved[name, index]

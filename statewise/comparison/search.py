@@ -34,11 +34,17 @@ def circumstances(study: StudySpec, entries: Sequence[Entry]) -> dict[str, Any]:
         return {path: list(one) if isinstance(one, tuple) else one for path, one in flat.items() if path not in aside}
 
     return {
-        "study": {"data": entries[0].data, "metric": study.metric},
+        "study": {"data": _data(entries[0]), "metric": study.metric},
         "budget": by_path(study.budget.model_dump(exclude_none=True)),
         "base": settings(study.base),
         "entry": {entry.name: settings(entry.settings) for entry in study.entry},
     }
+
+
+def _data(entry: Entry) -> str:
+    """Embedded text is that of the installed Python's manual: which one it is makes no other study."""
+    named = getattr(entry.spec.data, entry.spec.main_data.rpartition(".")[2])
+    return entry.data if named else "embedded"
 
 
 def mismatch(study: StudySpec, entries: Sequence[Entry]) -> str:

@@ -14,6 +14,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -48,6 +50,7 @@ from statewise.training.problem import NonFinite
 End = Literal["found", "failed", "stopped"]
 Tell = Callable[[Mapping[str, Any]], None]
 STOPPED = 75  # exit code of a trial that was asked to stop, and can go on
+_METRICS = {"classification": "sklearn.metrics", "tagging": "sklearn.metrics", "tree": "sklearn.metrics"}
 _EVERY = 0.2  # seconds between two words about a training
 
 
@@ -190,6 +193,7 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as orders:
         while line := orders.readline():
             order = json.loads(line)
+            _import_metrics(Path(order["path"]))
             pid = os.fork()
             if pid == 0:
                 _child(Path(order["path"]), order["threads"], channel)
@@ -204,6 +208,14 @@ def _import_what_trainings_want() -> None:
         from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401  (imported for the forks)
 
         torch.use_deterministic_algorithms(False)
+
+
+def _import_metrics(path: Path) -> None:
+    """What the evaluation of other tasks imports for a second or more: once a worker rather than once a trial."""
+    name = _METRICS.get(read_order(path).trial.spec.task)
+    if name is not None:
+        with suppress(ImportError):  # the trial says what is missing
+            import_module(name)
 
 
 def _child(path: Path, threads: int, channel: int) -> NoReturn:

@@ -1,6 +1,6 @@
 """A comparison as data: entries, seeds, what is held equal, what is searched, and which figure answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -134,10 +134,19 @@ class StudySpec(Spec):
     record_of: dict[str, Any] = Field({}, description="the settings and the data that the recorded search was run with")
 
     def chosen(self, entry: str) -> Tried | None:
-        """The best recorded trial of an entry, of equally good ones the first; None where there is none."""
-        tried = [trial for trial in self.record if trial.entry == entry and trial.metric is not None]
-        sign = 1 if self.better == "lower" else -1
-        return min(tried, key=lambda trial: sign * (trial.metric or 0.0), default=None)
+        """The best recorded trial of an entry; None where there is none."""
+        tried = [trial for trial in self.record if trial.entry == entry]
+        best = self.best([trial.metric for trial in tried])
+        return None if best is None else tried[best]
+
+    def best(self, metrics: Sequence[float | None]) -> int | None:
+        """The place of the best metric, of equally good ones the middle one: values on both sides of it do as well."""
+        there = [metric for metric in metrics if metric is not None]
+        if not there:
+            return None
+        best = min(there) if self.better == "lower" else max(there)
+        equal = [place for place, metric in enumerate(metrics) if metric == best]
+        return equal[(len(equal) - 1) // 2]
 
 
 class PartSpec(Spec):

@@ -440,7 +440,8 @@ def test_settings_and_the_recorded_search_are_printed(tmp_path: Path) -> None:
     (gru,) = (row for row in prediction["record"]["rows"] if row["entry"]["text"] == "gru")
     assert gru["learning rate 0.008"]["text"] == "✓ 1.950"
     assert gru["learning rate 0.002"]["text"] == "2.104"
-    assert "3 trials for each of 7 models; run with base.train.steps 700." in prediction["searched"]
+    assert "3 trials for each of 7 models, on a separate seed." in prediction["searched"]
+    assert "The recorded search was run with base train.steps = 700 (now unset)" in prediction["searched"]
     for text in (html, markdown):
         assert "✓ 1.950" in text
     assert data["parts"][0]["searched"] == "No search: every entry ran with its settings as written."

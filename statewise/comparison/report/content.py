@@ -33,6 +33,7 @@ from statewise.comparison.report.table import (
     trial_table,
 )
 from statewise.comparison.report.verdict import listed, named, verdict
+from statewise.comparison.search import mismatch
 from statewise.comparison.statistics import Ranking, ranking
 from statewise.comparison.trial import COSTS, Failure, Found
 from statewise.figures.figure import Figure
@@ -175,7 +176,7 @@ def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
         settings=settings_table(results),
         search=search_table(results),
         record=record_table(results),
-        searched=_searched(part.study),
+        searched=_searched(part.study, part.entries),
         trials=trial_table(results),
         failures=failure_table(results),
     )
@@ -300,18 +301,18 @@ def _disagreement(apart: Sequence[Disagreement]) -> str:
     )
 
 
-def _searched(study: StudySpec) -> str:
+def _searched(study: StudySpec, solved: Sequence[Entry]) -> str:
     space = "; ".join(f"{path}: {', '.join(map(str, values))}" for path, values in study.search.space.items())
     if study.record:
         entries = {trial.entry for trial in study.record}
         each = {sum(trial.entry == entry for trial in study.record) for entry in entries}
         many = f"{min(each)}" if len(each) == 1 else f"{min(each)} to {max(each)}"
-        under = ", ".join(f"{name} {value}" for name, value in study.record_of.items())
-        return (
+        values = f", over the same values ({space})" if space else ""
+        said = (
             f"Settings were chosen by an equal search that was run once and is recorded with the study: {many} trials "
-            f"for each of {len(entries)} models{f', over the same values ({space})' if space else ''}"
-            f"{f'; run with {under}' if under else ''}."
+            f"for each of {len(entries)} models{values}, on a separate seed. {mismatch(study, solved)}"
         )
+        return said.strip()
     if study.search.trials == 1:
         return "No search: every entry ran with its settings as written."
     return (
