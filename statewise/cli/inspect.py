@@ -41,7 +41,7 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into. Default: RUN/inspect/LENS.")
     ] = None,
-    static: Annotated[bool, typer.Option("--static", help="A page without plotly: drawings only.")] = False,
+    static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The whole result for machines.")] = False,
 ) -> None:

@@ -10,10 +10,10 @@ from statewise.figures.font import fallbacks, without_font
 from statewise.figures.letter import visible
 from statewise.figures.palette import DEEPENING, DIVERGING
 from statewise.figures.passage import Passage
+from statewise.figures.standalone import hues
 from statewise.figures.typeset import typeset, words
 from statewise.specs import UserError
 
-_HUES = ("#0b62b8", "#c2500a", "#08795a", "#8347c0", "#b8215f", "#77680a", "#06748a", "#5b5b66")
 _MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
 _COLUMNS = 84  # letters on a line of text
 _SIZE = 9.5  # points, as wide as a place
@@ -69,9 +69,9 @@ def _axes(one: Figure, axes: Any) -> None:
         axes.set_xscale("log", base=one.x.base)
     if one.y.scale == "log":
         axes.set_yscale("log", base=one.y.base)
-    many = len(one.series)
+    many, colours = len(one.series), hues()
     for number, series in enumerate(one.series):
-        colour, turn = _HUES[number % len(_HUES)], number // len(_HUES)
+        colour, turn = colours[number % len(colours)], number // len(colours)
         mark = _MARKS[(number + turn) % len(_MARKS)]
         match one.kind:
             case "line":
@@ -153,7 +153,7 @@ def _text(one: Passage, canvas_type: Any) -> Any:
     for spot in spots:
         level = max((levels[at] for at in spot.pieces), key=abs)
         if level:
-            shade, deep = _HUES[0] if level < 0 else "#e8590c", min(abs(level) * 0.1, 0.9)
+            shade, deep = hues()[0] if level < 0 else "#e8590c", min(abs(level) * 0.1, 0.9)
             place = (spot.column, spot.row)
             axes.add_patch(
                 Rectangle(place, spot.wide, 0.92, color=shade, alpha=deep, linewidth=0, antialiased=False)  # no seams

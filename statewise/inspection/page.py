@@ -31,8 +31,7 @@ def page(subject: str, findings: Sequence[Finding], *, static: bool = False, com
             "<section><h2>How it was made</h2><p>This command writes the page again:</p>"
             f'<pre class="command">{escape(command)}</pre></section>'
         )
-    figures = [figure for one in findings for figure in one.figures]
-    return html.page(title=title, body="\n".join(parts), figures=figures, static=static)
+    return html.page(title=title, body="\n".join(parts), static=static)
 
 
 def write(
