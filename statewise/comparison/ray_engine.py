@@ -30,7 +30,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import run_trial
-from statewise.specs import UserError
+from statewise.specs import optional
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
@@ -51,7 +51,7 @@ def run_on_ray(
     signals: Signals | None = None,
 ) -> Ran:
     """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
-    ray = _ray()
+    ray = optional("ray", extra="ray", needed_by="trials on a Ray cluster")
     folder, display, signals = Path(folder).absolute(), display or Quiet(), signals or Signals()
     make_folder(folder / "trials")
     with locked(folder):
@@ -73,14 +73,6 @@ def run_on_ray(
         finally:
             if ours:
                 ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--engine ray needs the package ray", fix="pip install 'statewise[ray]'") from None
-    return ray
 
 
 def _environment() -> dict[str, str]:

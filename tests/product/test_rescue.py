@@ -189,7 +189,7 @@ def test_a_folder_in_which_nothing_was_trained_is_used_again(text: Path, tmp_pat
 def test_a_folder_with_anything_else_is_not(other: str, text: Path, tmp_path: Path) -> None:
     (tmp_path / "environment.json").write_text("{}")
     (tmp_path / other).write_text("mine")
-    with pytest.raises(UserError, match="other things in it|already holds a run"):
+    with pytest.raises(UserError, match=r"other things in it|already holds a run"):
         start("gru", text, tmp_path)
     assert (tmp_path / other).read_text() == "mine"
 
