@@ -19,7 +19,9 @@ from statewise.comparison.report import write_report
 from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
+from statewise.training import Parallel
 from statewise.training.device import pick_device
+from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 from statewise.training.signals import Signals
 
@@ -117,6 +119,7 @@ def refuse_large_entries(planned: Plan) -> None:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)
             refuse_what_does_not_fit(entry.parameters, entry.spec.train, where, name=f"entry {entry.name!r}", fix=fix)
+            refuse_what_is_never_captured(entry.spec.train, Parallel(device=where))
 
 
 def changed_study(
