@@ -34,7 +34,9 @@ from statewise.specs import UserError, nearest
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
+from statewise.training import Parallel
 from statewise.training.device import pick_device
+from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 from statewise.training.signals import Signals
 
@@ -184,6 +186,7 @@ def refuse_large_entries(planned: Plan) -> None:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)
             refuse_what_does_not_fit(entry.parameters, entry.spec.train, where, name=f"entry {entry.name!r}", fix=fix)
+            refuse_what_is_never_captured(entry.spec.train, Parallel(device=where))
 
 
 def changed_story(

@@ -33,6 +33,7 @@ from statewise.tasks.language_model import Evaluation
 from statewise.tasks.tagging.run import TaggingEvaluation
 from statewise.tasks.translation.evaluation import TranslationEvaluation
 from statewise.tasks.tree.run import TreeEvaluation
+from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
 _SAMPLE_SEED = 0
@@ -144,6 +145,8 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     entries = [solved[entry.name, AS_WRITTEN] for entry in study.entry]
     made = Plan(study, entries, [], tried, solved)
     _refuse_twins(made)
+    for one in solved.values():
+        judge_of(opener(one.spec).job, one.spec.train)  # now, and not in every trial
     search = [
         made.trial(name, index, made.search_seed, "search")
         for index in range(max(map(len, tried.values())))

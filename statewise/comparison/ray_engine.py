@@ -32,7 +32,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import run_trial
-from statewise.specs import UserError
+from statewise.specs import optional
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
@@ -52,7 +52,7 @@ def run_on_ray(
     signals: Signals | None = None,
 ) -> list[Ran]:
     """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
-    ray = _ray()
+    ray = optional("ray", extra="ray", needed_by="trials on a Ray cluster")
     display, signals = display or Quiet(), signals or Signals()
     works = [work._replace(folder=work.folder.absolute()) for work in works]
     with ExitStack() as held:
@@ -69,14 +69,6 @@ def run_on_ray(
         # (A process takes one trial: what its memory was, is then that trial's alone.)
         task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
         return in_phases(works, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, threads))
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--engine ray needs the package ray", fix="pip install 'statewise[ray]'") from None
-    return ray
 
 
 def _environment() -> dict[str, str]:

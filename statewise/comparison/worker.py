@@ -45,6 +45,7 @@ from statewise.training import Stopped
 from statewise.training.course import Extent
 from statewise.training.device import pick_device
 from statewise.training.folder import newest_verified
+from statewise.training.journal import summary_writer
 from statewise.training.problem import NonFinite
 
 End = Literal["found", "failed", "stopped"]
@@ -202,11 +203,10 @@ def main() -> None:
 
 
 def _import_what_trainings_want() -> None:
-    """TensorBoard's writer, and the compiler: PyTorch imports it, for seconds, when it is told not to use it."""
+    """TensorBoard's writer, if there is one, and the compiler: PyTorch imports it when it is told not to use it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401  (imported for the forks)
-
+        summary_writer()
         torch.use_deterministic_algorithms(False)
 
 

@@ -1,13 +1,12 @@
 """Hugging Face `datasets` as another kind of table (the extra `hub`)."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from statewise.data.lines import Examples, Where
 from statewise.data.table import Column, Row
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, nearest, optional
 
 
 def read_hub(
@@ -23,7 +22,7 @@ def read_hub(
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     """
-    datasets = _library()
+    datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets")
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
         if saved and data_files is None:
@@ -90,13 +89,3 @@ def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
     if not 0 <= cell < len(names):
         raise UserError(f"{where}: column {column!r} is {cell}, which stands for none of its classes")
     return names[cell]
-
-
-def _library() -> Any:
-    try:
-        return import_module("datasets")
-    except ModuleNotFoundError:
-        raise UserError(
-            "Hugging Face datasets are read by the library `datasets`, which is not installed",
-            fix="pip install 'statewise[hub]'",
-        ) from None

@@ -1,4 +1,4 @@
-"""A figure as a PNG file, by matplotlib where it is installed."""
+"""A figure as a PNG or PDF file, by matplotlib where it is installed."""
 
 import warnings
 from pathlib import Path
@@ -12,7 +12,7 @@ from statewise.figures.palette import DEEPENING, DIVERGING
 from statewise.figures.passage import Passage
 from statewise.figures.standalone import hues
 from statewise.figures.typeset import typeset, words
-from statewise.specs import UserError
+from statewise.specs import optional
 
 _MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
 _COLUMNS = 84  # letters on a line of text
@@ -23,14 +23,11 @@ _JOINS = (3, 11)  # from here on it shapes what it writes
 
 
 def paint(one: Drawing, path: Path) -> None:
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise UserError(
-            "PNG files are drawn with matplotlib, which is not installed", fix="pip install 'statewise[plots]'"
-        ) from None
+    optional("matplotlib", extra="plots", needed_by=f"{path.suffix} files")
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
     kind = _MONO if isinstance(one, Passage) else _SANS
     with rc_context({"font.family": [kind, *fallbacks(letters(one), kind)]}), warnings.catch_warnings():
         # Letters that no font here has become boxes; `unwritten` names them.
@@ -46,7 +43,7 @@ def paint(one: Drawing, path: Path) -> None:
             axes.set_xlabel(_plain(one.x.label))
             axes.set_ylabel(_plain(one.y.label))
         FigureCanvasAgg(canvas)
-        canvas.savefig(path, dpi=150, facecolor="white", format="png")
+        canvas.savefig(path, dpi=150, facecolor="white", format=path.suffix[1:])
 
 
 def unwritten(one: Drawing) -> set[str]:

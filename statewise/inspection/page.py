@@ -15,7 +15,6 @@ from statewise.inspection.finding import Finding
 from statewise.specs import UserError
 
 _FEW = 8  # letters that are named
-_NO_PNG = "PNG files are drawn with matplotlib, which is not installed: pip install 'statewise[plots]'"
 
 
 def page(subject: str, findings: Sequence[Finding], *, static: bool = False, command: str | None = None) -> str:
@@ -68,9 +67,9 @@ def names(findings: Sequence[Finding], folder: Path) -> list[Path]:
 
 
 def left_out(findings: Sequence[Finding] = ()) -> str | None:
-    """What could not be written beside a page, in words."""
+    """What could not be written beside a page, in words. PNG files are an extra: without matplotlib there are none."""
     if find_spec("matplotlib") is None:
-        return _NO_PNG
+        return None
     boxes = sorted(set().union(*(unwritten(figure) for one in findings for figure in one.figures if figure.drawable)))
     if not boxes:
         return None

@@ -9,6 +9,8 @@ from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import UserError as UserError
 from statewise.specs.error import nearest as nearest
+from statewise.specs.extra import install_command as install_command
+from statewise.specs.extra import optional as optional
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
 from statewise.specs.forecasting import ForecastSpec as ForecastSpec
 from statewise.specs.forecasting import SeriesDataSpec as SeriesDataSpec

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +37,15 @@ from statewise.training import (
 )
 from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
-from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
+from statewise.training.folder import (
+    Checkpoint,
+    hold,
+    make_folder,
+    never_trained,
+    newest_verified,
+    step_folders,
+    weights_sha256,
+)
 from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 
@@ -87,9 +95,9 @@ def train(
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
-        with parallel(pick_device(spec.train.device)) as par:
+        with parallel(pick_device(spec.train.device)) as par, ExitStack() as held:
             wake(par.device)
-            return _train(spec, folder, checkpoint, par, display, signals, on_step)
+            return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
 
 
 def _train(
@@ -100,6 +108,7 @@ def _train(
     display: Display,
     signals: Signals,
     on_step: Callable[[int], None] | None,
+    held: ExitStack,
 ) -> Trained:
     kept = None if checkpoint is None else checkpoint.path
     with par.leader_first():  # the others find what the leader piped in or tokenised
@@ -112,6 +121,7 @@ def _train(
     run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
+        held.enter_context(hold(path, fresh=checkpoint is None))
         _write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
@@ -185,6 +195,8 @@ def _first_steps(
 def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
     if out is not None:
         path = Path(out)
+        if path.is_dir() and never_trained(path):
+            return path
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
             raise UserError(
                 f"{str(path)!r} already holds a run", fix="add --resume to go on with it, or choose another --out"
@@ -225,6 +237,11 @@ def _where_it_stopped(
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
+    if checkpoint is None and never_trained(path):
+        raise UserError(
+            f"the run in {str(path)!r} ended before its first checkpoint, so there is nothing to resume",
+            fix="start it again with the same --out and without --resume",
+        )
     if checkpoint is None:
         raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
     before = read_spec(checkpoint.path)

@@ -20,7 +20,7 @@ from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
 from statewise.tasks.forecasting.job import build_of, loss_name
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
-from statewise.tasks.forecasting.plot import Shown, save_plot
+from statewise.tasks.forecasting.plot import Shown, check_path, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import Stationarity, of_data
@@ -350,6 +350,7 @@ class ForecastingRun(Run):
         origin: int | None = None,
     ) -> Path:
         """A forecast of held-out rows, or the error against k: an SVG, PNG, PDF or CSV, by the ending of `path`."""
+        check_path(Path(path))
         if what == "error":
             return save_plot(
                 Path(path), Shown(errors=self._curves(part), title=f"{self.spec.name}: error along the way")
