@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked
+from statewise.core import Mixer, Stacked, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
@@ -13,6 +13,7 @@ from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 from statewise.layers.packed import linear
 
 
+@state_type
 class GRUState(NamedTuple):
     h_BD: Tensor
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State
+from statewise.core import Machine, State, state_type
 from statewise.core.transfer import onto
 from statewise.data import (
     Batches,
@@ -71,6 +71,7 @@ class Evaluation(NamedTuple):
         return Report(("perplexity",), rows, own=1, note=note)
 
 
+@state_type
 class Speaking(NamedTuple):
     """What is carried where a model may have to read itself: its state, and what it gave last."""
 
