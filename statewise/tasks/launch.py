@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,20 +40,55 @@ from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
 from statewise.training.graph import refuse_what_is_never_captured
+from statewise.training.history import History
 from statewise.training.memory import refuse_what_does_not_fit
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
 class Trained(NamedTuple):
+    """What `train` returns: where the run is, how training went, and the way to use it.
+
+    >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/first")
+    >>> trained.outcome.step
+    8
+    >>> trained
+    Trained('runs/first': 8 steps in ... s; best at step 8: nats ...)
+    """
+
     path: Path
     outcome: Outcome
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # what one does with such a run
+    verb: str  # the command to try first on such a run
 
     def load(self) -> Run:
+        """Open the run that was trained: to evaluate it, generate, predict or translate.
+
+        >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/loaded")
+        >>> trained.load().evaluate().tokens > 0
+        True
+        """
         return load(self.path)
+
+    @property
+    def history(self) -> History:
+        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
+
+        >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/recorded")
+        >>> trained.history["step"]
+        [2, 4, 6, 8]
+        """
+        return History.read(self.path, unit=read_spec(self.path).loss_name)
+
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
+        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
+        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
 
 
 def train(

@@ -17,13 +17,14 @@ from statewise.tasks.classification.examples import Encoding, Labels, load_encod
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, unknown_note
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report, unknown_note
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.specimen import UNTOLD
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
 
+@shows_report
 class ClassificationEvaluation(NamedTuple):
     accuracy: float
     macro_f1: float
@@ -63,7 +64,7 @@ class ClassificationEvaluation(NamedTuple):
 
 
 @final
-class ClassificationRun(Run):
+class ClassificationRun(PredictingRun):
     spec: ClassificationSpec
     model: AnyClassifier
 

@@ -18,14 +18,14 @@ from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, ev
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
-from statewise.tasks.forecasting.job import build_of, loss_name
+from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import Stationarity, of_data
 from statewise.tasks.forecasting.write import appended, moment_of, number
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
@@ -35,7 +35,7 @@ _CHANGEABLE = ("horizon", "stride", "paths")
 
 
 @final
-class ForecastingRun(Run):
+class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     spec: ForecastingSpec
     model: Forecaster
 
@@ -178,10 +178,6 @@ class ForecastingRun(Run):
         return ForecastingSpecimens(
             self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
         )
-
-    @property
-    def exposure_unit(self) -> str:
-        return loss_name(self.spec)
 
     def exposure_gap(
         self,

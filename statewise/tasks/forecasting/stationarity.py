@@ -18,9 +18,9 @@ from statewise.kernels import student_t
 from statewise.specs import ForecastingSpec, ForecastSpec, TrainSpec, UserError, WindowSpec
 from statewise.specs.forecasting import SeriesDataSpec
 from statewise.tasks.forecasting.examples import prepare, read_parts
-from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss, loss_name
+from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss
 from statewise.tasks.forecasting.known import Known, learn
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, shows_report
 from statewise.training import Parallel, fit
 from statewise.training.device import pick_device
 
@@ -32,6 +32,7 @@ SMALL = ForecastingSpec(
 )
 
 
+@shows_report
 class Stationarity(NamedTuple):
     """Held-out loss without and with t, and by how much t helps, with the interval of that."""
 
@@ -121,7 +122,7 @@ def stationarity(
         blocks=len(by_block_K),
         seeds=tuple(seeds),
         gain_by_seed=tuple(by_seed_S.tolist()),
-        loss=loss_name(spec),
+        loss=spec.loss_name,
     )
 
 

@@ -14,7 +14,7 @@ from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import Opened, SelfReadingRun
 from statewise.training.checkpoint import read_tensors
 from statewise.training.forcing import ExposureGap, exposure_gap
 
@@ -23,7 +23,7 @@ _LEAST = 16  # windows that an exposure gap is measured on
 
 
 @final
-class LanguageModelRun(Run):
+class LanguageModelRun(SelfReadingRun):
     """`run.generate(...)`, `run.stream(...)`, `run.evaluate()`, `run.model`."""
 
     spec: LanguageModelSpec

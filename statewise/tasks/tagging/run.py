@@ -12,8 +12,8 @@ from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
 from statewise.tasks.tagging.specimens import TaggingSpecimens
@@ -21,6 +21,7 @@ from statewise.tasks.tagging.specimens import TaggingSpecimens
 _SENTENCES = 4096  # predicted at a time
 
 
+@shows_report
 class TaggingEvaluation(NamedTuple):
     """Figures over single words; a span is right when its kind and both its ends are."""
 
@@ -68,7 +69,7 @@ class TaggingEvaluation(NamedTuple):
 
 
 @final
-class TaggingRun(Run):
+class TaggingRun(PredictingRun):
     spec: TaggingSpec
     model: Tagger
 

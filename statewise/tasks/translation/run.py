@@ -18,7 +18,7 @@ from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.specs import TranslationSpec, UserError, make_spec
 from statewise.tasks.metric.translation import translation_scores
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -42,7 +42,7 @@ class Translation(NamedTuple):
 
 
 @final
-class TranslationRun(Run):
+class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
     spec: TranslationSpec
     model: Machine[Any]
 

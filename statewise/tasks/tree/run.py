@@ -19,8 +19,8 @@ from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
 from statewise.tasks.tree.specimens import TreeSpecimens
@@ -37,6 +37,7 @@ class DepthFigure(NamedTuple):
     majority_accuracy: float
 
 
+@shows_report
 class TreeEvaluation(NamedTuple):
     root_accuracy: float | None  # None: no root has a label that counts
     node_accuracy: float | None  # None: only roots were learned
@@ -86,7 +87,7 @@ def _share(value: float | None) -> str:
 
 
 @final
-class TreeRun(Run):
+class TreeRun(PredictingRun):
     spec: TreeSpec
     model: NodeClassifier
 
