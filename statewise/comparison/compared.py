@@ -29,7 +29,15 @@ AnyStudy = str | Path | StudySpec | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of a study. `report` is all of report.json; `stopped` is the signal that ended it early, or 0."""
+    """The result of `sw.compare`; a notebook shows its table.
+
+    `page` is the path of the report, `report` all of report.json, `ran` which trials were run or failed, and `stopped`
+    the signal that ended the study early, or 0.
+
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> compared.page
+    PosixPath('studies/two/report.html')
+    """
 
     page: Path
     report: dict[str, Any]
@@ -38,11 +46,21 @@ class Compared:
 
     @property
     def verdict(self) -> str:
+        """The result in a few sentences.
+
+        >>> "elman" in sw.compare("two.toml", out="studies/two", workers=1, static=True).verdict
+        True
+        """
         return " ".join(self.report["verdict"])
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """A row for each entry, the best first: numbers, and words where a column has words."""
+        """A row for each model, the best first: a dictionary of numbers and texts.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> sorted(row["entry"] for row in compared.table)
+        ['elman', 'gru']
+        """
         words = {column["name"] for column in self.report["table"]["columns"] if column["text"]}
         return [
             {name: cell["text"] if name in words else cell["value"] for name, cell in row.items()}
@@ -76,10 +94,16 @@ def compare(
     display: Board | None = None,
     command: str | None = None,
 ) -> Compared:
-    """Run what is not yet done of a study, and write its report into `out` (default: `studies/NAME`).
+    """Train several models under one budget and write a report into `out` (default: `studies/NAME`).
 
-    The study is a shipped one's name, a TOML file, a `StudySpec`, or a table of the same keys. `settings` are paths of
-    the study, such as `base.train.lr`; `data` takes the place of its own; `command` is what reproduces the report.
+    `study` is the name of a shipped study, a TOML file, a `StudySpec`, or a table of the same keys. `data` replaces its
+    data, `settings` its settings (`{"base.train.lr": 0.01}`), `minutes` its time; `only` and `add` choose its models.
+    Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
+    `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
+
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> [row["entry"] for row in compared.table]
+    [..., ...]
     """
     asked = changed_study(study, settings=settings or {}, minutes=minutes, only=only, add=add)
     folder = Path(out) if out is not None else Path("studies") / _name(study)

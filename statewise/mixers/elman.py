@@ -23,6 +23,11 @@ class Elman(Mixer[ElmanState]):
     """`h_t = φ(W x_t + U h_{t-1} + b)`, `y_t = h_t`; φ is tanh or relu.
 
     `init="published"` with relu starts the recurrence at the identity (Le, Jaitly and Hinton 2015).
+
+    >>> mixer = sw.Elman(16)
+    >>> y, state = mixer(torch.randn(2, 7, 16))
+    >>> state
+    ElmanState(h_BD=[2, 16] float32; 128 bytes)
     """
 
     def __init__(

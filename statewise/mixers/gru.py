@@ -23,6 +23,11 @@ class GRU(Mixer[GRUState], Stacked):
     """`h' = (1 - z) · n + z · h`; the reset gate acts after the recurrent product (cuDNN) or before (Cho).
 
     `init="published"` is Cho's: orthogonal recurrence, inputs from a normal of deviation 0.01.
+
+    >>> mixer = sw.GRU(16)
+    >>> y, state = mixer(torch.randn(2, 7, 16))
+    >>> state
+    GRUState(h_BD=[2, 16] float32; 128 bytes)
     """
 
     def __init__(

@@ -43,7 +43,14 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """Open a run folder. Every byte is checked first; a damaged top falls back to a verified checkpoint."""
+    """Open a run folder, on a device ("auto", "cpu", "cuda", ...). Returns the `Run` of its task.
+
+    Every file is checked against its sha256; where one is damaged, the newest whole checkpoint is opened instead.
+
+    >>> run = sw.load("runs/lstm", device="cpu")
+    >>> len(run.generate("the cat", tokens=5))
+    5
+    """
     found = find_published(Path(path), needs=NEEDS)
     spec = read_spec(found.path)
     opened = Opened(Path(path), found.path, found.skipped, pick_device(device))

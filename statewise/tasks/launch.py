@@ -40,7 +40,7 @@ from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
 from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.history import History
+from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
@@ -49,11 +49,11 @@ _REHEARSAL = 50  # steps that `deterministic` repeats
 class Trained(NamedTuple):
     """What `train` returns: where the run is, how training went, and the way to use it.
 
-    >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/first")
-    >>> trained.outcome.step
-    8
+    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
     >>> trained
-    Trained('runs/first': 8 steps in ... s; best at step 8: nats ...)
+    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
+    >>> trained.outcome.step
+    20
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Trained(NamedTuple):
     def load(self) -> Run:
         """Open the run that was trained: to evaluate it, generate, predict or translate.
 
-        >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/loaded")
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
         >>> trained.load().evaluate().tokens > 0
         True
         """
@@ -75,11 +75,11 @@ class Trained(NamedTuple):
     def history(self) -> History:
         """The metrics of every recorded step, as a table: `trained.history["loss"]`.
 
-        >>> trained = sw.train("elman", data="text.txt", settings=tiny, out="runs/recorded")
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
         >>> trained.history["step"]
-        [2, 4, 6, 8]
+        [10, 20]
         """
-        return History.read(self.path, unit=read_spec(self.path).loss_name)
+        return read_history(self.path, unit=read_spec(self.path).loss_name)
 
     def __repr__(self) -> str:
         outcome = self.outcome
@@ -92,7 +92,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    recipe: str | AnyRunSpec = "lstm",
+    recipe: "str | AnyRunSpec" = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
     data: str | Path | Sequence[str] | None = None,
@@ -101,10 +101,17 @@ def train(
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
-    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
+    """Train a recipe, a model by name, or a spec. Returns where the run is and how training went (`Trained`).
 
+    `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
+    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
+    `out` is the folder to write (default: a new one under `runs/`).
     With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
+    `on_step` is called with the number of every step.
+
+    >>> trained = sw.train("gru", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+    >>> trained.path
+    PosixPath('runs/gru')
     """
     signals = Signals()
     with signals:

@@ -19,7 +19,7 @@ from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
 from statewise.training.folder import load_weights, model_tensors
 from statewise.training.forcing import ExposureGap
-from statewise.training.history import History
+from statewise.training.history import History, read_history
 
 NEEDS = ("run.toml", "model.safetensors")
 M = TypeVar("M", bound=nn.Module)
@@ -32,7 +32,7 @@ class Run(ABC):
 
     >>> run = sw.load("runs/lstm")
     >>> run
-    Run('runs/lstm': lstm, width 8, vocabulary ...)
+    Run('runs/lstm': lstm, width 8, depth 1, vocabulary 17)
     >>> run.spec.task
     'language_model'
     """
@@ -67,7 +67,7 @@ class Run(ABC):
         >>> len(history["loss"]) == len(history)
         True
         """
-        return History.read(self.path, unit=self.spec.loss_name)
+        return read_history(self.path, unit=self.spec.loss_name)
 
     @abstractmethod
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:

@@ -30,7 +30,7 @@ class History(Sequence[dict[str, Any]]):
     >>> history.columns[:3]
     ['step', 'loss', 'lr']
     >>> history["step"][-1], len(history) == len(history["loss"])
-    (8, True)
+    (40, True)
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]], *, unit: str = "nats", name: str = "") -> None:
@@ -41,11 +41,6 @@ class History(Sequence[dict[str, Any]]):
         for row in rows:  # training and validation are recorded apart
             merged.setdefault(row["step"], dict.fromkeys(self.columns)).update(row)
         self._rows = list(merged.values())
-
-    @classmethod
-    def read(cls, folder: Path, *, unit: str = "nats") -> "History":
-        """From a run folder's `metrics.jsonl`; empty where there is none."""
-        return cls(read_metrics(folder), unit=unit, name=str(folder))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -73,14 +68,16 @@ class History(Sequence[dict[str, Any]]):
         """Pairs of step and value, for the steps at which the column was measured.
 
         >>> sw.load("runs/lstm").history.curve("validation_nats")[-1][0]
-        8
+        40
         """
         return [(row["step"], value) for row, value in zip(self._rows, self[column]) if value is not None]
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with the same columns. It needs pandas, which statewise does not install.
 
-        >>> sw.load("runs/lstm").history.to_pandas().plot(x="step", y="loss")  # doctest: +SKIP
+        >>> frame = sw.load("runs/lstm").history.to_pandas()
+        >>> int(frame["step"].max())
+        40
         """
         try:
             pandas = import_module("pandas")
@@ -146,11 +143,20 @@ class History(Sequence[dict[str, Any]]):
         return f"{self.curve_html()}{html.folded(self._table(self._rows))}"
 
     def curve_html(self) -> str:
-        """The learning curve as an SVG in HTML; empty where nothing was recorded."""
+        """The learning curve as an SVG inside HTML; an empty string where nothing was recorded.
+
+        >>> "<svg" in sw.load("runs/lstm").history.curve_html()
+        True
+        """
         figure = self.figure()
         if not figure.drawable:
             return ""
         return f"{svg_file(figure)}<p>{escape(figure.finding)} <small>{escape(figure.reading)}</small></p>"
+
+
+def read_history(folder: Path, *, unit: str) -> History:
+    """The history of a run folder, from its `metrics.jsonl`; empty where there is none."""
+    return History(read_metrics(folder), unit=unit, name=str(folder))
 
 
 def _text(value: Any, column: str) -> str:

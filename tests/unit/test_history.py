@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from statewise.specs import UserError
-from statewise.training.history import History
+from statewise.training.history import History, read_history
 
 ROWS: list[dict[str, Any]] = [
     {"step": 2, "loss": 3.0, "lr": 0.001, "tokens": 64},
@@ -75,9 +75,9 @@ def test_what_cannot_be_drawn_says_so(tmp_path: Path) -> None:
 
 
 def test_it_reads_a_run_that_is_still_being_written(tmp_path: Path) -> None:
-    assert len(History.read(tmp_path)) == 0
+    assert len(read_history(tmp_path, unit="nats")) == 0
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS) + '{"step": 8, "lo')
-    assert History.read(tmp_path)["step"] == [2, 4, 6]
+    assert read_history(tmp_path, unit="nats")["step"] == [2, 4, 6]
 
 
 def test_pandas_gets_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,22 @@ class ClassificationEvaluation(NamedTuple):
 
 @final
 class ClassificationRun(PredictingRun):
+    """A trained classifier.
+
+    >>> run = sw.load("runs/classification")
+    >>> run.evaluate().labels
+    ['bad', 'good']
+    >>> run.generate("a warm film") in run.classes.names
+    True
+    >>> rows = list(run.predict("rows.tsv"))
+    >>> rows[0]["line"], sorted(rows[0]["probabilities"])
+    (2, ['bad', 'good'])
+    >>> len(list(run.predict_lines("rows.tsv"))) == len(rows)
+    True
+    >>> len(run.specimens(text="a warm film"))
+    1
+    """
+
     spec: ClassificationSpec
     model: AnyClassifier
 
@@ -148,7 +164,7 @@ class ClassificationRun(PredictingRun):
     def specimens(
         self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
     ) -> ClassificationSpecimens:
-        """Of a text every line is a row, and its class is not known."""
+        """Rows for `sw.inspect`: held-out ones, those of `data`, or each line of a `text` (its class is not known)."""
         if text is not None:
             if self.spec.data.kind != "text":
                 raise UserError(f"this run classifies {self.spec.data.kind}, not texts", fix="name a file: --data FILE")

@@ -70,6 +70,22 @@ class TaggingEvaluation(NamedTuple):
 
 @final
 class TaggingRun(PredictingRun):
+    """A trained tagger: a tag for each word of a sentence.
+
+    >>> run = sw.load("runs/tagging")
+    >>> 0 <= run.evaluate().accuracy <= 1
+    True
+    >>> run.generate("the cat sees").split()[::2]  # each word with its tag
+    ['the', 'cat', 'sees']
+    >>> row = next(run.predict("tags.tsv"))
+    >>> len(row["tags"]) == len(row["words"])
+    True
+    >>> len(next(run.predict_lines("tags.tsv")).split())
+    2
+    >>> len(run.specimens(text="the cat sees"))
+    1
+    """
+
     spec: TaggingSpec
     model: Tagger
 
@@ -138,7 +154,7 @@ class TaggingRun(PredictingRun):
         )
 
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TaggingSpecimens:
-        """Of a text every line is a sentence, with spaces between its words; their tags are not known."""
+        """Sentences for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`."""
         if text is not None:
             lines = [tuple(line.split()) for line in text.splitlines()]
             sentences = [Tagged(words, (), Where("the text", at)) for at, words in enumerate(lines, 1) if words]

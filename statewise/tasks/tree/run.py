@@ -88,6 +88,22 @@ def _share(value: float | None) -> str:
 
 @final
 class TreeRun(PredictingRun):
+    """A trained classifier of trees: a label for the root, or for every node.
+
+    >>> run = sw.load("runs/tree")
+    >>> run.evaluate().trees > 0
+    True
+    >>> run.generate("(1 (1 1) (0 0))").count("(")
+    3
+    >>> row = next(run.predict("trees.txt"))
+    >>> row["label"] in run.classes.names
+    True
+    >>> next(run.predict_lines("trees.txt"))[0]
+    '('
+    >>> len(run.specimens(text="(1 (1 1) (0 0))"))
+    1
+    """
+
     spec: TreeSpec
     model: NodeClassifier
 
@@ -190,7 +206,7 @@ class TreeRun(PredictingRun):
         )
 
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TreeSpecimens:
-        """Of a text all trees in it, in brackets as files have them."""
+        """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
             with kept_as("the text", text) as file:
@@ -218,12 +234,12 @@ class TreeRun(PredictingRun):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The trees of the prompt, in brackets as files have them, with the labels that the model gives."""
+        """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with kept_as("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines(file, encoding="utf-8"))
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
+        """The labels of each tree: a dictionary for each, in order; for an empty line one without labels."""
         for one, answer in self._answers(data, self.spec.data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
