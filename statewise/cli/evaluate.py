@@ -60,7 +60,8 @@ def evaluate(
     def forecaster() -> ForecastingRun:
         if not isinstance(opened, ForecastingRun):
             raise UserError(
-                f"a {opened.spec.task} run has no forecasts", fix="leave out --folds, --stationarity and --plot…"
+                f"a {opened.spec.task} run has no forecasts",
+                fix="leave out --folds, --stationarity, --plot and --plot-error",
             )
         return opened
 

@@ -1,4 +1,4 @@
-"""Every public name has a docstring with an example, and every example runs.
+"""Every public name has a docstring with an example that runs; runs and evaluations show tables and curves.
 
 The examples share a folder with small files and a run of each task, and find `sw` and `torch` imported.
 """
@@ -123,3 +123,39 @@ def test_the_example_runs(name: str, world: Path, monkeypatch: pytest.MonkeyPatc
     report: list[str] = []
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
     assert not report, "".join(report)
+
+
+# ---------------------------------------------------------------- what runs and evaluations show
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_a_run_shows_its_sizes_and_its_learning_curve(task: str, world: Path) -> None:
+    run = sw.load(world / "runs" / task)
+    assert str(world / "runs" / task) in repr(run)
+    page = run._repr_html_()
+    assert page.count("<svg") == 1
+    assert f"loss ({run.spec.loss_name.replace('_', ' ')})" in page
+    assert [series.name for series in run.history.figure().series] == ["training", "validation"]
+    assert f"{sum(p.numel() for p in run.model.parameters()):,}" in page
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_an_evaluation_prints_the_model_beside_the_baselines(task: str, world: Path) -> None:
+    evaluation = sw.load(world / "runs" / task).evaluate()
+    report = evaluation.report("this model")
+    printed, page = repr(evaluation), evaluation._repr_html_()
+    assert len(report.rows) > 1
+    for row in report.rows:
+        assert any(line.split() == " ".join(row).split() for line in printed.splitlines()), printed
+    assert report.note in printed
+    assert page.count("<tr") >= 1 + len(report.rows)
+    assert f'<tr class="best"><td class="text">{report.rows[report.own][0]}</td>' in page
+
+
+def test_what_training_returns_shows_the_learning_curve(world: Path) -> None:
+    settings = {**STEPS, "train.window": 16, "train.truncation": 16}
+    trained = train("gru", settings=settings, data=world / "text.txt", out=world / "runs" / "shown", display=Silent())
+    assert repr(trained).startswith(f"Trained('{trained.path}': 8 steps in ")
+    assert "best at step 8: nats " in repr(trained)
+    assert trained._repr_html_().count("<svg") == 1
+    assert trained.history["loss"] == trained.load().history["loss"]

@@ -150,5 +150,6 @@ def test_an_undecorated_state_is_described_inside_others() -> None:
     class Mine(NamedTuple):
         h_BD: Tensor
 
+    assert describe_state([torch.zeros(1, 2), torch.ones(3)]) == "([1, 2] float32, [3] float32)"
     assert describe_state((Mine(torch.zeros(1, 2)),)) == "(Mine(h_BD=[1, 2] float32; 8 bytes))"
     assert "meta" in describe_state(Mine(torch.zeros(1, 2, device="meta")))
