@@ -1,5 +1,6 @@
 """`statewise evaluate`: how good is a trained model, beside what is trivial?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
 if TYPE_CHECKING:
-    from statewise.tasks.report import Report
+    from statewise.tasks.report import Evaluation, Report
 
 _SIDE_BY_SIDE = 5  # figures that fit beside each other on a narrow terminal
 
@@ -50,17 +51,33 @@ def evaluate(
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
     from statewise.specs import UserError
+    from statewise.tasks.forecasting import ForecastingRun
+    from statewise.tasks.run import SelfReadingRun
 
-    opened = open_run(run).with_settings(set_ or ())
+    opened = open_run(run, set_ or ())
     read = ", ".join(text) if text else "what training held out"
+
+    def forecaster() -> ForecastingRun:
+        if not isinstance(opened, ForecastingRun):
+            raise UserError(
+                f"a {opened.spec.task} run has no forecasts",
+                fix="leave out --folds, --stationarity, --plot and --plot-error",
+            )
+        return opened
+
     if exposure:
         from statewise.tasks.exposure import exposure_figures, exposure_report
 
-        gap = opened.exposure_gap(text)
+        if not isinstance(opened, SelfReadingRun):
+            raise UserError(
+                f"a {opened.spec.task} run never reads its own output, so it has no exposure gap",
+                fix="language models, translations and recursive forecasts have one",
+            )
+        gap, unit = opened.exposure_gap(text), opened.spec.loss_name
         if json_:
-            print_json(exposure_figures(gap, unit=opened.exposure_unit))
+            print_json(exposure_figures(gap, unit=unit))
         else:
-            report = exposure_report(gap, unit=opened.exposure_unit)
+            report = exposure_report(gap, unit=unit)
             _print(report, title=f"{run} on {read}: reading itself", first="position")
         return
     if stationarity:
@@ -68,7 +85,7 @@ def evaluate(
             raise UserError(
                 "--stationarity trains small models of its own on the run's series", fix="leave the other options out"
             )
-        tested = opened.stationarity()
+        tested = forecaster().stationarity()
         if json_:
             print_json(tested._asdict())
         else:
@@ -77,10 +94,10 @@ def evaluate(
     if text and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error look at what training held out", fix="leave out --data")
     if plot is not None:
-        opened.plot(plot)
+        forecaster().plot(plot)
     if plot_error is not None:
-        opened.plot(plot_error, what="error")
-    results = [opened.evaluate(text)] if folds is None else list(opened.backtest(folds=folds))
+        forecaster().plot(plot_error, what="error")
+    results: Sequence[Evaluation] = [opened.evaluate(text)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
         found = [result._asdict() for result in results]
         print_json(found[0] if folds is None else found)

@@ -1,6 +1,7 @@
 """The argument RUN, which most verbs take: a folder that training made."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,10 +9,11 @@ if TYPE_CHECKING:
     from statewise.tasks import Run
 
 
-def open_run(path: Path) -> "Run":
-    """Open a trained folder, say what was damaged in it, and guess which was meant where there is none."""
+def open_run(path: Path, settings: Sequence[str] = ()) -> "Run":
+    """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
+    from statewise.tasks.run import AdjustableRun
     from statewise.tasks.shipped import find_run, shipped_names
 
     path = find_run(path)
@@ -23,4 +25,10 @@ def open_run(path: Path) -> "Run":
     opened = load(path)
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)
-    return opened
+    if not settings:
+        return opened
+    if not isinstance(opened, AdjustableRun):
+        raise UserError(
+            f"{settings[0]!r}: a {opened.spec.task} run has no setting to change after training", fix="leave out --set"
+        )
+    return opened.with_settings(settings)

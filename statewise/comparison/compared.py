@@ -53,7 +53,7 @@ class ComparedPart:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """A row for each entry, the best first: numbers, and words where a column has words."""
+        """A row for each model, the best first: a dictionary of numbers and texts."""
         words = {column["name"] for column in self.report["table"]["columns"] if column["text"]}
         return [
             {name: cell["text"] if name in words else cell["value"] for name, cell in row.items()}
@@ -63,7 +63,15 @@ class ComparedPart:
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of a comparison. `report` is all of report.json; `stopped` is the signal that ended it early, or 0."""
+    """The result of `sw.compare`; a notebook shows its tables.
+
+    `page` is the path of the report, `report` all of report.json, `parts` the studies it consists of, and `stopped` the
+    signal that ended it early, or 0.
+
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> compared.page
+    PosixPath('studies/two/report.html')
+    """
 
     page: Path
     report: dict[str, Any]
@@ -72,11 +80,21 @@ class Compared:
 
     @property
     def verdict(self) -> str:
+        """The result in a few sentences.
+
+        >>> "elman" in sw.compare("two.toml", out="studies/two", workers=1, static=True).verdict
+        True
+        """
         return " ".join(self.report["verdict"])
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """The rows of all parts; where there are several, each row says its `part`."""
+        """A row for each model, the best first: a dictionary of numbers and texts; of several studies, with its `part`.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> sorted(row["entry"] for row in compared.table)
+        ['elman', 'gru']
+        """
         if len(self.parts) == 1:
             return self.parts[0].table
         return [{"part": part.name, **row} for part in self.parts for row in part.table]
@@ -122,15 +140,18 @@ def compare(
     display: Board | None = None,
     command: str | None = None,
 ) -> Compared:
-    """Run what is not yet done of a study, and write its report into `out` (default: `studies/NAME`).
+    """Train several models under one budget and write a report into `out` (default: `studies/NAME`).
 
-    The study is a shipped one's name, a TOML file, a `StudySpec`, or a table of the same keys. `settings` are paths of
-    the study, such as `base.train.lr`; of a story of several studies they hold for all, or for one whose name comes
-    first (`prediction.base.train.lr`). `data` takes the place of the last study's own, `search` runs the search again
-    rather than use the recorded one, and `command` is what reproduces the report.
+    `study` is the name of a shipped study, a TOML file, a `StudySpec`, or a table of the same keys. `data` replaces its
+    data (the last study's, where there are several), `settings` its settings (`{"base.train.lr": 0.01}`; of one of
+    several studies, `{"prediction.base.train.lr": 0.01}`), `minutes` its time; `only` and `add` choose its models, and
+    `search` runs the search again instead of using the recorded one.
+    Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
+    `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
 
-    >>> found = compare("memory", only=["elman", "transformer"], minutes=1)  # doctest: +SKIP
-    >>> [(row["entry"], row["metric"]) for row in found.table]  # doctest: +SKIP
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> [row["entry"] for row in compared.table]
+    [..., ...]
     """
     story = changed_story(study, settings=settings or {}, minutes=minutes, only=only, add=add, search=search)
     folder = Path(out) if out is not None else Path("studies") / _name(study)

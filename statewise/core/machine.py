@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from statewise.core.representation import Described
 from statewise.core.state import State, map_state, rows, where, within_rows
 from statewise.core.state_check import StateCheck, guard_sequence, guard_step
 from statewise.core.transfer import onto
@@ -19,7 +20,7 @@ S = TypeVar("S", bound=State)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
 
 
-class Machine(nn.Module, ABC, Generic[S]):
+class Machine(Described, ABC, Generic[S]):
     """Anything that reads along time and remembers: a mixer, a stack of them, a whole language model.
 
     The laws it keeps are in `statewise.core.laws`. `forward` and `step` are two forms of one
@@ -101,14 +102,14 @@ class Mixer(Machine[S]):
         return x_BTI.to(self.like)
 
 
-class Encoder(nn.Module, ABC):
+class Encoder(Described, ABC):
     """A function of the whole input, for what cannot be read step by step: no `step` is faked."""
 
     @abstractmethod
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
 
 
-class Composer(nn.Module, ABC, Generic[S]):
+class Composer(Described, ABC, Generic[S]):
     """Children to one parent, for trees. A node's state is of the composer's own type; axis 0 counts nodes."""
 
     input_width: int

@@ -16,6 +16,7 @@ from statewise.figures.passage import Passage
 from statewise.figures.table import Column, Table
 
 _WIDE, _NARROW = 640, 340  # pixels that a drawing is made for
+_LONG = 24  # rows of a table that are shown at once
 
 
 def page(*, title: str, body: str, description: str = "", static: bool = False) -> str:
@@ -82,6 +83,12 @@ def table(one: Table, *, sortable: bool = False) -> str:
         f'<div class="scroll" tabindex="0"><table{sorts}><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def folded(one: Table, *, sortable: bool = False) -> str:
+    """A table with many rows is folded, so that what follows it stays in view. Only a page can sort it."""
+    shown, rows = table(one, sortable=sortable), len(one.rows)
+    return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
 
 
 def _head(column: Column, sortable: bool) -> str:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from statewise.figures.table import Table
 from statewise.specs import (
     BasicAttentionSpec,
     DeepRNNSpec,
@@ -27,6 +28,8 @@ from statewise.specs import (
 
 
 class Ancestor(NamedTuple):
+    """One model of the lineage."""
+
     name: str
     id: str  # the row of the mission it answers
     family: str
@@ -40,7 +43,26 @@ class Ancestor(NamedTuple):
     variants: tuple[ModelSpec, ...] = ()  # other forms, at a small size, that the laws are checked on
 
 
-LINEAGE: tuple[Ancestor, ...] = (
+class Lineage(tuple[Ancestor, ...]):
+    """All models in order of year. Each row has `name`, `year`, `paper`, `state`, `fixed`, `cost`, `recipe`, `spec`.
+
+    >>> [row.name for row in sw.LINEAGE if row.year == 2014]
+    ['gru', 'deep_rnn']
+    >>> print(sw.LINEAGE)
+    model             year  state
+    markov            1913  the last few symbols, nothing else
+    ...
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return Table.of_texts(
+            ("model", "year", "state"), ((row.name, str(row.year), row.state) for row in self), words=3
+        ).as_text()
+
+
+_ROWS = (
     Ancestor(
         name="markov",
         id="A1",
@@ -370,6 +392,8 @@ LINEAGE: tuple[Ancestor, ...] = (
         ),
     ),
 )
+
+LINEAGE = Lineage(_ROWS)
 
 
 def ancestor(name: str) -> Ancestor:

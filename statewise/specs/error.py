@@ -5,7 +5,18 @@ from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """Something the reader can mend. `what` was wrong (with its value), and `fix` is what to do."""
+    """A mistake in what was given: `what` was wrong, with its value, and `fix` says what to do.
+
+    >>> sw.build("lstn", vocab=5)
+    Traceback (most recent call last):
+        ...
+    statewise.specs.error.UserError: ...
+    >>> try:
+    ...     sw.build("lstm", vocab=0)
+    ... except sw.UserError as error:
+    ...     print(error.what)
+    vocab is 0, expected at least 1
+    """
 
     def __init__(self, what: str, *, fix: str = "") -> None:
         super().__init__(f"{what}\n{fix}" if fix else what)

@@ -120,6 +120,10 @@ class ForecastingSpec(RunSpec):
         return None if self.reader.bidirectional else self.model.reader_bytes(self.entry_width(inputs), context)
 
     @property
+    def loss_name(self) -> str:
+        return self.objective.loss
+
+    @property
     def name(self) -> str:
         return f"{self.model.kind}-forecasting"
 

@@ -25,6 +25,11 @@ class RunSpec(Spec):
         return "gradient"
 
     @property
+    def loss_name(self) -> str:
+        """What the training loss counts; the validation metric of this name is the same loss on held-out data."""
+        return "nats"
+
+    @property
     def layout(self) -> str:
         """How the same data are laid out for the model, where models want them in different ways."""
         return "rows"

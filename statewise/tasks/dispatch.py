@@ -44,9 +44,14 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """Open a run folder, or a run that comes with the package by its name (`shakespeare-lstm`).
+    """Open a run on a device ("auto", "cpu", "cuda", ...). Returns the `Run` of its task.
 
-    Every byte is checked first; a damaged top falls back to a verified checkpoint.
+    `path` is the folder of a run, or the name of a run that comes with the package (`shakespeare-lstm`). Every file is
+    checked against its sha256; where one is damaged, the newest whole checkpoint is opened instead.
+
+    >>> run = sw.load("runs/lstm", device="cpu")
+    >>> len(run.generate("the cat", tokens=5))
+    5
     """
     folder = find_run(path)
     found = find_published(folder, needs=NEEDS)

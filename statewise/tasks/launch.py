@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,24 +48,59 @@ from statewise.training.folder import (
     weights_sha256,
 )
 from statewise.training.graph import refuse_what_is_never_captured
+from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
 class Trained(NamedTuple):
+    """What `train` returns: where the run is, how training went, and the way to use it.
+
+    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
+    >>> trained
+    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
+    >>> trained.outcome.step
+    20
+    """
+
     path: Path
     outcome: Outcome
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # what one does with such a run
+    verb: str  # the command to try first on such a run
 
     def load(self) -> Run:
+        """Open the run that was trained: to evaluate it, generate, predict or translate.
+
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+        >>> trained.load().evaluate().tokens > 0
+        True
+        """
         return load(self.path)
+
+    @property
+    def history(self) -> History:
+        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
+
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+        >>> trained.history["step"]
+        [10, 20]
+        """
+        return read_history(self.path, unit=read_spec(self.path).loss_name)
+
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
+        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
+        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
 
 
 def train(
-    recipe: str | AnyRunSpec = "lstm",
+    recipe: "str | AnyRunSpec" = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
     data: str | Path | Sequence[str] | None = None,
@@ -73,10 +109,17 @@ def train(
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
-    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
+    """Train a recipe, a model by name, or a spec. Returns where the run is and how training went (`Trained`).
 
+    `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
+    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
+    `out` is the folder to write (default: a new one under `runs/`).
     With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
+    `on_step` is called with the number of every step.
+
+    >>> trained = sw.train("gru", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+    >>> trained.path
+    PosixPath('runs/gru')
     """
     signals = Signals()
     with signals:

@@ -17,13 +17,14 @@ from statewise.tasks.classification.examples import Encoding, Labels, load_encod
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, unknown_note
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report, unknown_note
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.specimen import UNTOLD
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
 
+@shows_report
 class ClassificationEvaluation(NamedTuple):
     accuracy: float
     macro_f1: float
@@ -63,7 +64,23 @@ class ClassificationEvaluation(NamedTuple):
 
 
 @final
-class ClassificationRun(Run):
+class ClassificationRun(PredictingRun):
+    """A trained classifier.
+
+    >>> run = sw.load("runs/classification")
+    >>> run.evaluate().labels
+    ['bad', 'good']
+    >>> run.generate("a warm film") in run.classes.names
+    True
+    >>> rows = list(run.predict("rows.tsv"))
+    >>> rows[0]["line"], sorted(rows[0]["probabilities"])
+    (2, ['bad', 'good'])
+    >>> len(list(run.predict_lines("rows.tsv"))) == len(rows)
+    True
+    >>> len(run.specimens(text="a warm film"))
+    1
+    """
+
     spec: ClassificationSpec
     model: AnyClassifier
 
@@ -147,7 +164,7 @@ class ClassificationRun(Run):
     def specimens(
         self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
     ) -> ClassificationSpecimens:
-        """Of a text every line is a row, and its class is not known."""
+        """Rows for `sw.inspect`: held-out ones, those of `data`, or each line of a `text` (its class is not known)."""
         if text is not None:
             if self.spec.data.kind != "text":
                 raise UserError(f"this run classifies {self.spec.data.kind}, not texts", fix="name a file: --data FILE")

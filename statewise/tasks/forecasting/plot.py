@@ -4,17 +4,19 @@ T time, H steps ahead.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from statewise.data.series_split import Span
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.paint import paint
 from statewise.figures.standalone import svg_file
-from statewise.specs import UserError, optional
+from statewise.specs import ForecastingSpec, UserError, optional
+from statewise.tasks.forecasting.ahead import Ahead
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
 _ERRORS_READ = (
@@ -38,6 +40,38 @@ class Shown:
     mean: Any = None
     quantiles: Mapping[float, Any] = field(default_factory=dict)
     unit: str = ""  # what is forecast
+
+
+def held_out_forecast(
+    forecast: Callable[..., Ahead],
+    span: Span,
+    *,
+    spec: ForecastingSpec,
+    part: str,
+    channel: str | None,
+    origin: int | None,
+) -> Shown:
+    """A forecast inside a held-out span, with some of what came before it."""
+    channels, horizon = span.series.channels, spec.forecast.horizon
+    context = spec.forecast.context if isinstance(spec.forecast.context, int) else 4 * horizon
+    at = max(span.begin, min(span.reach + context, span.end - 1)) if origin is None else origin
+    if not 0 < at < span.end:
+        raise UserError(f"origin = {at} is not a row of the {part}, which ends at {span.end}")
+    channel = channel or channels[0]
+    if channel not in channels:
+        raise UserError(f"there is no channel {channel!r}", fix=f"choose one of {', '.join(channels)}")
+    ahead = forecast(span.series, origin=at, horizon=min(horizon, span.end - at))
+    column = channels.index(channel)
+    rows = slice(max(0, at - max(4 * horizon, min(context, 8 * horizon))), at + len(ahead.time_H))
+    return Shown(
+        title=f"{spec.name}: {channel}, {part}",
+        unit=channel,
+        time=span.series.time_T[rows],
+        truth=span.series.values_TC[rows, column],
+        ahead_time=ahead.time_H,
+        mean=ahead.mean_HC[:, column],
+        quantiles={q: ahead.quantile_HCQ[:, column, i] for i, q in enumerate(ahead.levels)},
+    )
 
 
 def check_path(path: Path) -> None:

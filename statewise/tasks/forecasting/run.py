@@ -18,14 +18,14 @@ from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, ev
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
-from statewise.tasks.forecasting.job import build_of, loss_name
+from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
-from statewise.tasks.forecasting.plot import Shown, check_path, save_plot
+from statewise.tasks.forecasting.plot import Shown, check_path, held_out_forecast, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
-from statewise.tasks.forecasting.stationarity import Stationarity, of_data
+from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
 from statewise.tasks.forecasting.write import appended, moment_of, number
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
@@ -35,7 +35,30 @@ _CHANGEABLE = ("horizon", "stride", "paths")
 
 
 @final
-class ForecastingRun(Run):
+class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
+    """A trained forecaster of time series.
+
+    >>> run = sw.load("runs/forecasting")
+    >>> run.evaluate(part="validation").mse > 0, [fold.windows > 0 for fold in run.backtest(folds=2)]
+    (True, [True, True])
+    >>> ahead = run.forecast([20.0, 21.0, 22.0] * 8, horizon=4)
+    >>> ahead.mean_HC.shape, run.generate("20 21 22 " * 8, tokens=2).count("\\n")
+    ((4, 1), 1)
+    >>> row = next(run.predict("series.csv"))
+    >>> row["channel"], row["step"], next(run.predict_lines("series.csv"))
+    ('load', 1, 'date,load')
+    >>> list(run.interpolate("series.csv")), run.interpolation(gap=2, holes=3).holes  # the file has no missing value
+    ([], 3)
+    >>> run.plot("error.csv", what="error").name
+    'error.csv'
+    >>> run.with_settings(["forecast.horizon=2"]).spec.forecast.horizon, len(run.exposure_gap(rows=4).gap_T) > 0
+    (2, True)
+    >>> run.specimens().source
+    'the test part'
+    >>> run.stationarity(seeds=(0, 1)).blocks > 0
+    True
+    """
+
     spec: ForecastingSpec
     model: Forecaster
 
@@ -68,7 +91,7 @@ class ForecastingRun(Run):
         return {**self.spec.model.sizes(), "context": forecast.context, "horizon": forecast.horizon}
 
     def with_settings(self, settings: Sequence[str]) -> "ForecastingRun":
-        """Another `forecast.horizon` (any), `forecast.stride`, `forecast.paths`."""
+        """The same run with another `forecast.horizon`, `forecast.stride` or `forecast.paths`."""
         if not settings:
             return self
         table = self.spec.model_dump(mode="json", exclude_none=True)
@@ -95,9 +118,9 @@ class ForecastingRun(Run):
         part: Part | None = None,
         steps: Sequence[int] = STEPS,
     ) -> ForecastEvaluation:
-        """On the test part where the data have one, on the validation part otherwise, or on the one named by `part`.
+        """Errors of the forecasts, beside those of naive ones, in units of the training part's deviation.
 
-        `data` are files of whole series, read at the scale of training.
+        On the test part if there is one, else on the validation part, or on `part`; or on `data`, files of series.
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
@@ -121,8 +144,9 @@ class ForecastingRun(Run):
             steps=steps,
         )
 
-    def stationarity(self) -> Stationarity:
-        return of_data(self.spec.data, seed=self.spec.seed)
+    def stationarity(self, *, seeds: Sequence[int] = SEEDS) -> Stationarity:
+        """Train small models with and without the time as input, for each seed: does the series change with time?"""
+        return of_data(self.spec.data, seed=self.spec.seed, seeds=seeds)
 
     def backtest(
         self,
@@ -131,7 +155,7 @@ class ForecastingRun(Run):
         part: Part | None = None,
         data: str | Path | Sequence[str] | None = None,
     ) -> list[ForecastEvaluation]:
-        """The rolling origin in `folds` stretches of time, one after the other: is it as good later as earlier?"""
+        """Evaluate `folds` consecutive stretches of the held-out time, one by one: does the error grow later on?"""
         if isinstance(self.spec.forecast.context, str):
             raise UserError("a run with forecast.context = all reads whole series: there are no origins to roll")
         name, spans = self._chosen(data, part)
@@ -164,7 +188,7 @@ class ForecastingRun(Run):
         part: Part | None = None,
         data: str | Path | Sequence[str] | None = None,
     ) -> Interpolation:
-        """Cut holes into what was held out, fill them, and compare with what had stood there."""
+        """Remove stretches of `gap` values from the held-out series, fill them in, and compare with the truth."""
         _, spans = self._chosen(data, part, scaled=False)
         return filled_holes(self.model, self.spec, self.known, spans, gap=gap, holes=holes, device=self.device)
 
@@ -179,10 +203,6 @@ class ForecastingRun(Run):
             self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
-    @property
-    def exposure_unit(self) -> str:
-        return loss_name(self.spec)
-
     def exposure_gap(
         self,
         data: str | Path | Sequence[str] | None = None,
@@ -192,7 +212,7 @@ class ForecastingRun(Run):
         seed: int = 0,
         part: Part | None = None,
     ) -> ExposureGap:
-        """The loss of each next value after `context` true ones, on about `rows` windows without a missing value."""
+        """How much the loss of each next value rises when the model reads its own forecasts; `rows` windows."""
         model, context = self.model, self.spec.forecast.context
         if not isinstance(model, RecursiveForecaster):
             raise UserError(
@@ -247,7 +267,7 @@ class ForecastingRun(Run):
         levels: Sequence[float] = LEVELS,
         draw: int | None = None,
     ) -> Ahead:
-        """A series in memory, continued: after its end, or from row `origin` on; with a seed `draw`, by chance."""
+        """Forecast a series in memory: after its end, or from row `origin` on; with a seed `draw`, a sampled future."""
         if not isinstance(series, Series):
             series = make_series(np.asarray(series, dtype=np.float64), channels=self.known.channels)
         return go_on(
@@ -270,9 +290,9 @@ class ForecastingRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """`tokens` moments that come after the values of a prompt, or after the end of the data; a line for each.
+        """Forecast `tokens` time steps after the values of a prompt, or after the end of the data; a line for each.
 
-        A recursive model draws one future; at temperature 0, and of a model that has none to draw, it is the mean.
+        A recursive model samples one future. At temperature 0, or for any other model, it is the mean.
         """
         if prompt.strip() and self.known.covariates:
             raise UserError(
@@ -290,7 +310,7 @@ class ForecastingRun(Run):
         return "\n".join(",".join(f"{value:.10g}" for value in moment) for moment in ahead.mean_HC)
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
+        """Forecast each series of the files: a dictionary for every time step and channel. Standard input is a CSV."""
         for path in _paths(data):
             with at_rest(path, ending=_TABLE) as file:
                 found = self._read([file])
@@ -312,16 +332,16 @@ class ForecastingRun(Run):
                         }
 
     def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
+        """The forecasts as rows to append to each file, in its own columns; what is unknown stays empty."""
         for path in _paths(data):
             with at_rest(path, ending=_TABLE) as file:
                 forecasts = [(series, self.forecast(series)) for series in self._read([file])]
                 yield from appended(file, forecasts, data=self.spec.data, known=self.known)
 
     def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Every missing value of the files, a row each: filled from both sides, and by a forecast from before alone.
+        """Fill in the missing values of the files: a dictionary for each, from both sides and by a forecast alone.
 
-        `mean` is None before the first value of a series: nothing was known yet.
+        `mean` is None before the first value of a series.
         """
         for path in _paths(data):
             with at_rest(path, ending=_TABLE) as file:
@@ -349,37 +369,14 @@ class ForecastingRun(Run):
         channel: str | None = None,
         origin: int | None = None,
     ) -> Path:
-        """A forecast of held-out rows, or the error against k: an SVG, PNG, PDF or CSV, by the ending of `path`."""
+        """Draw a held-out forecast, or the error against the steps ahead, as SVG, PNG or PDF, or write it as CSV."""
         check_path(Path(path))
         if what == "error":
-            return save_plot(
-                Path(path), Shown(errors=self._curves(part), title=f"{self.spec.name}: error along the way")
-            )
+            title = f"{self.spec.name}: error along the way"
+            return save_plot(Path(path), Shown(errors=self._curves(part), title=title))
         name, spans = self._chosen(None, part, scaled=False)
-        span, horizon = spans[0], self.spec.forecast.horizon
-        context = self.spec.forecast.context if isinstance(self.spec.forecast.context, int) else 4 * horizon
-        at = max(span.begin, min(span.reach + context, span.end - 1)) if origin is None else origin
-        if not 0 < at < span.end:
-            raise UserError(f"origin = {at} is not a row of the {name}, which ends at {span.end}")
-        ahead = self.forecast(span.series, origin=at, horizon=min(horizon, span.end - at))
-        channel = channel or self.known.channels[0]
-        if channel not in self.known.channels:
-            raise UserError(f"there is no channel {channel!r}", fix=f"choose one of {', '.join(self.known.channels)}")
-        column = self.known.channels.index(channel)
-        begin = max(0, at - max(4 * horizon, min(context, 8 * horizon)))
-        shown = slice(begin, at + len(ahead.time_H))
-        return save_plot(
-            Path(path),
-            Shown(
-                title=f"{self.spec.name}: {channel}, {name}",
-                unit=channel,
-                time=span.series.time_T[shown],
-                truth=span.series.values_TC[shown, column],
-                ahead_time=ahead.time_H,
-                mean=ahead.mean_HC[:, column],
-                quantiles={q: ahead.quantile_HCQ[:, column, i] for i, q in enumerate(ahead.levels)},
-            ),
-        )
+        shown = held_out_forecast(self.forecast, spans[0], spec=self.spec, part=name, channel=channel, origin=origin)
+        return save_plot(Path(path), shown)
 
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
         found = self.evaluate(part=part)

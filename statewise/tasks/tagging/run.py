@@ -12,8 +12,8 @@ from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
 from statewise.tasks.tagging.specimens import TaggingSpecimens
@@ -21,6 +21,7 @@ from statewise.tasks.tagging.specimens import TaggingSpecimens
 _SENTENCES = 4096  # predicted at a time
 
 
+@shows_report
 class TaggingEvaluation(NamedTuple):
     """Figures over single words; a span is right when its kind and both its ends are."""
 
@@ -68,7 +69,23 @@ class TaggingEvaluation(NamedTuple):
 
 
 @final
-class TaggingRun(Run):
+class TaggingRun(PredictingRun):
+    """A trained tagger: a tag for each word of a sentence.
+
+    >>> run = sw.load("runs/tagging")
+    >>> 0 <= run.evaluate().accuracy <= 1
+    True
+    >>> run.generate("the cat sees").split()[::2]  # each word with its tag
+    ['the', 'cat', 'sees']
+    >>> row = next(run.predict("tags.tsv"))
+    >>> len(row["tags"]) == len(row["words"])
+    True
+    >>> len(next(run.predict_lines("tags.tsv")).split())
+    2
+    >>> len(run.specimens(text="the cat sees"))
+    1
+    """
+
     spec: TaggingSpec
     model: Tagger
 
@@ -137,7 +154,7 @@ class TaggingRun(Run):
         )
 
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TaggingSpecimens:
-        """Of a text every line is a sentence, with spaces between its words; their tags are not known."""
+        """Sentences for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`."""
         if text is not None:
             lines = [tuple(line.split()) for line in text.splitlines()]
             sentences = [Tagged(words, (), Where("the text", at)) for at, words in enumerate(lines, 1) if words]

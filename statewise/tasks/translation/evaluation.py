@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
-from statewise.tasks.report import More, Report, unknown_note
+from statewise.tasks.report import More, Report, shows_report, unknown_note
 from statewise.tasks.translation.length import LengthRange
 
 
+@shows_report
 class TranslationEvaluation(NamedTuple):
     nats: float  # per target token, the true past told
     bleu: float

@@ -18,7 +18,7 @@ from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.specs import TranslationSpec, UserError, make_spec
 from statewise.tasks.metric.translation import translation_scores
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -42,7 +42,24 @@ class Translation(NamedTuple):
 
 
 @final
-class TranslationRun(Run):
+class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
+    """A trained translator, or any other model from one sequence to another.
+
+    >>> run = sw.load("runs/translation")
+    >>> run.evaluate().bleu >= 0
+    True
+    >>> len(run.translate(["a b c", "d e"]))
+    2
+    >>> drawn = run.generate("a b c", tokens=4, sampling=sw.Sampling(seed=3))
+    >>> row = next(run.predict("pairs.tsv"))
+    >>> row["translation"] == row["hypotheses"][0]["text"] == next(run.predict_lines("pairs.tsv"))
+    True
+    >>> len(run.exposure_gap(rows=4).gap_T) > 0
+    True
+    >>> run.specimens(text="a b c\\tc b a").source
+    'the given text'
+    """
+
     spec: TranslationSpec
     model: Machine[Any]
 
@@ -106,7 +123,11 @@ class TranslationRun(Run):
     # ---------------------------------------------------------------- figures
 
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TranslationEvaluation:
-        """`data` are files of pairs, or sources and then as many targets."""
+        """BLEU, chrF, TER and loss on held-out pairs, or on `data`: files of pairs, or of sources and then of targets.
+
+        >>> sw.load("runs/translation").evaluate("pairs.tsv").rows
+        60
+        """
         held = self._held(data)
         rows = self.languages.encode(held)
         truth = told(self._translator, self.model, rows)
@@ -164,7 +185,7 @@ class TranslationRun(Run):
         choice: Literal["sample", "best"] = "best",
         seed: int = 0,
     ) -> ExposureGap:
-        """What it costs, along the target, to have read its own output instead of the truth; on the first `rows`."""
+        """How much the loss rises along the target when the model reads its own output, on the first `rows` rows."""
         encoded = self.languages.encode(self._held(data))
         batch = self._translator.batch(encoded, np.arange(min(rows, len(encoded))))
         return self._translator.exposure_gap(self.model, batch, choice=choice, seed=seed)
@@ -174,7 +195,10 @@ class TranslationRun(Run):
     def specimens(
         self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
     ) -> TranslationSpecimens:
-        """Of a text, lines without a target are looked at with the translation that the model itself writes."""
+        """Pairs for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`.
+
+        A line without a target is paired with the model's own translation.
+        """
         if text is not None:
             given = pairs_in(text, self.translate, self.languages)
         else:
@@ -204,15 +228,23 @@ class TranslationRun(Run):
     def translate(self, text: list[str]) -> list[str]: ...
 
     def translate(self, text: str | list[str]) -> str | list[str]:
-        """The best translation of a text, or of each of several."""
+        """The best translation of a text, or a list of them for a list of texts.
+
+        >>> isinstance(sw.load("runs/translation").translate("a b c"), str)
+        True
+        """
         if isinstance(text, str):
             return self.translate([text])[0]
         return [found[0].text for found in self.hypotheses(text)]
 
     def hypotheses(self, texts: Sequence[str], *, align: bool = False) -> Iterator[list[Translation]]:
-        """For each text its `decoding.n_best` translations, the best first.
+        """For each text its `decoding.n_best` translations with their scores, the best first.
 
-        `align` gives the weights over the source's tokens for each token written. An empty text stays empty.
+        `align` adds the attention weights over the source for each token. An empty text stays empty.
+
+        >>> best, *others = next(sw.load("runs/translation").hypotheses(["a b c"]))
+        >>> best.log_probability < 0
+        True
         """
         writer = self._writer()
         for begin in range(0, len(texts), _ROWS):
@@ -246,7 +278,7 @@ class TranslationRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """A translation of the prompt by chance; at temperature 0 the likeliest token at every step."""
+        """A sampled translation of the prompt; at temperature 0 the most likely token at every step."""
         (source,) = self.languages.encode_sources([self._asked(prompt)])
         longest = int(self._translator.longest([source], self.spec.decoding)[0])
         if tokens is not None and tokens < 0:
@@ -263,7 +295,7 @@ class TranslationRun(Run):
         return text[: min(ends)] if ends else text
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Of each source, read from lines or from a table's source column: its translations with their scores."""
+        """The translations of each source with their scores: lines of a file, or a table's source column."""
         texts, align = self._sources(data), self.spec.decoding.align
         for text, best in zip(texts, self.hypotheses([one.text for one in texts], align=align)):
             row = {
@@ -281,7 +313,7 @@ class TranslationRun(Run):
             yield row
 
     def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The translation of each source, one a line; whatever breaks lines has become a space."""
+        """The translation of each source, one on a line; line breaks inside it become spaces."""
         found = self.hypotheses([one.text for one in self._sources(data)])
         return (" ".join(best[0].text.splitlines()) for best in found)
 

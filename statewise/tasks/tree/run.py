@@ -19,8 +19,8 @@ from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.run import Opened, PredictingRun
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
 from statewise.tasks.tree.specimens import TreeSpecimens
@@ -37,6 +37,7 @@ class DepthFigure(NamedTuple):
     majority_accuracy: float
 
 
+@shows_report
 class TreeEvaluation(NamedTuple):
     root_accuracy: float | None  # None: no root has a label that counts
     node_accuracy: float | None  # None: only roots were learned
@@ -86,7 +87,23 @@ def _share(value: float | None) -> str:
 
 
 @final
-class TreeRun(Run):
+class TreeRun(PredictingRun):
+    """A trained classifier of trees: a label for the root, or for every node.
+
+    >>> run = sw.load("runs/tree")
+    >>> run.evaluate().trees > 0
+    True
+    >>> run.generate("(1 (1 1) (0 0))").count("(")
+    3
+    >>> row = next(run.predict("trees.txt"))
+    >>> row["label"] in run.classes.names
+    True
+    >>> next(run.predict_lines("trees.txt"))[0]
+    '('
+    >>> len(run.specimens(text="(1 (1 1) (0 0))"))
+    1
+    """
+
     spec: TreeSpec
     model: NodeClassifier
 
@@ -189,7 +206,7 @@ class TreeRun(Run):
         )
 
     def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TreeSpecimens:
-        """Of a text all trees in it, in brackets as files have them."""
+        """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
             with kept_as("the text", text) as file:
@@ -217,12 +234,12 @@ class TreeRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The trees of the prompt, in brackets as files have them, with the labels that the model gives."""
+        """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with kept_as("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines(file, encoding="utf-8"))
 
     def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
+        """The labels of each tree: a dictionary for each, in order; for an empty line one without labels."""
         for one, answer in self._answers(data, self.spec.data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
