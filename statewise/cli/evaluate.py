@@ -53,10 +53,11 @@ def evaluate(
 
     opened = open_run(run).with_settings(set_ or ())
     read = ", ".join(text) if text else "what training held out"
+    files = [Path(name) for name in text] if text else None
     if exposure:
         from statewise.tasks.exposure import exposure_figures, exposure_report
 
-        gap = opened.exposure_gap(text)
+        gap = opened.exposure_gap(files)
         if json_:
             print_json(exposure_figures(gap, unit=opened.exposure_unit))
         else:
@@ -80,7 +81,7 @@ def evaluate(
         opened.plot(plot)
     if plot_error is not None:
         opened.plot(plot_error, what="error")
-    results = [opened.evaluate(text)] if folds is None else list(opened.backtest(folds=folds))
+    results = [opened.evaluate(files)] if folds is None else list(opened.backtest(folds=folds))
     if json_:
         found = [result._asdict() for result in results]
         print_json(found[0] if folds is None else found)

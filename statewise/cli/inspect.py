@@ -68,7 +68,14 @@ def inspect(
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
     opened = None if run is None else open_run(Path(run))
-    found = look_at(opened, lens, text=text, data=data, progress=make_progress(quiet=quiet or json_), **settings)
+    found = look_at(
+        opened,
+        lens,
+        text=text,
+        data=Path(data) if data else None,
+        progress=make_progress(quiet=quiet or json_),
+        **settings,
+    )
     folder = out or (Path("inspect") if run is None else Path(run) / "inspect") / (lens or "all")
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
     files = [str(path) for path in found.files(folder)]

@@ -39,14 +39,15 @@ def predict(
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
     opened = open_run(run).with_settings(set_ or ())
     lines: Iterator[str]
+    files = [Path(name) for name in file]
     if fill:
-        rows = opened.interpolate(file)
+        rows = opened.interpolate(files)
         names = ("series", "time", "channel", "mean")
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
     elif json_:
-        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict_rows(files))
     else:
-        lines = opened.predict_lines(file)
+        lines = opened.predict_lines(files)
     if out is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")

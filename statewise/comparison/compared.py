@@ -16,7 +16,11 @@ from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
 from statewise.comparison.report import write_report
-from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
+from statewise.comparison.study import as_table, changed, load_study, parse_study, scaled, spec_of, with_entries
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import kept_in
+from statewise.data.memory_source import memory_file
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.training.device import pick_device
@@ -63,7 +67,7 @@ class Compared:
 def compare(
     study: AnyStudy = "lineage",
     *,
-    data: str | Path | Sequence[str] | None = None,
+    data: Data | None = None,
     settings: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     only: Sequence[str] = (),
@@ -79,12 +83,18 @@ def compare(
     """Run what is not yet done of a study, and write its report into `out` (default: `studies/NAME`).
 
     The study is a shipped one's name, a TOML file, a `StudySpec`, or a table of the same keys. `settings` are paths of
-    the study, such as `base.train.lr`; `data` takes the place of its own; `command` is what reproduces the report.
+    the study, such as `base.train.lr`; `data` (files, or what you hold in memory) takes the place of its own; `command`
+    is what reproduces the report.
     """
     asked = changed_study(study, settings=settings or {}, minutes=minutes, only=only, add=add)
     folder = Path(out) if out is not None else Path("studies") / _name(study)
-    with Signals() as signals:
-        planned = plan(asked, data=data)
+    files, made = None if data is None else file_names(data), None
+    if data is not None and files is None:
+        spec = spec_of(asked, asked.entry[0])
+        made = memory_file(spec, data, training=True)
+        asked, files = changed(asked, made.changes(spec.data)), [str(folder.absolute() / made.name)]
+    with Signals() as signals, kept_in(made, folder, leads=True):
+        planned = plan(asked, data=files)
         if engine == "local":
             refuse_large_entries(planned)
         drive: Callable[..., Ran] = run_on_ray if engine == "ray" else run

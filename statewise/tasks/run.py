@@ -3,7 +3,7 @@
 import html
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
@@ -11,6 +11,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import held
 from statewise.decoding import Sampling
 from statewise.specs import AnyRunSpec, UserError, parse_spec
 from statewise.tasks.report import Evaluation
@@ -20,6 +23,7 @@ from statewise.training.folder import load_weights, model_tensors
 from statewise.training.forcing import ExposureGap
 
 NEEDS = ("run.toml", "model.safetensors")
+_PLACE = ("file", "line")
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -40,8 +44,12 @@ class Run(ABC):
         """What says how large it is."""
 
     @abstractmethod
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """On `data` (files), or on what was held out of training: figures, their trivial baselines beside them."""
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """On `data`, or on what was held out of training: metrics, and what trivial predictors reach beside them.
+
+        run.evaluate([("a great film", "pos"), ("awful plot", "neg")])
+
+        """
 
     @property
     def exposure_unit(self) -> str:
@@ -50,7 +58,7 @@ class Run(ABC):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "sample",
@@ -76,8 +84,8 @@ class Run(ABC):
             f"a {self.spec.task} run has no forecast to draw", fix=f"statewise inspect {self.path} draws other pictures"
         )
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
-        """Rows of `data` (files), or lines of a `text`, or what was held out, as lenses look at them.
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens | None:
+        """Rows of `data`, or lines of a `text`, or what was held out, as lenses look at them.
 
         None: this task reads one long text, and lenses have other ways to look at it.
         """
@@ -89,16 +97,57 @@ class Run(ABC):
             raise UserError(f"{settings[0]!r}: a {self.spec.task} run has no setting to change after training")
         return self
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the model says of each row of `data`, in order: one JSON object a row."""
+    def predict(self, data: Data) -> Any:
+        """The model's answers, all at once: a list for a list, one answer for one item.
+
+            run.predict(["a great film", "awful plot"])  # ["pos", "neg"]
+            run.predict("a great film")  # "pos"
+            run.predict(Path("reviews.tsv"))  # of a file, the dicts of `predict_rows`
+
+        An answer is a label, the tags of a sentence, a translation, or a tree with its labels.
+        """
+        if file_names(data) is not None:
+            return list(self.predict_rows(data))
+        alone = self._is_one(data)
+        answers = [self._answer(row) for row in self._rows_held([data] if alone else data)]
+        return answers[0] if alone else answers
+
+    def predict_rows(self, data: Data) -> Iterator[dict[str, Any]]:
+        """Each answer as a dict, with probabilities or scores, and where its row was: `file` and `line`, or `row`.
+
+            for row in run.predict_rows(["a great film"]):
+                print(row["label"], row["probabilities"])
+
+        A file is read and answered bit by bit; what is in memory, at once.
+        """
+        paths = file_names(data)
+        if paths is not None:
+            return self._rows(paths, self.spec.data)
+        return iter(self._rows_held([data] if self._is_one(data) else data))
+
+    def _rows_held(self, data: Data) -> list[dict[str, Any]]:
+        with held(self.spec, data, labelled=False) as file:
+            rows = list(self._rows(file.paths, file.data))
+        return [{"row": at, **{k: v for k, v in row.items() if k not in _PLACE}} for at, row in enumerate(rows)]
+
+    def _rows(self, paths: Sequence[str], data: Any) -> Iterator[dict[str, Any]]:
+        """The rows of files that are read by the settings `data`."""
         self._cannot("predict")
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The same in the format of `data` itself, line by line."""
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        """The answer alone, of one of `predict_rows`."""
+        raise NotImplementedError
+
+    def _is_one(self, data: Data) -> bool:
+        """Whether `data` is a single item, and not a list of them."""
+        return isinstance(data, str)
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """Answers in the format of the files that `data` names, line by line."""
         self._cannot("predict")
 
-    def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the model puts in the place of every missing value of `data`: one JSON object each."""
+    def interpolate(self, data: Data) -> Iterator[dict[str, Any]]:
+        """What the model puts in the place of every missing value of `data`: a dict each."""
         raise UserError(f"a {self.spec.task} run fills no holes", fix="forecasts of series do")
 
     @abstractmethod
@@ -166,13 +215,20 @@ class Opened(NamedTuple):
         return model.to(self.device).eval()
 
 
+def named(data: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names of files, one or several."""
+    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+
+
 def read_spec(folder: Path) -> AnyRunSpec:
+    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder."""
     path = folder / "run.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    spec = parse_spec(table, source=str(path))
+    own = folder.parents[1] if folder.parent.name == "checkpoints" else folder
+    spec = parse_spec(table, source=str(path)).absolute(own)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_depth(spec, weights)

@@ -9,6 +9,8 @@ import torch
 
 from statewise.core import load_state, save_state
 from statewise.data import Split, Tokenizer, encode_files, open_corpus
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
@@ -81,8 +83,8 @@ class LanguageModelRun(Run):
         """The unknown token stands for what cannot be written."""
         return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """On `data` (files or folders), or on the part of the corpus that was held out of training."""
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """On `data` (a text, a list of documents, files or folders), or on the part that was held out of training."""
         return evaluate(
             self.model,
             self._split(data),
@@ -94,7 +96,7 @@ class LanguageModelRun(Run):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "sample",
@@ -135,12 +137,12 @@ class LanguageModelRun(Run):
             seed=seed,
         )
 
-    def _split(self, data: str | Path | Sequence[str] | None) -> Split:
-        spec = self.spec.data
+    def _split(self, data: Data | None) -> Split:
         if data is None:
-            return open_corpus(spec, tokenizer=self.tokenizer).validation
-        paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-        return encode_files(paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+            return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
+        with given(self.spec, data) as files:
+            spec = files.data
+            return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
 
     def begin(self, prompt: str = "") -> Continuation:
         """Read a prompt as the beginning of a document."""
