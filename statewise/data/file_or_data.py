@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from statewise.data.in_memory import Data
+from statewise.data.in_memory import Data, library_type
 from statewise.data.source import STDIN, found_at
 from statewise.specs import UserError
 
@@ -25,7 +25,9 @@ def file_names(data: Data) -> list[str] | None:
         return [data] if _is_file(data) else None
     if isinstance(data, os.PathLike):
         return [str(os.fspath(data))]
-    if not isinstance(data, list | tuple) or not data or not all(isinstance(one, str | os.PathLike) for one in data):
+    if not isinstance(data, list | tuple) or library_type(data) or not data:  # NLTK's trees are lists
+        return None
+    if not all(isinstance(one, str | os.PathLike) for one in data):
         return None
     if any(isinstance(one, os.PathLike) for one in data):
         return [str(os.fspath(one)) for one in data]

@@ -67,13 +67,13 @@ def kept_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[N
         yield
         return
     with made.speaking_of_rows(folder) as file:
-        if leads:
-            folder.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(made.content)
         try:
+            if leads:
+                folder.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(made.content)
             yield
         except BaseException:
-            if leads and [path.name for path in folder.iterdir()] == [made.name]:
+            if leads and folder.is_dir() and [path.name for path in folder.iterdir()] == [made.name]:
                 file.unlink()
                 folder.rmdir()
             raise

@@ -89,7 +89,7 @@ def train(
                 raise UserError("a resumed run reads the data that it began with", fix="leave data out")
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
         else:
-            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
+            table = _table(recipe)
             source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
             spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
             folder, checkpoint = fresh_folder(spec, out), None
@@ -260,6 +260,14 @@ def _where_it_stopped(
             done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds=N"
         display.say(f"{done}; to go on, raise them with --set {more}")
     return spec, checkpoint
+
+
+def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+    """Of the `run.toml` of a run, relative names of files are those of its folder."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump()
+    path = Path(recipe)
+    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
 
 
 def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

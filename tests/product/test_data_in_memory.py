@@ -346,6 +346,13 @@ def test_a_run_from_memory_is_resumed_bit_for_bit_after_it_was_moved(name: str, 
     assert world.trained(name).outcome.weights_sha256[:16] in said.out
 
 
+def test_the_recipe_of_a_run_finds_its_data(world: World, tmp_path: Path) -> None:
+    learn(TASKS["text"], TEXT, tmp_path / "first")
+    said = call("train", str(tmp_path / "first" / "run.toml"), "--out", str(tmp_path / "second"), "--quiet")
+    assert said.code == 0, said.err
+    assert world.trained("text").outcome.weights_sha256[:16] in said.out
+
+
 def test_a_resumed_run_takes_no_other_data(world: World, tmp_path: Path) -> None:
     learn(TASKS["text"], TEXT, tmp_path / "run")
     with pytest.raises(UserError, match="leave data out"):
@@ -644,6 +651,7 @@ def test_what_is_a_file_and_what_is_data(tmp_path: Path, monkeypatch: pytest.Mon
     held: list[Any] = [
         "a great film", "two\nlines", "hub: the centre", "great!", "很好看", "acgt" * 100, ["awesome"], ["great film"],
         ["and/or", "a b"], [], [("a", "b")], {"text": ["a.txt"]}, np.zeros(3), LOAD,
+        nltk.Tree("1", ["and/or"]),
     ]  # fmt: skip
     for data in held:
         assert file_names(data) is None
