@@ -85,7 +85,7 @@ def compare(
 
     found = run_study(
         study,
-        data=data,
+        data=None if data is None else [Path(name) for name in data],
         settings=_settings(set_ or [], seeds=seeds),
         minutes=minutes,
         only=only or (),

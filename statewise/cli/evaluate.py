@@ -56,6 +56,7 @@ def evaluate(
 
     opened = open_run(run, set_ or ())
     read = ", ".join(text) if text else "what training held out"
+    files = [Path(name) for name in text] if text else None
 
     def forecaster() -> ForecastingRun:
         if not isinstance(opened, ForecastingRun):
@@ -73,7 +74,7 @@ def evaluate(
                 f"a {opened.spec.task} run never reads its own output, so it has no exposure gap",
                 fix="language models, translations and recursive forecasts have one",
             )
-        gap, unit = opened.exposure_gap(text), opened.spec.loss_name
+        gap, unit = opened.exposure_gap(files), opened.spec.loss_name
         if json_:
             print_json(exposure_figures(gap, unit=unit))
         else:
@@ -97,7 +98,7 @@ def evaluate(
         forecaster().plot(plot)
     if plot_error is not None:
         forecaster().plot(plot_error, what="error")
-    results: Sequence[Evaluation] = [opened.evaluate(text)] if folds is None else forecaster().backtest(folds=folds)
+    results: Sequence[Evaluation] = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
         found = [result._asdict() for result in results]
         print_json(found[0] if folds is None else found)

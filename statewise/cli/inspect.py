@@ -68,7 +68,14 @@ def inspect(
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
     opened = None if run is None else open_run(Path(run))
-    found = look_at(opened, lens, text=text, data=data, progress=make_progress(quiet=quiet or json_), **settings)
+    found = look_at(
+        opened,
+        lens,
+        text=text,
+        data=Path(data) if data else None,
+        progress=make_progress(quiet=quiet or json_),
+        **settings,
+    )
     beside = Path(run) / "inspect" if run is not None and Path(run).is_dir() else Path("inspect", run or "")
     folder = out or beside / (lens or "all")  # a run that comes with the package is left as it is
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))

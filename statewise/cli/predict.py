@@ -41,18 +41,19 @@ def predict(
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
     opened = open_run(run, set_ or ())
     lines: Iterator[str]
+    files = [Path(name) for name in file]
     if fill:
         if not isinstance(opened, ForecastingRun):
             raise UserError(f"a {opened.spec.task} run has no missing values to fill in", fix="leave out --fill")
-        rows = opened.interpolate(file)
+        rows = opened.interpolate(files)
         names = ("series", "time", "channel", "mean")
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
     elif not isinstance(opened, PredictingRun):
         raise UserError(f"a {opened.spec.task} run does not predict rows", fix="it can evaluate and generate")
     elif json_:
-        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict_rows(files))
     else:
-        lines = opened.predict_lines(file)
+        lines = opened.predict_lines(files)
     if out is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")

@@ -50,7 +50,7 @@ def train(
     trained = run_training(
         recipe or "lstm",
         settings=settings,
-        data=text,
+        data=None if text is None else [Path(name) for name in text],
         out=out,
         resume=resume,
         display=make_display(quiet=True) if quiet or _follows() else None,

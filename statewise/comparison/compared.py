@@ -24,12 +24,18 @@ from statewise.comparison.study import (
     Chapter,
     Story,
     as_table,
+    changed,
     load_story,
     parse_study,
     scaled,
+    spec_of,
     title_as_name,
     with_entries,
 )
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import kept_in
+from statewise.data.memory_source import memory_file
 from statewise.specs import UserError, nearest
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
@@ -126,7 +132,7 @@ class Compared:
 def compare(
     study: AnyStudy = "lineage",
     *,
-    data: str | Path | Sequence[str] | None = None,
+    data: Data | None = None,
     settings: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     only: Sequence[str] = (),
@@ -142,10 +148,10 @@ def compare(
 ) -> Compared:
     """Train several models under one budget and write a report into `out` (default: `studies/NAME`).
 
-    `study` is the name of a shipped study, a TOML file, a `StudySpec`, or a table of the same keys. `data` replaces its
-    data (the last study's, where there are several), `settings` its settings (`{"base.train.lr": 0.01}`; of one of
-    several studies, `{"prediction.base.train.lr": 0.01}`), `minutes` its time; `only` and `add` choose its models, and
-    `search` runs the search again instead of using the recorded one.
+    `study` is the name of a shipped study, a TOML file, a `StudySpec`, or a table of the same keys. `data` (files, or
+    what you hold in memory) replaces its data (the last study's, where there are several). `settings` replace settings:
+    `{"base.train.lr": 0.01}`, or, of one of several studies, `{"prediction.base.train.lr": 0.01}`. `minutes` sets its
+    time, `only` and `add` choose its models, and `search` runs the search again instead of using the recorded one.
     Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
     `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
 
@@ -155,9 +161,17 @@ def compare(
     """
     story = changed_story(study, settings=settings or {}, minutes=minutes, only=only, add=add, search=search)
     folder = Path(out) if out is not None else Path("studies") / _name(study)
-    with Signals() as signals:
+    files, made = None if data is None else file_names(data), None
+    if data is not None and files is None:
+        last = story.chapters[-1]
+        spec = spec_of(last.study, last.study.entry[0])
+        made = memory_file(spec, data, training=True)
+        last = last._replace(study=changed(last.study, made.changes(spec.data)))
+        story = story._replace(chapters=(*story.chapters[:-1], last))
+        files = [str(folder.absolute() / made.name)]
+    with Signals() as signals, kept_in(made, folder, leads=True):
         plans = [
-            plan(chapter.study, data=data if number == len(story.chapters) else None)
+            plan(chapter.study, data=files if number == len(story.chapters) else None)
             for number, chapter in enumerate(story.chapters, start=1)
         ]
         if engine == "local":

@@ -113,7 +113,7 @@ def read_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledTree]:
 def read_trees_and_gaps(paths: Paths, *, encoding: str = UTF8) -> Iterator[LabelledTree | Where]:
     """The same one by one; for an empty line, its place."""
     for path in one_or_many(paths):
-        for text, where in _bracketed(path, encoding):
+        for text, where in bracketed(_lines(path, encoding)):
             yield where if text is None else LabelledTree(parse_tree(text, where), where)
 
 
@@ -156,11 +156,11 @@ def nodes_of(tree: Any) -> Iterator[Node]:
         number += 1
 
 
-def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
+def bracketed(lines: Iterable[Line]) -> Iterator[tuple[str | None, Where]]:
     """Where each tree begins and ends, as many brackets opened as closed. None: an empty line outside any tree."""
-    depth, begin = 0, Where(str(path), 1)
+    depth, begin = 0, Where("", 1)
     parts: list[str] = []
-    for line in _lines(path, encoding):
+    for line in lines:
         if not line.text.strip():
             if depth == 0:
                 yield None, line.where

@@ -16,6 +16,10 @@ import torch
 from torch import nn
 
 import statewise
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import MemoryFile, kept_in
+from statewise.data.memory_source import memory_file
 from statewise.models import CountingMachine
 from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
 from statewise.specs.toml import dumps
@@ -103,7 +107,7 @@ def train(
     recipe: "str | AnyRunSpec" = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    data: str | Path | Sequence[str] | None = None,
+    data: Data | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     display: Display | None = None,
@@ -125,20 +129,32 @@ def train(
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides, paths = _overrides(settings), _paths(data)
+        overrides, paths = _overrides(settings), None if data is None else file_names(data)
+        in_memory = data is not None and paths is None
+        made: MemoryFile | None = None
         if resume:
             folder = Path(out) if out is not None else newest_run()
+            if in_memory:
+                raise UserError("a resumed run reads the data that it began with", fix="leave data out")
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
         else:
-            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
+            table = _table(recipe)
             source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=paths, source=source)
+            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
             folder, checkpoint = fresh_folder(spec, out), None
+            if in_memory:
+                made = memory_file(spec, data, training=True)
+                spec = made.learned_by(spec, folder)
+                display.say(made.summary(folder))
         spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
-        with parallel(pick_device(spec.train.device)) as par, ExitStack() as held:
+        with (
+            parallel(pick_device(spec.train.device)) as par,
+            kept_in(made, folder, leads=par.leads),
+            ExitStack() as held,
+        ):
             wake(par.device)
             return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
 
@@ -161,7 +177,8 @@ def _train(
     refuse_what_is_never_captured(spec.train, par)
     if spec.learns == "gradient":
         refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device)
-    run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
+    recipe = dumps(spec.relative_to(path).model_dump(mode="json"))
+    run = RunFolder(path, identity={"run.toml": recipe, **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
         held.enter_context(hold(path, fresh=checkpoint is None))
@@ -307,16 +324,18 @@ def _where_it_stopped(
     return spec, checkpoint
 
 
+def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+    """Of the `run.toml` of a run, relative names of files are those of its folder."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump()
+    path = Path(recipe)
+    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
+
+
 def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
     if isinstance(settings, Mapping):
         return [f"{path}={_toml(value)}" for path, value in settings.items()]
     return list(settings)
-
-
-def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:
-    if data is None:
-        return None
-    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
 
 
 def _toml(value: Any) -> str:

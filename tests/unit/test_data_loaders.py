@@ -236,6 +236,20 @@ def test_tags_go_back_to_their_lines(tmp_path: Path, name: str, content: str) ->
     ]
 
 
+def test_tagged_sentences_as_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "tagged.jsonl"
+    path.write_text('{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}\n{"tokens": [], "tags": []}\n')
+    found = read_tagged(path)
+    assert [one[:2] for one in found] == [(("EU", "rejects"), ("B-ORG", "O"))]
+    assert found.counts["empty sentences"] == 1
+    assert list(with_tags(path, [["1", "2"], []])) == ["EU\t1", "rejects\t2", "", ""]
+    path.write_text('{"words": ["EU", "rejects"], "ner": ["B-ORG"]}\n')
+    with pytest.raises(UserError, match=r"line 1: 2 words in 'words', but 1 tags in 'ner'"):
+        read_tagged(path, layout=Layout(word="words", tag="ner"))
+    with pytest.raises(UserError, match="no column 'tokens'"):
+        read_tagged(path)
+
+
 @pytest.mark.parametrize(
     ("scheme", "tags"),
     [
