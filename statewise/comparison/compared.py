@@ -36,7 +36,7 @@ from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import kept_in
 from statewise.data.memory_source import memory_file
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, nearest, option
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
@@ -216,7 +216,7 @@ def _kept(story: Story) -> dict[str, Any]:
 
 def refuse_large_entries(planned: Plan) -> None:
     """Those that this machine could not train: at equal bytes of state, a vector has an enormous matrix."""
-    fix = "lower budget.amount, or leave the entry out (--only)"
+    fix = f"lower budget.amount, or leave the entry out ({option('only')})"
     for entry in planned.entries:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)

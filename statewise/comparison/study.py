@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
+from statewise.specs import AnyRunSpec, UserError, either, nearest, option, parse_spec
 from statewise.specs.base import Spec
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
@@ -26,7 +26,9 @@ from statewise.specs.study import (
 )
 
 _S = TypeVar("_S", bound=Spec)
-_ADD = "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'"
+_ADD = "give the new name, an entry of the study, and what differs: " + either(
+    "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
+)
 _INSIDE: dict[str, type[Spec]] = {
     "entry": EntrySpec,
     "budget": BudgetSpec,
@@ -169,12 +171,12 @@ def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[st
     known = {entry.name: entry for entry in study.entry}
     for name in only:
         if name not in known:
-            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, known))
+            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
     searched = {name: chosen.settings for name in known if (chosen := study.chosen(name)) is not None}
     added = [_added(known, written, searched) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
-    return parse_study(table, source=f"the study with {'--add' if add else '--only'}")
+    return parse_study(table, source=f"the study with {option('add' if add else 'only')}")
 
 
 def _added(known: Mapping[str, EntrySpec], written: str, searched: Mapping[str, Mapping[str, Any]]) -> EntrySpec:
@@ -182,14 +184,14 @@ def _added(known: Mapping[str, EntrySpec], written: str, searched: Mapping[str, 
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
-        raise UserError(f"--add {written!r} cannot be read: {error}", fix=_ADD) from None
+        raise UserError(f"{option('add')} {written!r} cannot be read: {error}", fix=_ADD) from None
     name, equals, like = first.partition("=")
     if not equals or not name:
-        raise UserError(f"--add {written!r} does not say what the new entry is like", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r} does not say what the new entry is like", fix=_ADD)
     if like not in known:
-        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
+        raise UserError(f"{option('add')} {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
     if not settings:
-        raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
     old = known[like]
     own = with_settings(old.settings, searched.get(like, {}))
@@ -246,7 +248,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="mend the file") from None
+        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="correct the file") from None
     return {**_recorded(path), **table}
 
 

@@ -20,6 +20,7 @@ from statewise.models import (
 from statewise.specs import ModelSpec, Seq2SeqSpec, UserError, nearest
 from statewise.tasks.dispatch import load
 from statewise.tasks.shipped import find_run, shipped_names
+from statewise.training.device import pick_device
 
 _VOCAB = 17
 
@@ -32,7 +33,7 @@ class Finding(NamedTuple):
     passed: bool
 
 
-def verify(target: str | None = None) -> Iterator[Finding]:
+def verify(target: str | None = None, *, device: str = "cpu") -> Iterator[Finding]:
     """Check the laws of the state on a model by name, on a run folder, or (None) on every model of the lineage.
 
     Yields a finding for each model, law and dtype: the largest relative error, and whether it is within the bound.
@@ -40,15 +41,16 @@ def verify(target: str | None = None) -> Iterator[Finding]:
     >>> all(finding.passed for finding in sw.verify("runs/lstm"))
     True
     """
+    where = pick_device(device)
     every: list[Ancestor | Conditional] = [*LINEAGE, *ENCODER_DECODERS]
     listed = {row.name: row for row in every}
     if target is None:
         for row in listed.values():
-            yield from _of_row(row)
+            yield from _of_row(row, where)
     elif target in listed:
-        yield from _of_row(listed[target])
+        yield from _of_row(listed[target], where)
     elif find_run(target).exists():
-        run = load(target, device="cpu")
+        run = load(target, device=device)
         if not isinstance(run.model, Machine):
             raise UserError(
                 f"{target!r} is a {run.spec.task} run: its model needs the whole input, so it has no state to verify",
@@ -61,11 +63,11 @@ def verify(target: str | None = None) -> Iterator[Finding]:
         )
 
 
-def _of_row(row: Ancestor | Conditional) -> Iterator[Finding]:
+def _of_row(row: Ancestor | Conditional, device: torch.device) -> Iterator[Finding]:
     plain = row.spec.small()
     for spec in (plain, *row.variants):
         name = label(row.name, spec, plain)
-        yield from check(build_sample(spec, vocab=_VOCAB), name=name)
+        yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=name)
 
 
 def label(name: str, spec: ModelSpec | Seq2SeqSpec, plain: ModelSpec | Seq2SeqSpec) -> str:

@@ -77,7 +77,7 @@ def held_out_forecast(
 def check_path(path: Path) -> None:
     """Refuse, before any work, a file that could not be written."""
     if path.suffix not in _ENDINGS:
-        raise UserError(f"{str(path)!r} is no kind of picture that is known here", fix=f"name it {', '.join(_ENDINGS)}")
+        raise UserError(f"{str(path)!r} is not a known format of pictures", fix=f"name it {', '.join(_ENDINGS)}")
     if not path.parent.is_dir():
         raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
     if path.suffix in (".png", ".pdf"):
@@ -148,5 +148,6 @@ def _forecast(shown: Shown) -> Figure:
 def _known(name: str, x: Any, y: Any, *bounds: Any, entry: str) -> Series:
     """A series without what is missing."""
     there = ~np.isnan([np.asarray(one, dtype=np.float64) for one in (y, *bounds)]).any(0)
-    x, y, *bounds = (tuple(np.asarray(one, dtype=np.float64)[there].tolist()) for one in (x, y, *bounds))
-    return Series(name, x, y, *bounds, entry=entry)
+    kept = [tuple(np.asarray(one, dtype=np.float64)[there].tolist()) for one in (x, y, *bounds)]
+    low, high = kept[2:] if bounds else ((), ())
+    return Series(name, kept[0], kept[1], low, high, entry=entry)
