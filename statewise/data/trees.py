@@ -49,8 +49,11 @@ class Tree(list["Tree | str"]):
     def __ne__(self, other: object) -> bool:  # a list has one of its own
         return not self == other
 
+<<<<<<< ours
     __hash__ = None  # as a list has none
 
+=======
+>>>>>>> theirs
     def __repr__(self) -> str:
         return f"Tree({self._label!r}, {super().__repr__()})"
 

@@ -15,8 +15,13 @@ from statewise.data.series_split import Span
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.paint import paint
 from statewise.figures.standalone import svg_file
+<<<<<<< ours
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.forecasting.ahead import Ahead
+=======
+from statewise.specs import UserError, optional
+from statewise.tasks.forecasting.write import moment_of
+>>>>>>> theirs
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
 _ERRORS_READ = (
@@ -129,25 +134,33 @@ def _errors(shown: Shown) -> Figure:
 def _forecast(shown: Shown) -> Figure:
     """Along x, time steps after the last value that was read."""
     origin = len(shown.time) - len(shown.ahead_time) - 1
-    last = shown.time[max(origin, 0)]
+    last = moment_of(shown.time[max(origin, 0)])
     ahead = np.arange(1, len(shown.ahead_time) + 1)
     series = [_known("truth", np.arange(len(shown.time)) - origin, shown.truth, entry="truth")]
-    series.append(_known("forecast", ahead, shown.mean, entry="forecast"))
     levels = sorted(shown.quantiles)
     for low in levels:
         high = next((q for q in levels if low < 0.5 and abs(q - (1 - low)) < 1e-9), None)
         if high is not None and not np.isnan(shown.quantiles[low]).all():
-            bounds = shown.quantiles[low], shown.quantiles[high]
-            series.append(_known(f"{high - low:.0%} interval", ahead, shown.mean, *bounds, entry="forecast"))
+            bounds = {"low": shown.quantiles[low], "high": shown.quantiles[high]}
+            series.append(_known(f"{high - low:.0%} interval", ahead, shown.mean, **bounds, entry="forecast"))
+    series.append(_known("forecast", ahead, shown.mean, entry="forecast"))  # last, and so above its intervals
     x = Axis(f"time steps after {last}", unit="whole")
     finding = f"The last value that was read is that of {last}; {len(ahead)} steps are forecast."
     y = Axis(f"{shown.unit} (as in the data)")
     return Figure("forecast", shown.title, "line", x, y, tuple(series), _FORECAST_READ, finding)
 
 
-def _known(name: str, x: Any, y: Any, *bounds: Any, entry: str) -> Series:
+def _known(name: str, x: Any, y: Any, low: Any = None, high: Any = None, *, entry: str) -> Series:
     """A series without what is missing."""
+<<<<<<< ours
     there = ~np.isnan([np.asarray(one, dtype=np.float64) for one in (y, *bounds)]).any(0)
     kept = [tuple(np.asarray(one, dtype=np.float64)[there].tolist()) for one in (x, y, *bounds)]
     low, high = kept[2:] if bounds else ((), ())
     return Series(name, kept[0], kept[1], low, high, entry=entry)
+=======
+    given = [np.asarray(one, dtype=np.float64) for one in (x, y, low, high) if one is not None]
+    there = ~np.isnan(given).any(0)
+    x, y, *bounds = (tuple(one[there].tolist()) for one in given)
+    low, high = bounds or ((), ())
+    return Series(name, x, y, low, high, entry)
+>>>>>>> theirs
