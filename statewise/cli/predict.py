@@ -1,4 +1,4 @@
-"""`statewise predict`: what a trained model says of every row of a file."""
+"""`statewise predict`: predictions for every row of a file."""
 
 import sys
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from statewise.cli.option import Device
 from statewise.cli.run_argument import open_run
 
 
@@ -15,19 +16,22 @@ def predict(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A file to write. Default: standard output.")
+    ] = None,
+    device: Device = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object a row, with probabilities and line numbers.")
+        bool, typer.Option("--json", help="One JSON object per row, with probabilities and line numbers.")
     ] = False,
     fill: Annotated[
-        bool, typer.Option("--fill", help="Of series: the missing values inside, instead of what comes next.")
+        bool, typer.Option("--fill", help="Series: fill the missing values inside, instead of forecasting.")
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
     ] = None,
 ) -> None:
-    """Classes, tags, translations, tree labels or forecasts, in the order of the input; no row is lost.
+    """Predict classes, tags, translations, tree labels or forecasts, one for each row, in the order of the input.
 
     Example: statewise predict runs/classification reviews.tsv --json
     """
@@ -39,20 +43,21 @@ def predict(
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
-    opened = open_run(run, set_ or ())
+    opened = open_run(run, set_ or (), device=device)
     lines: Iterator[str]
+    files = [Path(name) for name in file]
     if fill:
         if not isinstance(opened, ForecastingRun):
             raise UserError(f"a {opened.spec.task} run has no missing values to fill in", fix="leave out --fill")
-        rows = opened.interpolate(file)
+        rows = opened.interpolate(files)
         names = ("series", "time", "channel", "mean")
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
     elif not isinstance(opened, PredictingRun):
         raise UserError(f"a {opened.spec.task} run does not predict rows", fix="it can evaluate and generate")
     elif json_:
-        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict_rows(files))
     else:
-        lines = opened.predict_lines(file)
+        lines = opened.predict_lines(files)
     if out is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")

@@ -1,9 +1,10 @@
-"""`statewise verify`: are the laws kept, and by how much?"""
+"""`statewise verify`: do all forms of a model compute the same?"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from statewise.cli.option import Json
 from statewise.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
 def verify(
     target: Annotated[str | None, typer.Argument(metavar="MODEL|RUN", help="A model or a trained folder.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every listed model, in every variant.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="A list for machines.")] = False,
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1.")
+    ] = "cpu",
+    json_: Json = False,
 ) -> int:
-    """Prove that parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
+    """Test that the parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
 
     Example: statewise verify lstm
     """
@@ -23,10 +27,10 @@ def verify(
     from statewise.tasks import verify as findings_of
 
     if target is None and not all_:
-        raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or say --all")
+        raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    findings = list(findings_of(target))
+    findings = list(findings_of(target, device=device))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])

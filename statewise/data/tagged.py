@@ -1,4 +1,4 @@
-"""Sentences with a tag on every word: CoNLL-U, and columns with an empty line between sentences.
+"""Sentences with a tag on every word: CoNLL-U, columns with an empty line between sentences, and JSON lines.
 
 Reading and writing walk through a file in the same way, so that predicted tags go back to the very
 lines their words came from.
@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple, assert_never
 
 from statewise.data.anywhere import hub_name
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
-from statewise.data.tagged_hub import HubSentence, hub_sentences, tagged_lines
-from statewise.specs import UserError, nearest
+from statewise.data.table import FORMATS
+from statewise.data.tagged_rows import RowSentence, row_sentences, tagged_lines
+from statewise.specs import UserError, nearest, setting
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
 Scheme = Literal["as-is", "iob2"]
@@ -71,9 +72,8 @@ def read_tagged(
     """
     found: Examples[Tagged] = Examples()
     for path in one_or_many(paths):
-        hub = hub_name(path)
-        if hub is not None:
-            _add_rows(found, hub_sentences(hub, word=layout.word, tag=layout.tag, tags=tags), scheme, tags=tags)
+        if _in_rows(path, layout):
+            _add_rows(found, _rows(path, layout, tags=tags), scheme, tags=tags)
             continue
         steps = _walk(path, layout)
         format, word, tag = _columns(path, layout)
@@ -88,7 +88,16 @@ def read_tagged(
     return found
 
 
-def _add_rows(found: Examples[Tagged], rows: Iterator[HubSentence], scheme: Scheme, *, tags: bool) -> None:
+def _in_rows(path: Path, layout: Layout) -> bool:
+    """Whether a sentence is a row there, with its words and its tags in lists."""
+    return hub_name(path) is not None or (layout.format == "auto" and FORMATS.get(suffix(path)) == "jsonl")
+
+
+def _rows(path: Path, layout: Layout, *, tags: bool) -> Iterator[RowSentence]:
+    return row_sentences(path, word=layout.word, tag=layout.tag, tags=tags, encoding=layout.encoding)
+
+
+def _add_rows(found: Examples[Tagged], rows: Iterator[RowSentence], scheme: Scheme, *, tags: bool) -> None:
     for words, given, where in rows:
         if tags and not words:
             found.counts["empty sentences"] += 1
@@ -100,12 +109,11 @@ def _add_rows(found: Examples[Tagged], rows: Iterator[HubSentence], scheme: Sche
 def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
     """The lines of a file with these tags in place of its own; all else stays as it is, line by line.
 
-    A file of words alone, or without the column of tags, gets a column more. A dataset of the hub becomes lines.
+    A file of words alone, or without the column of tags, gets a column more. Rows of JSON lines or of a dataset of the
+    hub become lines.
     """
-    hub = hub_name(path)
-    if hub is not None:
-        sentences = hub_sentences(hub, word=layout.word, tag=layout.tag, tags=False)
-        yield from tagged_lines([one.words for one in sentences], tags)
+    if _in_rows(Path(path), layout):
+        yield from tagged_lines([one.words for one in _rows(Path(path), layout, tags=False)], tags)
         return
     format, word, tag = _columns(Path(path), layout)
     rows = iter(tags)
@@ -134,7 +142,7 @@ def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout
 def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], int, int]:
     match format_of(path, layout):
         case "conllu":
-            return "conllu", _named(layout.word, "form"), _named(layout.tag, "upos")
+            return "conllu", _named(layout.word, "form", "data.word"), _named(layout.tag, "upos", "data.tag")
         case "columns":
             word = 0 if layout.word is None else layout.word
             tag = -1 if layout.tag is None else layout.tag
@@ -142,7 +150,8 @@ def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], 
                 if not isinstance(column, int):
                     raise UserError(
                         f"column {column!r} has a name, but columns of {str(path)!r} have none",
-                        fix="number them from 0 (or -1 for the last), or set format = conllu",
+                        fix="number them from 0 (or -1 for the last), or name the format: "
+                        + setting("data.format", "conllu"),
                     )
             return "columns", int(word), int(tag)
         case other:
@@ -156,14 +165,19 @@ def format_of(path: Path, layout: Layout) -> Literal["conllu", "columns"]:
     return layout.format
 
 
-def _named(column: str | int | None, default: str) -> int:
+def _named(column: str | int | None, default: str, path: str) -> int:
     column = default if column is None else column
     if isinstance(column, str):
         if column.lower() not in CONLLU:
-            raise UserError(f"CoNLL-U has no column {column!r}", fix=nearest(column, CONLLU))
+            raise UserError(
+                f"CoNLL-U has no column {column!r}", fix=f"{nearest(column, CONLLU)}: {setting(path, default)}"
+            )
         return CONLLU.index(column.lower())
     if not 0 <= column < len(CONLLU):
-        raise UserError(f"CoNLL-U has no column {column}", fix=f"0 to {len(CONLLU) - 1}, or {', '.join(CONLLU)}")
+        raise UserError(
+            f"CoNLL-U has no column {column}",
+            fix=f"0 to {len(CONLLU) - 1}, or {', '.join(CONLLU)}: {setting(path, default)}",
+        )
     return column
 
 
@@ -191,7 +205,7 @@ def _walk_conllu(path: Path, encoding: str) -> Iterator[_Step]:
         if len(cells) != len(CONLLU):
             raise UserError(
                 f"{line.where}: {len(cells)} columns, CoNLL-U has {len(CONLLU)} with a tab between",
-                fix="mend the line; a file of words and tags alone is format = columns",
+                fix=f"correct the line; for a file of words and tags alone: {setting('data.format', 'columns')}",
             )
         if _RANGE_ID.fullmatch(cells[0]):
             yield _Step(line, [], "multiword ranges")
@@ -224,7 +238,7 @@ def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
         if len(cells) != width[0]:
             raise UserError(
                 f"{line.where}: {len(cells)} columns, expected {width[0]} as in line {width[1]}",
-                fix='mend the line; if lines like it are comments, say how they begin: comment = "#"',
+                fix=f"correct the line; if comments begin like it: {setting('data.comment', '#')}",
             )
         yield _Step(line, cells)
 
@@ -249,11 +263,11 @@ def _cell(step: _Step, column: int, what: str) -> str:
     if not -len(step.cells) <= column < len(step.cells):
         raise UserError(
             f"{step.line.where}: there is no column {column} for the {what}: the line has {len(step.cells)}",
-            fix=f"columns are numbered from 0 to {len(step.cells) - 1}",
+            fix=f"columns are numbered from 0 to {len(step.cells) - 1}: {setting(f'data.{what}', 0)}",
         )
     cell = step.cells[column].strip(_BLANKS)
     if not cell:
-        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="mend the line")
+        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="correct the line")
     return cell
 
 
@@ -262,11 +276,12 @@ def _tag(step: _Step, word: int, column: int, format: Literal["conllu", "columns
     if column % len(step.cells) == word % len(step.cells):
         raise UserError(
             f"{step.line.where}: word and tag are both read from column {word}",
-            fix="every line needs a word and a tag; or name another column",
+            fix=f"every line needs a word and a tag; or name another column: {setting('data.tag', 'COLUMN')}",
         )
     if format == "conllu" and tag == _UNSPECIFIED:
         raise UserError(
-            f"{step.line.where}: {CONLLU[column]} is unspecified (_)", fix="name another column, or fill it in"
+            f"{step.line.where}: {CONLLU[column]} is unspecified (_)",
+            fix=f"fill it in, or name another column: {setting('data.tag', 'COLUMN')}",
         )
     return tag
 

@@ -17,6 +17,7 @@ class Column(NamedTuple):
     unit: str = ""
     text: bool = False  # words, not numbers
     shown: bool = True  # to people; machines get all
+    minor: bool = False  # left out on narrow screens
 
 
 class Cell(NamedTuple):

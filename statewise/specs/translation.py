@@ -12,7 +12,7 @@ from statewise.specs.base import Spec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.paths import Paths
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 from statewise.specs.seq2seq import Seq2SeqSpec
 
 SacreTokens = Literal["13a", "intl", "zh", "char"]
@@ -20,6 +20,16 @@ BleuTokens = Literal["auto", SacreTokens]
 
 
 class PairDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = (
+        "format",
+        "header",
+        "delimiter",
+        "encoding",
+        "source_column",
+        "target_column",
+        "empty",
+    )
+
     train: Paths = Field(
         (),
         description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "
@@ -137,11 +147,12 @@ TranslatorSpec = Annotated[
 
 class TranslationSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
+    file_settings: ClassVar[tuple[str, ...]] = ("train", "target", "validation", "validation_target")
 
     task: Literal["translation"] = "translation"
     data: PairDataSpec = PairDataSpec()
     model: TranslatorSpec = Field(
-        Seq2SeqSpec(), description="seq2seq; or one machine that reads the source and goes on with the target"
+        Seq2SeqSpec(), description="seq2seq; or one machine that reads the source and continues with the target"
     )
     objective: TokenObjectiveSpec = TokenObjectiveSpec()
     forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
@@ -171,11 +182,6 @@ class TranslationSpec(RunSpec):
             return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
         end = "" if self.termination.kind == "end" else f"-{self.termination.kind}"
         return f"{self.model.kind}{end}-translation"
-
-    def absolute(self) -> Self:
-        names = ("train", "target", "validation", "validation_target")
-        data = {name: absolute(getattr(self.data, name)) for name in names}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
     @model_validator(mode="before")
     @classmethod
@@ -227,7 +233,7 @@ class TranslationSpec(RunSpec):
     def _one_machine_agrees(self, model: AnyMixerSpec) -> None:
         if not self.data.shared_vocab:
             raise ValueError(
-                f"model.kind = {model.kind!r} reads the source and goes on with the target, so both have one "
+                f"model.kind = {model.kind!r} reads the source and continues with the target, so both have one "
                 "vocabulary; leave data.shared_vocab out, or set it to true"
             )
         for name in ("coverage_penalty", "align"):

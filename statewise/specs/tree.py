@@ -9,7 +9,7 @@ from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 
 
 class ComposerSpec(Spec):
@@ -118,7 +118,7 @@ class TreeDataSpec(Spec):
     )
     encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     labels: dict[str, str] = Field(
-        {}, description="other names for labels; to become '' is to be left out of the loss and of every figure"
+        {}, description="other names for labels; to become '' is to be left out of the loss and of every metric"
     )
     unlabelled_root: Literal["drop", "keep"] = Field(
         "drop", description="trees whose root has no label: drop them with all they hold, or learn from what they have"
@@ -195,10 +195,6 @@ class TreeSpec(RunSpec):
     def read_data(self) -> TreeDataSpec:
         """How trees are read: spans are those of the tree as it was written, so that one switch changes the model."""
         return self.data if self.follows_trees else self.data.model_copy(update={"binarise": "none"})
-
-    def absolute(self) -> Self:
-        data = {"train": absolute(self.data.train), "validation": absolute(self.data.validation)}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

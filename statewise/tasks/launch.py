@@ -1,11 +1,12 @@
 """From a spec to a trained folder, and on from where it stopped."""
 
 import json
+import math
 import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -16,12 +17,18 @@ import torch
 from torch import nn
 
 import statewise
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import MemoryFile, kept_in
+from statewise.data.memory_source import memory_file
 from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
+from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option, setting
+from statewise.specs.parse import as_overrides, read_override
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import load, open_job
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
+from statewise.tasks.report import worse_than_trivial
 from statewise.tasks.run import NEEDS, Run, read_spec
 from statewise.training import (
     Display,
@@ -38,11 +45,20 @@ from statewise.training import (
 )
 from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
-from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
+from statewise.training.folder import (
+    Checkpoint,
+    hold,
+    make_folder,
+    never_trained,
+    newest_verified,
+    step_folders,
+    weights_sha256,
+)
 from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
+_ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
@@ -61,6 +77,7 @@ class Trained(NamedTuple):
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # the command to try first on such a run
+    warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
 
     def load(self) -> Run:
         """Open the run that was trained: to evaluate it, generate, predict or translate.
@@ -95,7 +112,12 @@ def train(
     recipe: "str | AnyRunSpec" = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
-    data: str | Path | Sequence[str] | None = None,
+    steps: int | None = None,
+    lr: float | None = None,
+    batch: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    data: Data | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     display: Display | None = None,
@@ -103,13 +125,13 @@ def train(
 ) -> Trained:
     """Train a recipe, a model by name, or a spec. Returns where the run is and how training went (`Trained`).
 
-    `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
-    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
-    `out` is the folder to write (default: a new one under `runs/`).
-    With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
+    `settings` are `{"model.width": 64}` or `["model.width=64"]`; `steps`, `lr`, `batch`, `seed` and `device` stand for
+    `train.steps` and so on. `data` is what to learn from: files, or what you hold in memory, which is then kept in the
+    run's folder. `out` is the folder to write (default: a new one under `runs/`).
+    With `resume`, continue `out` (default: the run under `runs/` that was saved last).
     `on_step` is called with the number of every step.
 
-    >>> trained = sw.train("gru", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+    >>> trained = sw.train("gru", data="text.txt", steps=20, settings={"model.width": 16})
     >>> trained.path
     PosixPath('runs/gru')
     """
@@ -117,22 +139,36 @@ def train(
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides, paths = _overrides(settings), _paths(data)
+        plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
+        overrides = _with_plain(as_overrides(settings), plain)
+        paths = None if data is None else file_names(data)
+        in_memory = data is not None and paths is None
+        made: MemoryFile | None = None
         if resume:
             folder = Path(out) if out is not None else newest_run()
+            if in_memory:
+                raise UserError("a resumed run reads the data that it began with", fix="leave data out")
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
         else:
-            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
+            table = _table(recipe)
             source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=paths, source=source)
+            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
             folder, checkpoint = fresh_folder(spec, out), None
+            if in_memory:
+                made = memory_file(spec, data, training=True)
+                spec = made.learned_by(spec, folder)
+                display.say(made.summary(folder))
         spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
-        with parallel(pick_device(spec.train.device)) as par:
+        with (
+            parallel(pick_device(spec.train.device)) as par,
+            kept_in(made, folder, leads=par.leads),
+            ExitStack() as held,
+        ):
             wake(par.device)
-            return _train(spec, folder, checkpoint, par, display, signals, on_step)
+            return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
 
 
 def _train(
@@ -143,6 +179,7 @@ def _train(
     display: Display,
     signals: Signals,
     on_step: Callable[[int], None] | None,
+    held: ExitStack,
 ) -> Trained:
     kept = None if checkpoint is None else checkpoint.path
     with par.leader_first():  # the others find what the leader piped in or tokenised
@@ -152,9 +189,11 @@ def _train(
     refuse_what_is_never_captured(spec.train, par)
     if spec.learns == "gradient":
         refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device)
-    run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
+    recipe = dumps(spec.relative_to(path).model_dump(mode="json"))
+    run = RunFolder(path, identity={"run.toml": recipe, **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
+        held.enter_context(hold(path, fresh=checkpoint is None))
         _write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
@@ -165,7 +204,7 @@ def _train(
         if spec.train.deterministic and par.world == 1:
             proof = count(job.build().to(par.device), job).weights_sha256 == outcome.weights_sha256
             display.say(f"deterministic: counting again gives {'the same' if proof else 'OTHER'} counts")
-        return Trained(path, outcome, None, proof, spec.verb)
+        return Trained(path, outcome, None, proof, spec.verb, _warn(spec, job, outcome, display))
 
     rehearsed = min(_REHEARSAL, spec.train.steps)
     at_rehearsed: list[str] = []
@@ -204,7 +243,23 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, _warn(spec, job, outcome, display))
+
+
+def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str:
+    """Say it where a model is of no use."""
+    trivial = job.trivial()
+    infinite = [name for name, value in outcome.evaluation.items() if not math.isfinite(value)]
+    warning = ""
+    if infinite:
+        warning = f"the validation {infinite[0].replace('_', ' ')} is not finite; try a smaller train.lr"
+    elif trivial is not None and trivial.metric in outcome.evaluation:
+        own = outcome.evaluation[trivial.metric]
+        named = {trivial.name: trivial.value}
+        warning = worse_than_trivial(spec.name, f"validation {trivial.metric}", own, named, better=trivial.better)
+    if warning:
+        display.say(f"warning: {warning}")
+    return warning
 
 
 class _Enough(Exception):
@@ -228,14 +283,17 @@ def _first_steps(
 def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
     if out is not None:
         path = Path(out)
+        if path.is_dir() and never_trained(path):
+            return path
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
             raise UserError(
-                f"{str(path)!r} already holds a run", fix="add --resume to go on with it, or choose another --out"
+                f"{str(path)!r} already holds a run",
+                fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
             )
         if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{str(path)!r} is a folder with other things in it", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
         if path.exists() and not path.is_dir():
-            raise UserError(f"{str(path)!r} is a file", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
         return path
     name = spec.name
     number = 1
@@ -253,7 +311,8 @@ def newest_run() -> Path:
             found.append((steps[0][0].stat().st_mtime, path))
     if not found:
         raise UserError(
-            "there is nothing to resume under runs/", fix="name the folder with --out, or train without --resume"
+            "there is nothing to resume under runs/",
+            fix=f"name the run's folder, {option('out', 'DIR')}, or train without {option('resume')}",
         )
     return max(found)[1]
 
@@ -262,14 +321,22 @@ def _where_it_stopped(
     path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
-        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
+        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix=f"check {option('out')}")
     if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
-        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
+        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train again")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
+    if checkpoint is None and never_trained(path):
+        raise UserError(
+            f"the run in {str(path)!r} ended before its first checkpoint, so there is nothing to resume",
+            fix="start it again with the same --out and without --resume",
+        )
     if checkpoint is None:
-        raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
+        raise UserError(
+            f"{str(path)!r} has no checkpoint that can be trusted",
+            fix=f"train again from the start: {option('out', 'DIR')}",
+        )
     before = read_spec(checkpoint.path)
     table = before.model_dump(mode="json", exclude_none=True)
     spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
@@ -279,31 +346,37 @@ def _where_it_stopped(
     ):
         raise UserError(
             "a resumed run keeps its task, seed, data, model, batch, window, truncation and optimizer",
-            fix="train anew to change them; the rest of train.* may be changed",
+            fix="train again to change them; the rest of train.* may be changed",
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
     if Progress.from_record(checkpoint.progress).is_over(spec.train):
-        done, more = f"all {spec.train.steps} steps are done", "train.steps=N"
+        done, more = f"all {spec.train.steps} steps are done", "train.steps"
         if spec.train.seconds is not None:
-            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds=N"
-        display.say(f"{done}; to go on, raise them with --set {more}")
+            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds"
+        display.say(f"{done}; to continue, raise {more}")
     return spec, checkpoint
 
 
-def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    if isinstance(settings, Mapping):
-        return [f"{path}={_toml(value)}" for path, value in settings.items()]
-    return list(settings)
+def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+    """Of the `run.toml` of a run, relative names of files are those of its folder."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump()
+    path = Path(recipe)
+    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
 
 
-def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:
-    if data is None:
-        return None
-    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-
-
-def _toml(value: Any) -> str:
-    return "none" if value is None else dumps({"v": value}).partition("= ")[2].strip()
+def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
+    """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
+    said = dict(map(read_override, overrides))
+    for name, value in plain.items():
+        path = name if name == "seed" else f"train.{name}"
+        if value is not None and said.setdefault(path, value) != value:
+            raise UserError(
+                f"{option(name, value)} and {setting(path, said[path])} contradict each other",
+                fix="leave one of them out",
+            )
+        overrides += [] if value is None else as_overrides({path: value})
+    return overrides
 
 
 def _make_deterministic(wanted: bool) -> None:

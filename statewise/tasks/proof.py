@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +19,8 @@ from statewise.models import (
 )
 from statewise.specs import ModelSpec, Seq2SeqSpec, UserError, nearest
 from statewise.tasks.dispatch import load
+from statewise.tasks.shipped import find_run, shipped_names
+from statewise.training.device import pick_device
 
 _VOCAB = 17
 
@@ -32,7 +33,7 @@ class Finding(NamedTuple):
     passed: bool
 
 
-def verify(target: str | None = None) -> Iterator[Finding]:
+def verify(target: str | None = None, *, device: str = "cpu") -> Iterator[Finding]:
     """Check the laws of the state on a model by name, on a run folder, or (None) on every model of the lineage.
 
     Yields a finding for each model, law and dtype: the largest relative error, and whether it is within the bound.
@@ -40,15 +41,16 @@ def verify(target: str | None = None) -> Iterator[Finding]:
     >>> all(finding.passed for finding in sw.verify("runs/lstm"))
     True
     """
+    where = pick_device(device)
     every: list[Ancestor | Conditional] = [*LINEAGE, *ENCODER_DECODERS]
     listed = {row.name: row for row in every}
     if target is None:
         for row in listed.values():
-            yield from _of_row(row)
+            yield from _of_row(row, where)
     elif target in listed:
-        yield from _of_row(listed[target])
-    elif Path(target).exists():
-        run = load(target, device="cpu")
+        yield from _of_row(listed[target], where)
+    elif find_run(target).exists():
+        run = load(target, device=device)
         if not isinstance(run.model, Machine):
             raise UserError(
                 f"{target!r} is a {run.spec.task} run: its model needs the whole input, so it has no state to verify",
@@ -56,14 +58,16 @@ def verify(target: str | None = None) -> Iterator[Finding]:
             )
         yield from check(run.model, name=str(target))
     else:
-        raise UserError(f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, listed))
+        raise UserError(
+            f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, [*listed, *shipped_names()])
+        )
 
 
-def _of_row(row: Ancestor | Conditional) -> Iterator[Finding]:
+def _of_row(row: Ancestor | Conditional, device: torch.device) -> Iterator[Finding]:
     plain = row.spec.small()
     for spec in (plain, *row.variants):
         name = label(row.name, spec, plain)
-        yield from check(build_sample(spec, vocab=_VOCAB), name=name)
+        yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=name)
 
 
 def label(name: str, spec: ModelSpec | Seq2SeqSpec, plain: ModelSpec | Seq2SeqSpec) -> str:

@@ -1,19 +1,23 @@
 """A run folder, opened: what the command line works on, as a Python object."""
 
+import copy
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import held
 from statewise.decoding import Sampling
 from statewise.figures import html
 from statewise.figures.table import Table
-from statewise.specs import AnyRunSpec, UserError, parse_spec
+from statewise.specs import AnyRunSpec, UserError, make_spec, option, parse_spec
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
@@ -22,6 +26,7 @@ from statewise.training.forcing import ExposureGap
 from statewise.training.history import History, read_history
 
 NEEDS = ("run.toml", "model.safetensors")
+_PLACE = ("file", "line")
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -36,6 +41,8 @@ class Run(ABC):
     >>> run.spec.task
     'language_model'
     """
+
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
@@ -70,8 +77,8 @@ class Run(ABC):
         return read_history(self.path, unit=self.spec.loss_name)
 
     @abstractmethod
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """Measure the model on `data` (files), or on what was held out of training.
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """Measure the model on `data` (files, or rows in memory), or on what was held out of training.
 
         Returns a NamedTuple of metrics; it prints them beside those of trivial baselines.
 
@@ -80,8 +87,8 @@ class Run(ABC):
         True
         """
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
-        """Rows for `sw.inspect` to look at: of `data` (files), lines of a `text`, or what was held out.
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens | None:
+        """Rows for `sw.inspect` to look at: of `data`, lines of a `text`, or what was held out.
 
         None for a language model, which reads one long text and is inspected in other ways.
 
@@ -89,6 +96,34 @@ class Run(ABC):
         True
         """
         return None
+
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        """The same run with other settings, each `path=value`, of those that need no training: how files are laid out
+        (the column of the text, for example), or how a translation is searched for.
+
+        >>> run = sw.load("runs/translation").with_settings(["decoding.beam=2"])
+        >>> run.spec.decoding.beam
+        2
+        """
+        if not settings:
+            return self
+        table = self.spec.model_dump(mode="json")
+        asked = make_spec(table, settings, source=f"{self.path}/run.toml")
+        free = {"data": self.spec.data.layout_of_files, **self.changeable}
+        changed: dict[str, Any] = {}
+        for group, names in free.items():
+            old, new = getattr(self.spec, group), getattr(asked, group, None)
+            changed[group] = old.model_copy(update={name: getattr(new, name) for name in names})
+        kept = self.spec.model_copy(update=changed)
+        if kept != asked:
+            known = [f"{group}.{name}" for group, names in free.items() for name in names]
+            raise UserError(
+                f"{', '.join(settings)}: after training, this cannot be changed",
+                fix=f"train again to change it; what can be changed: {', '.join(known) or 'nothing'}",
+            )
+        made = copy.copy(self)
+        made.spec = kept
+        return made
 
     @abstractmethod
     def generate(
@@ -111,7 +146,8 @@ class Run(ABC):
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
             raise UserError(
-                f"a {self.spec.task} run answers a prompt, and there is none", fix="give one: --prompt TEXT"
+                f"a {self.spec.task} run needs a prompt",
+                fix=f"give one: {option('prompt', 'TEXT')}",
             )
         return prompt
 
@@ -129,22 +165,60 @@ class Run(ABC):
 class PredictingRun(Run):
     """A run that labels, tags, translates or continues each row of its input."""
 
-    @abstractmethod
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the model says of each row of `data` (files), in order: a dictionary for each row.
+    def predict(self, data: Data) -> Any:
+        """The model's answers, all at once: a list for a list, one answer for one item.
 
-        >>> row = next(sw.load("runs/classification").predict("rows.tsv"))
+        An answer is a label, the tags of a sentence, a translation, a tree with its labels, or what comes next in a
+        series. For a file, it is the list of the dictionaries of `predict_rows`.
+
+        >>> run = sw.load("runs/classification")
+        >>> [label in ("good", "bad") for label in run.predict(["good good", "bad"])]
+        [True, True]
+        """
+        if file_names(data) is not None:
+            return list(self.predict_rows(data))
+        alone = self._is_one(data)
+        answers = [self._answer(row) for row in self._rows_held([data] if alone else data)]
+        return answers[0] if alone else answers
+
+    def predict_rows(self, data: Data) -> Iterator[dict[str, Any]]:
+        """Each answer as a dictionary with its probabilities or scores, and its place: `file` and `line`, or `row`.
+
+        A file is read and answered bit by bit; data in memory at once.
+
+        >>> row = next(sw.load("runs/classification").predict_rows("rows.tsv"))
         >>> row["line"], row["label"] in ("good", "bad")
         (2, True)
         """
+        paths = file_names(data)
+        if paths is not None:
+            return self._rows(paths, self.spec.data)
+        return iter(self._rows_held([data] if self._is_one(data) else data))
 
     @abstractmethod
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The predictions as lines of text, in the format of `data` where it has one.
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """The answers as lines of text, in the format of the files that `data` names where they have one.
 
         >>> next(sw.load("runs/classification").predict_lines("rows.tsv")) in ("good", "bad")
         True
         """
+
+    @abstractmethod
+    def _rows(self, paths: Sequence[str], data: Any) -> Iterator[dict[str, Any]]:
+        """The rows of files that are read by the settings `data`."""
+
+    def _rows_held(self, data: Data) -> list[dict[str, Any]]:
+        with held(self.spec, data, labelled=False) as file:
+            rows = list(self._rows(file.paths, file.data))
+        return [{"row": at, **{k: v for k, v in row.items() if k not in _PLACE}} for at, row in enumerate(rows)]
+
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        """The answer alone, of one of `predict_rows`."""
+        raise NotImplementedError
+
+    def _is_one(self, data: Data) -> bool:
+        """Whether `data` is a single item, and not a list of them."""
+        return isinstance(data, str)
 
 
 class SelfReadingRun(Run):
@@ -153,7 +227,7 @@ class SelfReadingRun(Run):
     @abstractmethod
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "sample",
@@ -166,19 +240,6 @@ class SelfReadingRun(Run):
         >>> gap = sw.load("runs/translation").exposure_gap(rows=4)
         >>> len(gap.gap_T) == len(gap.count_T)
         True
-        """
-
-
-class AdjustableRun(Run):
-    """A run with settings that may be changed after training."""
-
-    @abstractmethod
-    def with_settings(self, settings: Sequence[str]) -> "AdjustableRun":
-        """The same run with other settings, each `path=value`, of those that need no training.
-
-        >>> run = sw.load("runs/translation").with_settings(["decoding.beam=2"])
-        >>> run.spec.decoding.beam
-        2
         """
 
 
@@ -210,13 +271,20 @@ class Opened(NamedTuple):
         return model.to(self.device).eval()
 
 
+def named(data: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names of files, one or several."""
+    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+
+
 def read_spec(folder: Path) -> AnyRunSpec:
+    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder."""
     path = folder / "run.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    spec = parse_spec(table, source=str(path))
+    own = folder.parents[1] if folder.parent.name == "checkpoints" else folder
+    spec = parse_spec(table, source=str(path)).absolute(own)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_depth(spec, weights)

@@ -2,40 +2,44 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
 
 from statewise.data.at_rest import at_rest
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_numbers import series_arrays
+from statewise.data.memory_source import given, held, source_name
 from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, UserError, make_spec
+from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
+from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
-from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
+from statewise.tasks.forecasting.examples import as_read, read_files, read_parts, series_in
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
 from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
-from statewise.tasks.forecasting.plot import Shown, held_out_forecast, save_plot
+from statewise.tasks.forecasting.plot import Shown, check_path, held_out_forecast, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
-from statewise.tasks.forecasting.write import appended, moment_of, number
-from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
+from statewise.tasks.forecasting.write import appended
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 _TABLE = ".csv"  # what standard input is taken for
-_CHANGEABLE = ("horizon", "stride", "paths")
 
 
 @final
-class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
+class ForecastingRun(PredictingRun, SelfReadingRun):
     """A trained forecaster of time series.
 
     >>> run = sw.load("runs/forecasting")
@@ -58,6 +62,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> run.stationarity(seeds=(0, 1)).blocks > 0
     True
     """
+
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec
     model: Forecaster
@@ -90,43 +96,25 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         forecast = self.spec.forecast
         return {**self.spec.model.sizes(), "context": forecast.context, "horizon": forecast.horizon}
 
-    def with_settings(self, settings: Sequence[str]) -> "ForecastingRun":
-        """The same run with another `forecast.horizon`, `forecast.stride` or `forecast.paths`."""
-        if not settings:
-            return self
-        table = self.spec.model_dump(mode="json", exclude_none=True)
-        spec = make_spec(table, settings, source=f"{self.path}/run.toml")
-        assert isinstance(spec, ForecastingSpec)
-        changed = {name: getattr(spec.forecast, name) for name in _CHANGEABLE}
-        kept = self.spec.model_copy(update={"forecast": self.spec.forecast.model_copy(update=changed)})
-        if kept != spec:
-            raise UserError(
-                f"{', '.join(settings)}: after training, only {', '.join(f'forecast.{n}' for n in _CHANGEABLE)} "
-                "can be changed",
-                fix="train anew to change the rest",
-            )
-        return ForecastingRun(
-            self.path, spec=kept, model=self.model, known=self.known, device=self.device, skipped=self.skipped
-        )
-
     # ---------------------------------------------------------------- figures
 
     def evaluate(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         part: Part | None = None,
         steps: Sequence[int] = STEPS,
     ) -> ForecastEvaluation:
         """Errors of the forecasts, beside those of naive ones, in units of the training part's deviation.
 
-        On the test part if there is one, else on the validation part, or on `part`; or on `data`, files of series.
+        On the test part if there is one, else on the validation part, or on `part`; or on `data`, whole series, at the
+        scale of training.
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
-                f"this model reads the covariates of all {self.model.at_once} moments that it forecasts at once, "
+                f"this model reads the covariates of all {self.model.at_once} time steps that it forecasts at once, "
                 f"and cannot be evaluated on {self.spec.forecast.horizon}",
-                fix="evaluate it at its own horizon: the errors at fewer steps are among its figures",
+                fix="evaluate it at its own horizon: the errors at fewer steps are among its metrics",
             )
         name, spans = self._chosen(data, part)
         if self.spec.forecast.context == "all":
@@ -153,7 +141,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         *,
         folds: int = 5,
         part: Part | None = None,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
     ) -> list[ForecastEvaluation]:
         """Evaluate `folds` consecutive stretches of the held-out time, one by one: does the error grow later on?"""
         if isinstance(self.spec.forecast.context, str):
@@ -186,26 +174,26 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         gap: int = 8,
         holes: int = 50,
         part: Part | None = None,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
     ) -> Interpolation:
         """Remove stretches of `gap` values from the held-out series, fill them in, and compare with the truth."""
         _, spans = self._chosen(data, part, scaled=False)
         return filled_holes(self.model, self.spec, self.known, spans, gap=gap, holes=holes, device=self.device)
 
-    def specimens(
-        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
-    ) -> ForecastingSpecimens:
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> ForecastingSpecimens:
         if text is not None:
-            raise UserError("this run forecasts series, and a text is none", fix="name a file: --data FILE")
+            raise UserError(
+                "this run forecasts series, and was given a text", fix=f"name a file: {option('data', 'FILE')}"
+            )
         name, spans = self._chosen(data, None)
-        source = f"the {name}" if data is None else f"{data}"
+        source = f"the {name}" if data is None else source_name(data)
         return ForecastingSpecimens(
             self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "best",
@@ -229,9 +217,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
             seed=seed,
         )
 
-    def _chosen(
-        self, data: str | Path | Sequence[str] | None, part: Part | None, *, scaled: bool = True
-    ) -> tuple[str, tuple[Span, ...]]:
+    def _chosen(self, data: Data | None, part: Part | None, *, scaled: bool = True) -> tuple[str, tuple[Span, ...]]:
         """What figures are asked of, as it is read or as it was measured. Other files need no training data."""
 
         def read(series: Series) -> Series:
@@ -240,7 +226,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         if data is not None:
             if part is not None:
                 raise UserError(f"part = {part!r} is a part of the training data, but other data are named")
-            return "files", tuple(whole(read(series)) for series in self._read(_paths(data)))
+            return "files", tuple(whole(read(series)) for series in self._series(data))
         parts = read_parts(self.spec.data, seed=self.spec.seed)
         part = part or ("test" if parts.test else "validation")
         if part not in ("validation", "test"):
@@ -249,8 +235,18 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
             raise UserError(f"the data have no {part} part", fix="give data.split three parts, or name data.test")
         return f"{part} part", getattr(parts.mapped(read), part)
 
-    def _read(self, paths: Sequence[str]) -> list[Series]:
-        found = read_files(self.spec.data, paths)
+    def _series(self, data: Data) -> list[Series]:
+        """What files, a table or arrays hold; arrays have the channels of the training data."""
+        arrays = series_arrays(data) if file_names(data) is None else None
+        if arrays is None:
+            with given(self.spec, data) as files:
+                return self._read(files.paths, files.data)
+        return self._checked(series_in(arrays, self.known.channels, missing=self.spec.data.missing))
+
+    def _read(self, paths: Sequence[str], data: SeriesDataSpec) -> list[Series]:
+        return self._checked(read_files(data, paths))
+
+    def _checked(self, found: list[Series]) -> list[Series]:
         if self.spec.objective.of_bits:
             for series in found:
                 refuse_no_bits(series)
@@ -309,54 +305,55 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         ahead = self.forecast(series, horizon=tokens, levels=(), draw=sampling.seed if sampling.temperature else None)
         return "\n".join(",".join(f"{value:.10g}" for value in moment) for moment in ahead.mean_HC)
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Forecast each series of the files: a dictionary for every time step and channel. Standard input is a CSV."""
-        for path in _paths(data):
-            with at_rest(path, ending=_TABLE) as file:
-                found = self._read([file])
-            for series in found:
-                ahead = self.forecast(series)
-                for step, moment in enumerate(ahead.time_H):
-                    for channel, name in enumerate(self.known.channels):
-                        quantiles = {
-                            f"{q:g}": number(ahead.quantile_HCQ[step, channel, i]) for i, q in enumerate(ahead.levels)
-                        }
-                        yield {
-                            "file": path,
-                            "series": series.id,
-                            "time": moment_of(moment),
-                            "channel": name,
-                            "step": step + 1,
-                            "mean": float(ahead.mean_HC[step, channel]),
-                            "quantiles": quantiles or None,
-                        }
+    def predict(self, data: Data) -> Any:
+        """Means of what comes next, in the form of `data`: `[T, C]` gives `[horizon, C]`, a frame gives a frame.
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The forecasts as rows to append to each file, in its own columns; what is unknown stays empty."""
-        for path in _paths(data):
+            run.predict(np.sin(np.arange(200)))  # an array [horizon]
+
+        Of several series, `[N, T, C]` or a list of arrays, there are as many answers. `forecast` has quantiles too.
+        """
+        if file_names(data) is not None:
+            return list(self.predict_rows(data))
+        if series_arrays(data) is not None:
+            return array_like(data, [self.forecast(series).mean_HC for series in self._series(data)])
+        with held(self.spec, data) as file:
+            forecasts = [(series, self.forecast(series)) for series in self._read(file.paths, file.data)]
+            return frame_ahead(data, file.paths[0], forecasts, spec=file.data, known=self.known)
+
+    def _rows(self, paths: Sequence[str], data: SeriesDataSpec) -> Iterator[dict[str, Any]]:
+        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
+        for path in paths:
             with at_rest(path, ending=_TABLE) as file:
-                forecasts = [(series, self.forecast(series)) for series in self._read([file])]
+                found = self._read([file], data)
+            for series in found:
+                yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
+
+    def _rows_held(self, data: Data) -> list[dict[str, Any]]:
+        return [row for series in self._series(data) for row in rows_ahead(series, self.forecast(series))]
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
+        for path in named(data):
+            with at_rest(path, ending=_TABLE) as file:
+                forecasts = [(series, self.forecast(series)) for series in self._read([file], self.spec.data)]
                 yield from appended(file, forecasts, data=self.spec.data, known=self.known)
 
-    def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Fill in the missing values of the files: a dictionary for each, from both sides and by a forecast alone.
+    def interpolate(self, data: Data) -> Iterator[dict[str, Any]]:
+        """Fill in the missing values of `data`: a dictionary for each, from both sides and by a forecast alone.
 
         `mean` is None before the first value of a series.
         """
-        for path in _paths(data):
+        paths = file_names(data)
+        for series in self._series(data) if paths is None else ():
+            yield from self._filled(series)
+        for path in paths or ():
             with at_rest(path, ending=_TABLE) as file:
-                found = self._read([file])
+                found = self._read([file], self.spec.data)
             for series in found:
-                filled, forward = fill(self.model, self.spec, self.known, series, device=self.device)
-                for row, channel in np.argwhere(np.isnan(series.values_TC[: last_seen(series)])):
-                    yield {
-                        "file": path,
-                        "series": series.id,
-                        "time": moment_of(series.time_T[row]),
-                        "channel": series.channels[channel],
-                        "mean": number(filled[row, channel]),
-                        "forecast": number(forward[row, channel]),
-                    }
+                yield from ({"file": path, **row} for row in self._filled(series))
+
+    def _filled(self, series: Series) -> Iterator[dict[str, Any]]:
+        return rows_filled(series, *fill(self.model, self.spec, self.known, series, device=self.device))
 
     # ---------------------------------------------------------------- pictures
 
@@ -370,6 +367,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         origin: int | None = None,
     ) -> Path:
         """Draw a held-out forecast, or the error against the steps ahead, as SVG, PNG or PDF, or write it as CSV."""
+        check_path(Path(path))
         if what == "error":
             title = f"{self.spec.name}: error along the way"
             return save_plot(Path(path), Shown(errors=self._curves(part), title=title))
@@ -380,9 +378,5 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
         found = self.evaluate(part=part)
         if not found.curve:
-            raise UserError("this run has no error against the distance: its moments are bits")
+            raise UserError("this run has no error against the distance: its time steps are bits")
         return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}
-
-
-def _paths(data: str | Path | Sequence[str]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]

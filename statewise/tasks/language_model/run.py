@@ -9,12 +9,15 @@ import torch
 
 from statewise.core import load_state, save_state
 from statewise.data import Split, Tokenizer, encode_files, open_corpus
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
 from statewise.tasks.run import Opened, SelfReadingRun
+from statewise.tasks.shipped import is_shipped
 from statewise.training.checkpoint import read_tensors
 from statewise.training.forcing import ExposureGap, exposure_gap
 
@@ -87,8 +90,8 @@ class LanguageModelRun(SelfReadingRun):
         """The unknown token stands for what cannot be written."""
         return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """Perplexity and bits per byte on `data` (files or folders), or on the text that was held out of training.
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """Perplexity and bits per byte on `data` (a text, documents, files or folders), or on the held-out text.
 
         >>> evaluation = sw.load("runs/lstm").evaluate("text.txt")
         >>> evaluation.perplexity < evaluation.uniform_perplexity
@@ -105,7 +108,7 @@ class LanguageModelRun(SelfReadingRun):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "sample",
@@ -151,12 +154,21 @@ class LanguageModelRun(SelfReadingRun):
             seed=seed,
         )
 
-    def _split(self, data: str | Path | Sequence[str] | None) -> Split:
-        spec = self.spec.data
+    def _split(self, data: Data | None) -> Split:
         if data is None:
-            return open_corpus(spec, tokenizer=self.tokenizer).validation
-        paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-        return encode_files(paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+            self.refuse_without_text()
+            return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
+        with given(self.spec, data) as files:
+            spec = files.data
+            return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+
+    def refuse_without_text(self) -> None:
+        if is_shipped(self.path):
+            name = self.spec.data.text[0]
+            raise UserError(
+                f"{self.path.name} comes without the text it learned from ({name})",
+                fix=f'give a text: statewise evaluate {self.path.name} --data FILE, or run.evaluate("FILE")',
+            )
 
     def begin(self, prompt: str = "") -> Continuation:
         """Read a prompt as the start of a document. Returns a continuation: the state, and the last token.

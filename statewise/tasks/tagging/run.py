@@ -1,6 +1,6 @@
 """A trained tagger, opened."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -8,12 +8,14 @@ import torch
 
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
 from statewise.data.at_rest import at_rest, kept_as
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
 from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
-from statewise.specs import TaggingSpec
+from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table, shows_report
-from statewise.tasks.run import Opened, PredictingRun
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
 from statewise.tasks.tagging.specimens import TaggingSpecimens
@@ -65,7 +67,10 @@ class TaggingEvaluation(NamedTuple):
         unseen = sum(self.unseen_tags.values())
         more = f" · {unseen:,} words with a tag never seen in training" if unseen else ""
         note = f"{self.sentences:,} sentences, {self.words:,} words, {self.new_words:,} of them new{more}"
-        return Report(columns, rows, own=1, note=note, more=confusion_table(self.tags, self.confusion))
+        trivial = {"each word's most frequent tag": self.lexicon_accuracy}
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial, better="higher")
+        confusion = confusion_table(self.tags, self.confusion)
+        return Report(columns, rows, own=1, note=note, more=confusion, warning=warning)
 
 
 @final
@@ -116,11 +121,12 @@ class TaggingRun(PredictingRun):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "tags": len(self.known.tags)}
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TaggingEvaluation:
+    def evaluate(self, data: Data | None = None) -> TaggingEvaluation:
         if data is None:
             held = read_split(self.spec.data, seed=self.spec.seed)[1]
         else:
-            held = read_sentences(self.spec.data, _paths(data))
+            with given(self.spec, data) as files:
+                held = read_sentences(files.data, files.paths)
         tags, words, true = self.known.tags, words_of(held), tags_of(held)
         true_N, unseen = tags.encode(true, unseen="wrong")
         guessed = guess(self.model, encode(self.spec, self.known, held), true_N, device=self.device)
@@ -153,7 +159,7 @@ class TaggingRun(PredictingRun):
             unseen_tags=dict(unseen),
         )
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TaggingSpecimens:
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TaggingSpecimens:
         """Sentences for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`."""
         if text is not None:
             lines = [tuple(line.split()) for line in text.splitlines()]
@@ -162,7 +168,8 @@ class TaggingRun(PredictingRun):
         elif data is None:
             sentences, source = read_split(self.spec.data, seed=self.spec.seed)[1], "the held-out sentences"
         else:
-            sentences, source = read_sentences(self.spec.data, _paths(data)), f"{data}"
+            with given(self.spec, data) as files:
+                sentences, source = read_sentences(files.data, files.paths), source_name(data)
         return TaggingSpecimens(
             self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
         )
@@ -181,17 +188,20 @@ class TaggingRun(PredictingRun):
             layout = Layout(format="columns", word=0, tag=1)
             return "\n".join(with_tags(file, [tags for _, tags, _ in self._tagged(str(file), layout)], layout=layout))
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, paths: Sequence[str], data: TaggedDataSpec) -> Iterator[dict[str, Any]]:
         """Each sentence with its tags and how sure each is: a softmax, or the marginals of all paths."""
-        for path in _paths(data):
+        for path in paths:
             with at_rest(path) as file:
-                for one, tags, p in self._tagged(file, layout_at(self.spec.data, path)):
+                for one, tags, p in self._tagged(file, layout_at(data, path)):
                     line = {"file": path, "line": one.where.line, "words": list(one.words)}
                     yield {**line, "tags": list(tags), "probabilities": list(p)}
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+    def _answer(self, row: Mapping[str, Any]) -> list[str]:
+        return list(row["tags"])
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The file itself, line by line, with these tags in its column of tags."""
-        for path in _paths(data):
+        for path in named(data):
             layout = layout_at(self.spec.data, path)
             with at_rest(path) as file:
                 tags = [tags for _, tags, _ in self._tagged(file, layout)]
@@ -206,10 +216,6 @@ class TaggingRun(PredictingRun):
             yield from zip(some, tags, by_sentence(guessed.p_N.tolist(), some), strict=True)
 
 
-def _paths(data: str | Path | Sequence[str]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
-
-
 def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]) -> float | None:
     right = [a == b for a, b, count in zip(true, found, counted, strict=True) if count]
     return sum(right) / len(right) if right else None
@@ -220,5 +226,4 @@ def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:
-    shares = ("" if share is None else f"{100 * share:.1f} %" for share in (accuracy, new_words))
-    return (*shares, *("" if f1 is None else f"{f1:.3f}" for f1 in (macro_f1, span_f1)))
+    return (percent(accuracy), percent(new_words), *("" if f1 is None else f"{f1:.3f}" for f1 in (macro_f1, span_f1)))

@@ -2,23 +2,25 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final, overload
 
 import numpy as np
 import torch
 
 from statewise.core import Machine
 from statewise.data import Text, Tokenizer, read_texts
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
 from statewise.data.vocabulary import END
 from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import TranslationSpec, UserError, make_spec
+from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError
 from statewise.tasks.metric.translation import translation_scores
-from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -42,7 +44,7 @@ class Translation(NamedTuple):
 
 
 @final
-class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
+class TranslationRun(PredictingRun, SelfReadingRun):
     """A trained translator, or any other model from one sequence to another.
 
     >>> run = sw.load("runs/translation")
@@ -59,6 +61,8 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> run.specimens(text="a b c\\tc b a").source
     'the given text'
     """
+
+    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
     model: Machine[Any]
@@ -105,25 +109,15 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         vocabularies = {"source_vocab": self.languages.source.vocab, "target_vocab": self.languages.target.vocab}
         return {**self.spec.model.sizes(), **vocabularies}
 
-    def with_settings(self, settings: Sequence[str]) -> "TranslationRun":
-        spec = make_spec(self.spec.model_dump(exclude_none=True), settings, source="run.toml")
-        if not isinstance(spec, TranslationSpec) or spec != self.spec.model_copy(update={"decoding": spec.decoding}):
-            raise UserError("only decoding.* can be changed after training", fix="for example decoding.beam=10")
-        return TranslationRun(
-            self.path,
-            spec=spec,
-            model=self.model,
-            languages=self.languages,
-            frequent=self.frequent,
-            longest_learned=self.longest_learned,
-            device=self.device,
-            skipped=self.skipped,
-        )
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        made = super().with_settings(settings)
+        made._translator = make_translator(made.spec, made.languages, made.device)
+        return made
 
     # ---------------------------------------------------------------- figures
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TranslationEvaluation:
-        """BLEU, chrF, TER and loss on held-out pairs, or on `data`: files of pairs, or of sources and then of targets.
+    def evaluate(self, data: Data | None = None) -> TranslationEvaluation:
+        """BLEU, chrF, TER and loss on held-out pairs, or on `data`: pairs, or files of pairs or of sources and targets.
 
         >>> sw.load("runs/translation").evaluate("pairs.tsv").rows
         60
@@ -179,7 +173,7 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "best",
@@ -192,9 +186,7 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
 
     # ---------------------------------------------------------------- lenses
 
-    def specimens(
-        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
-    ) -> TranslationSpecimens:
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TranslationSpecimens:
         """Pairs for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`.
 
         A line without a target is paired with the model's own translation.
@@ -204,17 +196,17 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         else:
             held = self._held(data)
             rows, where = self.languages.encode(held), [str(one) for one in held.where]
-            named = "the held-out pairs" if data is None else f"{data}"
+            source = "the held-out pairs" if data is None else source_name(data)
             cut = f", {rows.cut:,} of them cut to {self.languages.longest:,} tokens" if rows.cut else ""
-            given = Given(rows, where, [True] * len(held), f"{named}{cut}")
+            given = Given(rows, where, [True] * len(held), f"{source}{cut}")
         assert isinstance(self.model, ConditionalMachine | Terminating)
         return TranslationSpecimens(self.model, given, languages=self.languages, device=self.device)
 
-    def _held(self, data: str | Path | Sequence[str] | None) -> Pairs:
+    def _held(self, data: Data | None) -> Pairs:
         if data is None:
             return read_split(self.spec.data, seed=self.spec.seed)[1]
-        paths = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
-        return read_files(self.spec.data, paths)
+        with given(self.spec, data) as files:
+            return read_files(files.data, files.paths)
 
     def _writer(self) -> Writer:
         return Writer(self._translator, self.model, self.spec.decoding)
@@ -294,9 +286,9 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         ends = [text.index(one) for one in stop if one in text]
         return text[: min(ends)] if ends else text
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The translations of each source with their scores: lines of a file, or a table's source column."""
-        texts, align = self._sources(data), self.spec.decoding.align
+    def _rows(self, paths: Sequence[str], data: PairDataSpec) -> Iterator[dict[str, Any]]:
+        """Of each source, read from lines or from a table's source column: its translations with their scores."""
+        texts, align = self._sources(paths, data), self.spec.decoding.align
         for text, best in zip(texts, self.hypotheses([one.text for one in texts], align=align)):
             row = {
                 "file": text.where.path,
@@ -312,21 +304,23 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
                 row |= {name: getattr(best[0], name) for name in names}
             yield row
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The translation of each source, one on a line; line breaks inside it become spaces."""
-        found = self.hypotheses([one.text for one in self._sources(data)])
+    def _answer(self, row: Mapping[str, Any]) -> str:
+        return str(row["translation"])
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """The translation of each source, one a line; whatever breaks lines has become a space."""
+        found = self.hypotheses([one.text for one in self._sources(named(data), self.spec.data)])
         return (" ".join(best[0].text.splitlines()) for best in found)
 
-    def _sources(self, data: str | Path | Sequence[str]) -> list[Text]:
-        spec = self.spec.data
+    def _sources(self, paths: Sequence[str], spec: PairDataSpec) -> list[Text]:
         if spec.format == "scan":
             return [
                 one._replace(text=_scan_source(one.text))
-                for one in read_texts(data, format="lines", encoding=spec.encoding)
+                for one in read_texts(paths, format="lines", encoding=spec.encoding)
             ]
         form = "auto" if spec.format == "gettext" else spec.format
         return read_texts(
-            data,
+            paths,
             text=spec.source_column,
             format=form,
             header=spec.header,

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
 from statewise.data.at_rest import kept_as
 from statewise.data.flat_tree import flat_tree, spans_of
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
+from statewise.data.memory_text import is_nltk_tree
 from statewise.data.trees import read_trees_and_gaps
 from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
-from statewise.specs.tree import TreeSpec
+from statewise.specs.tree import TreeDataSpec, TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, shows_report
-from statewise.tasks.run import Opened, PredictingRun
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
 from statewise.tasks.tree.specimens import TreeSpecimens
@@ -59,15 +62,15 @@ class TreeEvaluation(NamedTuple):
     unseen: dict[str, int]  # labels that training never showed; their nodes count as wrong
 
     def report(self, name: str) -> Report:
-        uniform = _share(self.uniform_accuracy)
+        uniform = percent(self.uniform_accuracy)
         always = f"always {self.majority_class!r}"
         if self.node_accuracy is not None and self.majority_node_class != self.majority_class:
             always += f" (nodes: {self.majority_node_class!r})"
-        own = (_share(self.root_accuracy), _share(self.node_accuracy), f"{self.macro_f1:.3f}", f"{self.nats:.3f}")
+        own = (percent(self.root_accuracy), percent(self.node_accuracy), f"{self.macro_f1:.3f}", f"{self.nats:.3f}")
         rows = (
             ("perfect", "100.0 %", "100.0 %", "1.000", "0.000"),
             (name, *own),
-            (always, _share(self.majority_root_accuracy), _share(self.majority_node_accuracy), "", ""),
+            (always, percent(self.majority_root_accuracy), percent(self.majority_node_accuracy), "", ""),
             ("uniform (knows nothing)", uniform, uniform, "", f"{self.uniform_nats:.3f}"),
         )
         parts = [f"{self.trees:,} trees, {self.nodes:,} nodes"]
@@ -76,14 +79,16 @@ class TreeEvaluation(NamedTuple):
         if self.unseen:
             parts.append(f"{sum(self.unseen.values()):,} labels never seen in training")
         if len(self.by_depth) > 1:
-            depths = (f"{one['depth']}: {_share(one['root_accuracy'])}" for one in self.by_depth)
+            depths = (f"{one['depth']}: {percent(one['root_accuracy'])}" for one in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
         more = confusion_table(self.classes, self.confusion)
-        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=" · ".join(parts), more=more)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}".replace("%", " %")
+        own_metric = ("root accuracy", self.root_accuracy, self.majority_root_accuracy)
+        if self.root_accuracy is None:
+            own_metric = ("node accuracy", self.node_accuracy, self.majority_node_accuracy)
+        metric, value, majority = own_metric
+        warning = worse_than_trivial(name, metric, value, {always: majority}, better="higher")
+        note = " · ".join(parts)
+        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
 
 @final
@@ -156,12 +161,12 @@ class TreeRun(PredictingRun):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TreeEvaluation:
+    def evaluate(self, data: Data | None = None) -> TreeEvaluation:
         spec = self.spec
         if data is None:
             held = read_split(spec.read_data, seed=spec.seed)[1]
         else:
-            held = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data)
+            held = self._read(data)
         refuse_wide(spec, held)
         trees = make_trees(spec, held, self.tokenizer, self.classes)
         roots_only = spec.objective.nodes == "root"
@@ -205,7 +210,11 @@ class TreeRun(PredictingRun):
             unseen=dict(Counter(str(names[node]) for node in node_M[label_N[node_M] < 0])),
         )
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TreeSpecimens:
+    def _read(self, data: Data) -> Read:
+        with given(self.spec, data) as files:
+            return formed(read_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
+
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TreeSpecimens:
         """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
@@ -214,7 +223,7 @@ class TreeRun(PredictingRun):
         elif data is None:
             read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
         else:
-            read, source = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data), f"{data}"
+            read, source = self._read(data), source_name(data)
         refuse_wide(spec, read)
         return TreeSpecimens(
             self.model,
@@ -236,11 +245,11 @@ class TreeRun(PredictingRun):
     ) -> str:
         """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with kept_as("the prompt", self._asked(prompt)) as file:
-            return "\n".join(self._lines(file, encoding="utf-8"))
+            return "\n".join(self._lines([str(file)], encoding="utf-8"))
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The labels of each tree: a dictionary for each, in order; for an empty line one without labels."""
-        for one, answer in self._answers(data, self.spec.data.encoding):
+    def _rows(self, paths: Sequence[str], data: TreeDataSpec) -> Iterator[dict[str, Any]]:
+        """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
+        for one, answer in self._answers(paths, data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
                 yield {"file": one.path, "line": one.line, "label": None, "probabilities": {}, "nodes": [], "tree": ""}
@@ -259,22 +268,26 @@ class TreeRun(PredictingRun):
                 "tree": answer.written(one),
             }
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
-        return self._lines(data, encoding=self.spec.data.encoding)
+    def _answer(self, row: Mapping[str, Any]) -> str:
+        return str(row["tree"])
 
-    def _lines(self, data: str | Path | Sequence[str], *, encoding: str) -> Iterator[str]:
-        for one, answer in self._answers(data, encoding):
+    def _is_one(self, data: Data) -> bool:
+        return isinstance(data, str) or is_nltk_tree(data)
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
+        return self._lines(named(data), encoding=self.spec.data.encoding)
+
+    def _lines(self, paths: Sequence[str], *, encoding: str) -> Iterator[str]:
+        for one, answer in self._answers(paths, encoding):
             if answer is None:
                 yield ""
             else:
                 assert isinstance(one, LabelledTree)
                 yield answer.written(one)
 
-    def _answers(
-        self, data: str | Path | Sequence[str], encoding: str
-    ) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
-        for some in _cut(read_trees_and_gaps(data, encoding=encoding), _TREES):
+    def _answers(self, paths: Sequence[str], encoding: str) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
+        for some in _cut(read_trees_and_gaps(paths, encoding=encoding), _TREES):
             trees = [one for one in some if isinstance(one, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
             for one in some:
