@@ -66,7 +66,9 @@ def _lines(part: Any) -> list[str]:
     if isinstance(part, Tensor):
         device = "" if part.device.type == "cpu" else f" {part.device}"
         return [f"{list(part.shape)} {str(part.dtype).removeprefix('torch.')}{device}"]
-    if not isinstance(part, tuple | list):
+    if isinstance(part, list):
+        part = tuple(part)
+    if not isinstance(part, tuple):
         return [repr(part)]
     fields = getattr(part, "_fields", None)  # None: a plain tuple
     names = [""] * len(part) if fields is None else [f"{name}=" for name in fields]
