@@ -36,7 +36,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise into $(VENV) (once; PyTorch is the large part) ..."
-	$(PIP) --editable '.[report]'
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

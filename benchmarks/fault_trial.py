@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch.utils.tensorboard import writer as _writer  # noqa: F401  (imported before the forks)
-
 from statewise import cli
+from statewise.training.journal import summary_writer
 
+summary_writer()  # imported before the forks
 TEXT = "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
 TINY = {
     "model.width": 8,

@@ -4,6 +4,7 @@ python examples/stationarity.py [--steps N] [--seeds N] [--length N]
 """
 
 import argparse
+import sys
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from statewise.data.embedded.series import switching
 from statewise.data.series import Series, make_series
+from statewise.specs import UserError
 from statewise.tasks.forecasting.stationarity import SMALL, Stationarity, stationarity
 
 
@@ -58,4 +60,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

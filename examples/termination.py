@@ -1,7 +1,7 @@
 """Three ways to end, on one table: does a model learn when to stop, is it right about its doubt, and does it
 still stop where sequences are longer than any it learned from?
 
-python examples/termination.py [--steps N] [--model lstm]
+python examples/termination.py [--steps N] [--cases N] [--model lstm]
 """
 
 import argparse
@@ -17,7 +17,7 @@ from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
 
-BATCH, CASES, DRAWS, LONGEST = 32, 300, 50, 100
+BATCH, DRAWS, LONGEST = 32, 50, 100
 LEARNED, BEYOND = (1, 12), (13, 24)
 COLUMNS = ("lengths", "scheme", "nats", "mean true", "mean drawn", "error", "exact", "50/80/95 %", "PIT", "cut off")
 
@@ -26,12 +26,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--steps", type=int, default=400, help="optimiser steps for each model")
     options.add_argument("--width", type=int, default=24)
+    options.add_argument("--cases", type=int, default=300, help="prompts each model is measured on")
     options.add_argument("--model", default="lstm", choices=[r.name for r in LINEAGE if r.spec.learns == "gradient"])
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
     began = time.monotonic()
 
-    table = Table(title=f"{chosen.model}: nats and lengths by scheme ({CASES} prompts, {DRAWS} draws each)")
+    table = Table(title=f"{chosen.model}: nats and lengths by scheme ({chosen.cases} prompts, {DRAWS} draws each)")
     for name in COLUMNS:
         table.add_column(name, justify="left" if name in ("lengths", "scheme") else "right")
     reliability = Table(title="by predicted length: predicted → true, for the prompts that give a distribution")
@@ -42,7 +43,7 @@ def main() -> None:
         for scheme in SCHEMES:
             model = trained(chosen, scheme, kind)
             for low, high in (LEARNED, BEYOND) if kind == "determined" else (LEARNED,):
-                data = terminated(kind, CASES, seed=1, shortest=low, longest=high)
+                data = terminated(kind, chosen.cases, seed=1, shortest=low, longest=high)
                 nats, found, cut = measured(model, data)
                 if kind == "distributed":
                     curves.append(found.reliability)
@@ -96,7 +97,7 @@ def measured(model: Terminating, data: Terminated) -> tuple[float, LengthCalibra
         nats = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum(1).mean().item()
     prompts, lengths = (part.repeat_interleave(DRAWS, 0) for part in (data.prompt_NP, data.prompt_length_N))
     written = write(model, prompts, lengths, longest=LONGEST, seed=0)
-    drawn_NM = written.lengths_B.view(CASES, DRAWS).numpy()
+    drawn_NM = written.lengths_B.view(-1, DRAWS).numpy()
     return nats, calibrate_lengths(data.length_N.numpy(), drawn_NM), (~written.ended_B).double().mean().item()
 
 

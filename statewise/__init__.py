@@ -6,7 +6,7 @@
     run = sw.load(trained.path)
     print(run.generate("Once upon a time"))
 
-Names are imported when they are first used, so `import statewise` itself is light.
+Names and packages (`sw.mixers.Mamba2`) are imported when they are first used, so `import statewise` itself is light.
 """
 
 import importlib
@@ -19,6 +19,19 @@ __version__ = "0.1.0"
 cap_onednn_where_amx_may_fail()
 
 if TYPE_CHECKING:
+    from statewise import core as core
+    from statewise import data as data
+    from statewise import decoding as decoding
+    from statewise import encoders as encoders
+    from statewise import inspection as inspection
+    from statewise import kernels as kernels
+    from statewise import layers as layers
+    from statewise import mixers as mixers
+    from statewise import models as models
+    from statewise import nn as nn
+    from statewise import specs as specs
+    from statewise import tasks as tasks
+    from statewise import training as training
     from statewise.comparison.compared import compare as compare
     from statewise.core import lens as lens
     from statewise.core import load_state as load_state
@@ -49,15 +62,32 @@ _HOME = {
     "specs": ("UserError",),
     "tasks": ("Run", "load", "train", "verify"),
 }
+_PACKAGES = (
+    "core",
+    "data",
+    "decoding",
+    "encoders",
+    "inspection",
+    "kernels",
+    "layers",
+    "mixers",
+    "models",
+    "nn",
+    "specs",
+    "tasks",
+    "training",
+)
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"statewise.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'statewise' has no attribute {name!r}")
     return getattr(importlib.import_module(f"statewise.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULE_OF])
+    return sorted([*_MODULE_OF, *_PACKAGES, "__version__"])

@@ -61,12 +61,12 @@ STICKING_OUT = """() => {
   if (document.documentElement.scrollWidth > wide) found.push("the page scrolls sideways");
   for (const one of document.querySelectorAll("main *")) {
     const box = one.getBoundingClientRect();
-    if (box.width && !one.closest(".scroll, svg, .js-plotly-plot") && box.right > wide + 1)
+    if (box.width && !one.closest(".scroll, svg") && box.right > wide + 1)
       found.push(`${one.tagName}.${one.className} ends at ${box.right}`);
   }
   for (const figure of document.querySelectorAll("figure:not(.text)")) {  // a text is no drawing
-    const charts = [...figure.querySelectorAll(".still svg.chart, svg.main-svg")]
-      .filter((one) => one.checkVisibility());
+    if (!figure.checkVisibility()) continue;  // folded away
+    const charts = [...figure.querySelectorAll(".still svg.chart")].filter((one) => one.checkVisibility());
     if (!charts.length || charts[0].getBoundingClientRect().height < 100) found.push(`${figure.id} is not drawn`);
   }
   return found;
@@ -75,7 +75,7 @@ STICKING_OUT = """() => {
 OVERLAPS = """() => {
   const found = [];
   for (const figure of document.querySelectorAll("figure")) {
-    const texts = [...figure.querySelectorAll("svg text, .keys button")]
+    const texts = [...figure.querySelectorAll("svg text")]
       .filter((one) => one.checkVisibility() && one.textContent.trim());
     const boxes = texts.map((one) => one.getBoundingClientRect());
     const place = figure.getBoundingClientRect();

@@ -126,12 +126,13 @@ def _run() -> int:
         if error.strerror is None:
             raise
         name = f" {error.filename!r}" if error.filename else ""
-        return _complain(f"could not read or write{name}: {error.strerror}; what was saved before is intact", 1)
+        told = f"could not read or write{name}: {error.strerror}; what was saved before is intact"
+        return _complain(told + _notes(error), 1)
     except Exception as error:
         # Whoever raises one of these has loaded it: looking them up costs nothing, and a help text needs none of them.
         mistake = sys.modules.get("statewise.specs.error")
         if mistake is not None and isinstance(error, mistake.UserError):
-            return _complain(error.on_command_line(), 2)
+            return _complain(f"{error.on_command_line()}{_notes(error)}", 2)
         problem = sys.modules.get("statewise.training.problem")
         if problem is not None and isinstance(error, problem.NonFinite):
             return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)
@@ -141,6 +142,11 @@ def _run() -> int:
             on = f"; to continue: statewise train --resume{where}" if error.step else "; nothing was saved yet"
             return _complain(f"{error}{on}", error.exit_code)
         raise
+
+
+def _notes(error: BaseException) -> str:
+    """What was added to an error on its way, for example how to continue a training."""
+    return "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
 
 
 def _verbs() -> list[str]:

@@ -11,11 +11,22 @@ from statewise.cli.option import Json, Quiet, Text, joined
 from statewise.cli.output import print_json
 
 if TYPE_CHECKING:
-    from statewise.comparison.engine import Ran
+    from rich.table import Table
+
+    from statewise.comparison.compared import Compared, ComparedPart
 
 _DEFAULT = "lineage"
 # What a terminal shows, as far as it is wide, the first of these first; the report has all of it.
-_SHOWN = ("entry", "metric", "group", "parameters", "state_bytes", "tokens_per_second", "decode_tokens_per_second")
+_SHOWN = (
+    "entry",
+    "metric",
+    "group",
+    "parameters",
+    "model_bytes",
+    "state_bytes",
+    "tokens_per_second",
+    "decode_tokens_per_second",
+)
 _GAP = 3  # between two columns
 
 
@@ -52,6 +63,9 @@ def compare(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ENTRY", help="Compare only this entry. Can be repeated.")
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Run the study's search again rather than use the recorded one.")
+    ] = False,
     add: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,11 +95,12 @@ def compare(
 
     found = run_study(
         study,
-        data=joined(data, text),
+        data=None if (files := joined(data, text)) is None else [Path(name) for name in files],
         settings=_settings(set_ or [], seeds=seeds),
         minutes=minutes,
         only=only or (),
         add=add or (),
+        search=search,
         out=out,
         workers=workers,
         threads=threads,
@@ -94,47 +109,47 @@ def compare(
         display=make_board(quiet=quiet or json_),
         command=shlex.join(["statewise", *sys.argv[1:]]),
     )
-    report, ran = found.report, found.ran
     if json_:
-        print_json({**report, "report": str(found.page), "left": len(ran.left), "failed": len(ran.failed)})
+        print_json({**found.report, "report": str(found.page), "left": found.left, "failed": found.failed})
     else:
-        _print(report, ran, found.page)
+        _print(found)
     if found.stopped:
         told = f"stopped by signal {found.stopped}; finished trials are kept, and the same command continues"
         print(f"statewise: {told}", file=sys.stderr)
         return 128 + found.stopped
-    return 1 if any(one.phase == "final" for one in ran.failed) else 0
+    return 1 if any(trial.phase == "final" for part in found.parts for trial in part.ran.failed) else 0
 
 
 def _list(json_: bool) -> int:
-    from statewise.comparison.study import load_study, study_names
+    from statewise.comparison.study import load_story, study_names
 
-    known = {name: load_study(name) for name in study_names()}
+    known = {name: load_story(name) for name in study_names()}
     if json_:
-        told = ("title", "question", "minutes", "metric", "seeds")
-        print_json({name: {one: getattr(study, one) for one in told} for name, study in known.items()})
+        print_json(
+            {
+                name: {
+                    "title": story.title,
+                    "question": story.question,
+                    "minutes": story.minutes,
+                    "parts": {
+                        chapter.name: {"metric": chapter.study.metric, "seeds": chapter.study.seeds}
+                        for chapter in story.chapters
+                    },
+                }
+                for name, story in known.items()
+            }
+        )
         return 0
-    for name, study in known.items():
-        print(f"{name:{max(map(len, known))}}  {study.question} (about {study.minutes:g} min)")
+    for name, story in known.items():
+        print(f"{name:{max(map(len, known))}}  {story.question} (about {story.minutes:g} min)")
     return 0
 
 
 def _settings(overrides: list[str], *, seeds: int | None) -> dict[str, Any]:
     """What the command line says of the study."""
-    from statewise.specs import UserError
     from statewise.specs.parse import read_override
-    from statewise.specs.study import StudySpec
 
-    settings: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    for override in overrides:
-        path, value = read_override(override)
-        if path.partition(".")[0] not in StudySpec.model_fields:
-            raise UserError(
-                f"--set {override!r}: a study has no {path.partition('.')[0]!r}",
-                fix=f"a setting of all entries begins with base: --set base.{override}",
-            )
-        settings[path] = value
-    return settings
+    return {**({} if seeds is None else {"seeds": seeds}), **dict(map(read_override, overrides))}
 
 
 def fitting(widths: dict[str, int], room: int) -> list[str]:
@@ -153,41 +168,63 @@ def _heading(column: dict[str, Any]) -> str:
     return f"{column['title']}\n{told}" if told else str(column["title"])
 
 
-def _print(report: dict[str, Any], ran: "Ran", page: Path) -> None:
-    """The verdict and the table of the report, as far as a terminal is wide, and where the rest is."""
-    from rich.box import SIMPLE_HEAD
-    from rich.cells import cell_len
+def _print(found: "Compared") -> None:
+    """The tables and the verdict of the report, as far as a terminal is wide, and where the rest is."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    rows = report["table"]["rows"]
-    headings = {column["name"]: _heading(column) for column in report["table"]["columns"] if column["name"] in _SHOWN}
-    widths = {
-        name: max(cell_len(line) for line in [*heading.split("\n"), *(row[name]["text"] for row in rows)])
-        for name, heading in headings.items()
-    }
     # A file has no width that a line could be too long for.
-    console = Console() if sys.stdout.isatty() else Console(width=sum(widths.values()) + _GAP * len(widths))
-    shown = fitting({name: widths[name] for name in _SHOWN if name in widths}, console.width)
-    table = Table(title=escape(report["title"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    words = {column["name"] for column in report["table"]["columns"] if column["text"]}
-    for name in shown:
-        table.add_column(escape(headings[name]), justify="left" if name in words else "right")
-    for row in rows:
-        table.add_row(*(escape(row[name]["text"]) for name in shown))
-    console.print(table)
+    console = Console() if sys.stdout.isatty() else Console(width=max(map(_table_width, found.parts)))
 
     def say(text: str, *, whole: bool = False) -> None:
         """`whole`: on one line, however long, so that a terminal can find the address in it."""
         console.print(text, highlight=False, markup=False, soft_wrap=whole or not console.is_terminal)
 
-    say(" ".join(filter(None, [report["method"], report["noisy"]])))
-    say(" ".join(report["verdict"]))
-    if report["choices"] is not None and "group" in headings:
-        say(report["choices"]["said"])
-    for failure in ran.failed:
-        say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
-    if ran.left:
-        say(f"{len(ran.left)} trials are not done")
-    say(f"report: {page}; to open it in a browser: {page.absolute().as_uri()}", whole=True)
+    for part in found.parts:
+        console.print(_table(part, console.width))
+        say(" ".join(filter(None, [part.report["method"], part.report["noisy"]])))
+        choices = part.report["choices"]
+        if choices is not None and "group" in _headings(part):
+            say(choices["said"])
+    say(found.verdict)
+    for part in found.parts:
+        for failure in part.ran.failed:
+            say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
+    if found.left:
+        say(f"{found.left} trials are not done")
+    say(f"report: {found.page}; to open it in a browser: {found.page.absolute().as_uri()}", whole=True)
+
+
+def _headings(part: "ComparedPart") -> dict[str, str]:
+    columns = part.report["table"]["columns"]
+    return {column["name"]: _heading(column) for column in columns if column["name"] in _SHOWN}
+
+
+def _widths(part: "ComparedPart") -> dict[str, int]:
+    from rich.cells import cell_len
+
+    rows = part.report["table"]["rows"]
+    headings = _headings(part)
+    return {
+        name: max(cell_len(line) for line in [*headings[name].split("\n"), *(row[name]["text"] for row in rows)])
+        for name in _SHOWN
+        if name in headings
+    }
+
+
+def _table_width(part: "ComparedPart") -> int:
+    return sum(width + _GAP for width in _widths(part).values())
+
+
+def _table(part: "ComparedPart", room: int) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    headings, shown = _headings(part), fitting(_widths(part), room)
+    table = Table(title=escape(part.report["title"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    words = {column["name"] for column in part.report["table"]["columns"] if column["text"]}
+    for name in shown:
+        table.add_column(escape(headings[name]), justify="left" if name in words else "right")
+    for row in part.report["table"]["rows"]:
+        table.add_row(*(escape(row[name]["text"]) for name in shown))
+    return table

@@ -1,5 +1,6 @@
 """`statewise evaluate`: the metrics of a trained model, beside trivial baselines."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from statewise.cli.output import print_json
 from statewise.cli.run_argument import open_run
 
 if TYPE_CHECKING:
-    from statewise.tasks.report import Report
+    from statewise.tasks.report import Evaluation, Report
 
 
 def evaluate(
@@ -52,18 +53,35 @@ def evaluate(
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
     from statewise.specs import UserError
+    from statewise.tasks.forecasting import ForecastingRun
+    from statewise.tasks.run import SelfReadingRun
 
     data = joined(data, text)
-    opened = open_run(run, device).with_settings(set_ or ())
+    opened = open_run(run, set_ or (), device=device)
     read = ", ".join(data) if data else "the held-out part"
+    files = [Path(name) for name in data] if data else None
+
+    def forecaster() -> ForecastingRun:
+        if not isinstance(opened, ForecastingRun):
+            raise UserError(
+                f"a {opened.spec.task} run has no forecasts",
+                fix="leave out --folds, --stationarity, --plot and --plot-error",
+            )
+        return opened
+
     if exposure:
         from statewise.tasks.exposure import exposure_figures, exposure_report
 
-        gap = opened.exposure_gap(data)
+        if not isinstance(opened, SelfReadingRun):
+            raise UserError(
+                f"a {opened.spec.task} run never reads its own output, so it has no exposure gap",
+                fix="language models, translations and recursive forecasts have one",
+            )
+        gap, unit = opened.exposure_gap(files), opened.spec.loss_name
         if json_:
-            print_json(exposure_figures(gap, unit=opened.exposure_unit))
+            print_json(exposure_figures(gap, unit=unit))
         else:
-            report = exposure_report(gap, unit=opened.exposure_unit)
+            report = exposure_report(gap, unit=unit)
             _print(report, title=f"{run} on {read}: reading its own output", first="position")
         return
     if stationarity:
@@ -71,7 +89,7 @@ def evaluate(
             raise UserError(
                 "--stationarity trains small models of its own on the run's series", fix="leave the other options out"
             )
-        tested = opened.stationarity()
+        tested = forecaster().stationarity()
         if json_:
             print_json(tested._asdict())
         else:
@@ -80,10 +98,10 @@ def evaluate(
     if data and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error use the held-out part of the data", fix="leave out --data")
     if plot is not None:
-        opened.plot(plot)
+        forecaster().plot(plot)
     if plot_error is not None:
-        opened.plot(plot_error, what="error")
-    results = [opened.evaluate(data)] if folds is None else list(opened.backtest(folds=folds))
+        forecaster().plot(plot_error, what="error")
+    results: Sequence[Evaluation] = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
         found = [result._asdict() for result in results]
         print_json(found[0] if folds is None else found)

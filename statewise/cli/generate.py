@@ -72,7 +72,7 @@ def generate(
         raise UserError(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
-    opened = open_run(run, device)
+    opened = open_run(run, device=device)
     if not isinstance(opened, LanguageModelRun):
         if state or save_state:
             raise UserError(

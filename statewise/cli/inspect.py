@@ -51,7 +51,7 @@ def inspect(
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS."),
     ] = None,
-    static: Annotated[bool, typer.Option("--static", help="A page without plotly: drawings only.")] = False,
+    static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
     quiet: Quiet = False,
     json_: Json = False,
 ) -> None:
@@ -77,9 +77,17 @@ def inspect(
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
-    opened = None if run is None else open_run(Path(run), device)
-    found = look_at(opened, lens, text=text, data=data, progress=make_progress(quiet=quiet or json_), **settings)
-    folder = out or (Path("inspect") if run is None else Path(run) / "inspect") / (lens or "all")
+    opened = None if run is None else open_run(Path(run), device=device)
+    found = look_at(
+        opened,
+        lens,
+        text=text,
+        data=Path(data) if data else None,
+        progress=make_progress(quiet=quiet or json_),
+        **settings,
+    )
+    beside = Path(run) / "inspect" if run is not None and Path(run).is_dir() else Path("inspect", run or "")
+    folder = out or beside / (lens or "all")  # a run that comes with the package is left as it is
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
     files = [str(path) for path in found.files(folder)]
     if json_:

@@ -38,19 +38,26 @@ def predict(
     import json
 
     from statewise.specs import UserError
+    from statewise.tasks.forecasting import ForecastingRun
+    from statewise.tasks.run import PredictingRun
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
-    opened = open_run(run, device).with_settings(set_ or ())
+    opened = open_run(run, set_ or (), device=device)
     lines: Iterator[str]
+    files = [Path(name) for name in file]
     if fill:
-        rows = opened.interpolate(file)
+        if not isinstance(opened, ForecastingRun):
+            raise UserError(f"a {opened.spec.task} run has no missing values to fill in", fix="leave out --fill")
+        rows = opened.interpolate(files)
         names = ("series", "time", "channel", "mean")
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
+    elif not isinstance(opened, PredictingRun):
+        raise UserError(f"a {opened.spec.task} run does not predict rows", fix="it can evaluate and generate")
     elif json_:
-        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict(file))
+        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict_rows(files))
     else:
-        lines = opened.predict_lines(file)
+        lines = opened.predict_lines(files)
     if out is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")

@@ -1,6 +1,7 @@
 """The argument RUN, which most verbs take: a folder that training made."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,16 +9,21 @@ if TYPE_CHECKING:
     from statewise.tasks import Run
 
 
-def open_run(path: Path, device: str | None = None) -> "Run":
-    """Open a trained folder, report damaged parts, and guess which was meant where there is none."""
+def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None) -> "Run":
+    """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
+    from statewise.tasks.shipped import find_run, shipped_names
 
+    path = find_run(path)
     known = [str(found.parent) for found in sorted([*path.glob("*/run.toml"), *Path("runs").glob("*/run.toml")])]
-    if known and not any((path / name).exists() for name in ("run.toml", "checkpoints")):
+    known = [*known[:10], *shipped_names()]
+    if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
-        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known[:10])))
+        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
     opened = load(path, device=device or "auto")
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)
-    return opened
+    if not settings:
+        return opened
+    return opened.with_settings(settings)

@@ -71,7 +71,7 @@ def train(
         batch=batch,
         seed=seed,
         device=device,
-        data=data,
+        data=None if data is None else [Path(name) for name in data],
         out=out,
         resume=resume,
         display=make_display(quiet=True) if silent else None,

@@ -1,4 +1,4 @@
-"""A whole comparison in one call: a study, what it is run on, and the report that comes of it."""
+"""A whole comparison in one call: a study or a story of several, what it is run on, and the report that comes of it."""
 
 import html
 import json
@@ -11,64 +11,133 @@ from typing import Any, Literal
 
 import torch
 
-from statewise.comparison.engine import Ran, run
+from statewise.comparison.engine import Ran, Work, run, wanted_device
+from statewise.comparison.look import look_inside
 from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
-from statewise.comparison.report import write_report
-from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
-from statewise.specs import option
+from statewise.comparison.record import write_text
+from statewise.comparison.report import Part, write_report
+from statewise.comparison.search import write_record
+from statewise.comparison.study import (
+    AnyStudy,
+    Chapter,
+    Story,
+    as_table,
+    changed,
+    load_story,
+    parse_study,
+    scaled,
+    spec_of,
+    title_as_name,
+    with_entries,
+)
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import kept_in
+from statewise.data.memory_source import memory_file
+from statewise.specs import UserError, nearest, option
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
+from statewise.specs.toml import dumps
+from statewise.training import Parallel
 from statewise.training.device import pick_device
+from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 from statewise.training.signals import Signals
 
 _AMOUNTS = ("budget.amount", "budget.also.amount")
-AnyStudy = str | Path | StudySpec | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What came of a study. `report` is all of report.json; `stopped` is the signal that ended it early, or 0."""
+class ComparedPart:
+    """One study of a comparison. `report` is its part of report.json."""
 
-    page: Path
+    name: str
     report: dict[str, Any]
     ran: Ran
-    stopped: int
-
-    @property
-    def verdict(self) -> str:
-        return " ".join(self.report["verdict"])
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """A row for each entry, the best first: numbers, and words where a column has words."""
+        """A row for each model, the best first: a dictionary of numbers and texts."""
         words = {column["name"] for column in self.report["table"]["columns"] if column["text"]}
         return [
             {name: cell["text"] if name in words else cell["value"] for name, cell in row.items()}
             for row in self.report["table"]["rows"]
         ]
 
+
+@dataclass(frozen=True)
+class Compared:
+    """The result of `sw.compare`; a notebook shows its tables.
+
+    `page` is the path of the report, `report` all of report.json, `parts` the studies it consists of, and `stopped` the
+    signal that ended it early, or 0.
+
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> compared.page
+    PosixPath('studies/two/report.html')
+    """
+
+    page: Path
+    report: dict[str, Any]
+    parts: tuple[ComparedPart, ...]
+    stopped: int
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few sentences.
+
+        >>> "elman" in sw.compare("two.toml", out="studies/two", workers=1, static=True).verdict
+        True
+        """
+        return " ".join(self.report["verdict"])
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each model, the best first: a dictionary of numbers and texts; of several studies, with its `part`.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> sorted(row["entry"] for row in compared.table)
+        ['elman', 'gru']
+        """
+        if len(self.parts) == 1:
+            return self.parts[0].table
+        return [{"part": part.name, **row} for part in self.parts for row in part.table]
+
+    @property
+    def failed(self) -> int:
+        """Trials that failed."""
+        return sum(len(part.ran.failed) for part in self.parts)
+
+    @property
+    def left(self) -> int:
+        """Trials that a signal left undone."""
+        return sum(len(part.ran.left) for part in self.parts)
+
     def __repr__(self) -> str:
         return f"Compared({str(self.page)!r}: {self.verdict})"
 
     def _repr_html_(self) -> str:
-        columns = self.report["table"]["columns"]
-        lines = [[column["title"] for column in columns]]
-        lines += [[row[column["name"]]["text"] for column in columns] for row in self.report["table"]["rows"]]
-        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        return f"<p>{html.escape(self.verdict)}</p><table>{rows}</table>"
+        shown = [f"<p>{html.escape(self.verdict)}</p>"]
+        for part in self.parts:
+            columns = [column for column in part.report["table"]["columns"] if column["shown"]]
+            lines = [[column["title"] for column in columns]]
+            lines += [[row[column["name"]]["text"] for column in columns] for row in part.report["table"]["rows"]]
+            rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+            shown.append(f"<p><b>{html.escape(part.report['title'])}</b></p><table>{rows}</table>")
+        return "".join(shown)
 
 
 def compare(
     study: AnyStudy = "lineage",
     *,
-    data: str | Path | Sequence[str] | None = None,
+    data: Data | None = None,
     settings: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     only: Sequence[str] = (),
     add: Sequence[str] = (),
+    search: bool = False,
     out: str | Path | None = None,
     workers: int | None = None,
     threads: int = 1,
@@ -77,38 +146,72 @@ def compare(
     display: Board | None = None,
     command: str | None = None,
 ) -> Compared:
-    """Run what is not yet done of a study, and write its report into `out` (default: `studies/NAME`).
+    """Train several models under one budget and write a report into `out` (default: `studies/NAME`).
 
-    The study is a shipped one's name, a TOML file, a `StudySpec`, or a table of the same keys. `settings` are paths of
-    the study, such as `base.train.lr`; `data` takes the place of its own; `command` is what reproduces the report.
+    `study` is the name of a shipped study, a TOML file, a `StudySpec`, or a table of the same keys. `data` (files, or
+    what you hold in memory) replaces its data (the last study's, where there are several). `settings` replace settings:
+    `{"base.train.lr": 0.01}`, or, of one of several studies, `{"prediction.base.train.lr": 0.01}`. `minutes` sets its
+    time, `only` and `add` choose its models, and `search` runs the search again instead of using the recorded one.
+    Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
+    `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
+
+    >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+    >>> [row["entry"] for row in compared.table]
+    [..., ...]
     """
-    asked = changed_study(study, settings=settings or {}, minutes=minutes, only=only, add=add)
+    story = changed_story(study, settings=settings or {}, minutes=minutes, only=only, add=add, search=search)
     folder = Path(out) if out is not None else Path("studies") / _name(study)
-    with Signals() as signals:
-        planned = plan(asked, data=data)
+    files, made = None if data is None else file_names(data), None
+    if data is not None and files is None:
+        last = story.chapters[-1]
+        spec = spec_of(last.study, last.study.entry[0])
+        made = memory_file(spec, data, training=True)
+        last = last._replace(study=changed(last.study, made.changes(spec.data)))
+        story = story._replace(chapters=(*story.chapters[:-1], last))
+        files = [str(folder.absolute() / made.name)]
+    with Signals() as signals, kept_in(made, folder, leads=True):
+        plans = [
+            plan(chapter.study, data=files if number == len(story.chapters) else None)
+            for number, chapter in enumerate(story.chapters, start=1)
+        ]
         if engine == "local":
-            refuse_large_entries(planned)
-        drive: Callable[..., Ran] = run_on_ray if engine == "ray" else run
-        ran = drive(
-            planned,
-            folder=folder,
-            workers=workers or one_each(planned),
-            threads=threads,
-            display=display,
-            signals=signals,
-        )
+            for planned in plans:
+                refuse_large_entries(planned)
+        works = [
+            Work(planned, folder if story.alone else folder / chapter.name)
+            for planned, chapter in zip(plans, story.chapters)
+        ]
+        drive: Callable[..., list[Ran]] = run_on_ray if engine == "ray" else run
+        rans = drive(works, workers=workers or one_each(plans), threads=threads, display=display, signals=signals)
+        for (_, place), planned, ran in zip(works, plans, rans):
+            if planned.search_trials:
+                write_record(place / "search.json", planned.study, planned.entries, planned.search_log(ran.found))
+        if not story.alone:
+            write_text(folder / "study.toml", dumps(_kept(story)))
         again = ["statewise", "compare", str(folder / "study.toml"), "--out", str(folder)]
+        parts = [
+            Part(chapter.name, planned.study, planned.entries, ran.found, ran.failed, work.folder)
+            for chapter, planned, ran, work in zip(story.chapters, plans, rans, works)
+        ]
         page = write_report(
-            planned.study,
-            planned.entries,
-            ran.found,
+            parts,
+            title=plans[0].study.title if story.alone else story.title,
+            question=story.question,
             folder=folder,
             static=static,
-            failures=ran.failed,
             command=command or shlex.join(again),
+            look=look_inside(story.look, parts),
         )
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        return Compared(page, report, ran, signals.received)
+        named = [ComparedPart(part.name, told, ran) for part, told, ran in zip(parts, report["parts"], rans)]
+        return Compared(page, report, tuple(named), signals.received)
+
+
+def _kept(story: Story) -> dict[str, Any]:
+    """The story in the folder that its studies were run in, so that it can be run again from there."""
+    parts = [{"name": chapter.name, "study": f"{chapter.name}/study.toml"} for chapter in story.chapters]
+    look = {} if story.look is None else {"look": story.look.model_dump()}
+    return {"title": story.title, "question": story.question, "part": parts, **look}
 
 
 def refuse_large_entries(planned: Plan) -> None:
@@ -118,38 +221,94 @@ def refuse_large_entries(planned: Plan) -> None:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)
             refuse_what_does_not_fit(entry.parameters, entry.spec.train, where, name=f"entry {entry.name!r}", fix=fix)
+            refuse_what_is_never_captured(entry.spec.train, Parallel(device=where))
 
 
-def changed_study(
+def changed_story(
     study: AnyStudy,
     *,
     settings: Mapping[str, Any],
     minutes: float | None = None,
     only: Sequence[str] = (),
     add: Sequence[str] = (),
-) -> StudySpec:
-    """The study, read, with what is asked to be otherwise."""
-    match study:
-        case StudySpec():
-            found = parse_study(as_table(study), source=f"study {study.title!r}")
-        case Mapping():
-            found = parse_study(study)
-        case _:
-            found = load_study(study)
-    if settings:
-        found = parse_study(with_settings(as_table(found), settings), source=f"study {found.title!r} with settings")
-    if only or add:
-        found = with_entries(found, only=only, add=add)
-    if minutes is not None:
-        amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
-        found = parse_study(with_settings(as_table(scaled(found, minutes)), amounts))  # what was said stands as it was
+    search: bool = False,
+) -> Story:
+    """The story, read, with what is asked to be otherwise."""
+    story = load_story(study)
+    if minutes is not None and not minutes > 0:
+        raise UserError(f"minutes is {minutes:g}, expected more than 0")
+    share = None if minutes is None else minutes / story.minutes
+    known = {chapter.name: [entry.name for entry in chapter.study.entry] for chapter in story.chapters}
+    everything = [name for names in known.values() for name in names]
+    for name in only:
+        if name not in everything:
+            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, everything))
+    kept = [one for one in story.chapters if not only or set(only) & set(known[one.name])]
+    chapters = []
+    for chapter in kept:
+        here = [one for one in add if _home(one, known, default=kept[-1].name) == chapter.name]
+        mine = [name for name in only if name in known[chapter.name]]
+        own = _own_settings(settings, chapter.name, known)
+        changed = changed_study(chapter.study, settings=own, share=share, only=mine, add=here, search=search)
+        chapters.append(Chapter(chapter.name, changed))
+    look = story.look if story.look is not None and story.look.part in [one.name for one in kept] else None
+    return story._replace(chapters=tuple(chapters), look=look)
+
+
+def _home(added: str, known: Mapping[str, Sequence[str]], *, default: str) -> str:
+    """The last part that has the entry which the new one is like."""
+    like = added.partition("=")[2].partition(" ")[0]
+    return next((name for name in reversed(list(known)) if like in known[name]), default)
+
+
+def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, object]) -> dict[str, Any]:
+    """Those of one part: said of it by its name, or of all."""
+    found = {}
+    for path, value in settings.items():
+        head, _, rest = path.partition(".")
+        if head in ("train", "data", "model", "task", "seed"):
+            raise UserError(
+                f"a study has no setting {path!r}",
+                fix=f"a setting of all entries begins with base: base.{path}={value}",
+            )
+        if head not in parts or head in StudySpec.model_fields:
+            found[path] = value
+        elif head == name:
+            found[rest] = value
     return found
 
 
-def one_each(planned: Plan) -> int:
+def changed_study(
+    study: StudySpec,
+    *,
+    settings: Mapping[str, Any],
+    share: float | None = None,
+    only: Sequence[str] = (),
+    add: Sequence[str] = (),
+    search: bool = False,
+) -> StudySpec:
+    """One study with what is asked to be otherwise; `share`: times as long. What is set is no longer searched."""
+    given = [path for path in study.search.space if f"base.{path}" in settings]
+    if search or given or any(path.startswith("search.") or path == "search" for path in settings):
+        study = study.model_copy(update={"record": (), "record_of": {}})
+    if given:
+        space = {path: values for path, values in study.search.space.items() if path not in given}
+        trials = study.search.trials if space else 1
+        study = study.model_copy(update={"search": study.search.model_copy(update={"space": space, "trials": trials})})
+    if settings:
+        study = parse_study(with_settings(as_table(study), settings), source=f"study {study.title!r} with settings")
+    if only or add:
+        study = with_entries(study, only=only, add=add)
+    if share is not None:
+        amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
+        longer = scaled(study, share * study.minutes)
+        study = parse_study(with_settings(as_table(longer), amounts))  # what was said stands as it was
+    return study
+
+
+def one_each(plans: Sequence[Plan]) -> int:
     """A worker for each core, or for each GPU where these are used: more would share one, and its time."""
-    wanted = planned.study.base.get("train", {}).get("device", "auto")
-    if torch.cuda.is_available() and wanted != "cpu":
+    if torch.cuda.is_available() and any(wanted_device(planned.study) != "cpu" for planned in plans):
         return torch.cuda.device_count()
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -158,5 +317,4 @@ def _name(study: AnyStudy) -> str:
     """Of the folder."""
     if isinstance(study, str | Path):
         return Path(study).stem
-    title = study.title if isinstance(study, StudySpec) else str(study.get("title", "study"))
-    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split()) or "study"
+    return title_as_name(study.title if isinstance(study, StudySpec) else str(study.get("title", "study")))

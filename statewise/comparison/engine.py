@@ -3,7 +3,8 @@
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -23,7 +24,7 @@ from statewise.comparison.record import (
     write_text,
 )
 from statewise.comparison.study import as_table
-from statewise.comparison.trial import Failure, Found, Trial
+from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED
 from statewise.specs import UserError, option
 from statewise.specs.study import StudySpec
@@ -45,6 +46,13 @@ class Plans(Protocol):
     def final_trials(self, found: list[Found], /) -> Sequence[Trial]: ...
 
 
+class Work(NamedTuple):
+    """A plan, and the folder that its trials are kept in."""
+
+    plan: Plans
+    folder: Path
+
+
 class Ran(NamedTuple):
     """`left` were not run, or not to their end, because a signal came; running the study again goes on with them."""
 
@@ -54,63 +62,83 @@ class Ran(NamedTuple):
 
 
 def run(
-    plan: Plans,
+    works: Sequence[Work],
     *,
-    folder: str | Path,
     workers: int = 2,
     threads: int = 1,
     display: Board | None = None,
     signals: Signals | None = None,
-) -> Ran:
-    """Run what is not yet done of a plan, in `folder`. What was found before is not done again."""
+) -> list[Ran]:
+    """Run what is not yet done of some plans, side by side, each in its own folder. What was found is not run again."""
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise UserError(f"{name} = {value} is not valid, expected at least 1")
-    folder, display, signals = Path(folder), display or Quiet(), signals or Signals()
-    make_folder(folder / "trials")
-    with locked(folder) as lock:
-        write_study(folder, plan.study)
-        pool = Pool(
-            workers=workers, threads=threads, log=folder / "workers.log", devices=devices_for(plan), keep=[lock]
+    display, signals = display or Quiet(), signals or Signals()
+    with ExitStack() as held:
+        locks = [held.enter_context(work_folder(work)) for work in works]
+        pool = held.enter_context(
+            Pool(
+                workers=workers,
+                threads=threads,
+                log=works[0].folder / "workers.log",
+                devices=devices_for([work.plan for work in works]),
+                keep=locks,
+            )
         )
-        with pool:
-            return in_phases(plan, folder, display, signals, lambda phase: _drive(phase, signals, pool))
+        return in_phases(works, display, signals, lambda phase: _drive(phase, signals, pool))
 
 
-def write_study(folder: Path, study: StudySpec) -> None:
-    """So that the same can be run again: `statewise compare FOLDER/study.toml`."""
-    write_text(folder / "study.toml", dumps(as_table(study)))
+@contextmanager
+def work_folder(work: Work) -> Iterator[int]:
+    """The folder of a plan, made and locked, with the study in it: `statewise compare FOLDER/study.toml`."""
+    make_folder(work.folder / "trials")
+    with locked(work.folder) as lock:
+        write_text(work.folder / "study.toml", dumps(as_table(work.plan.study)))
+        yield lock
 
 
 class Phase:
     """Trials that can be run in any order, and how far they are."""
 
-    def __init__(self, trials: Sequence[Trial], *, study: StudySpec, folder: Path, display: Board) -> None:
-        self.folder, self.display, self._study = folder, display, study
-        self.log = Log(folder)
-        self.trials = list({trial.key: trial for trial in trials}.values())  # two entries may be the same run
+    def __init__(self, listed: Sequence[tuple[Work, Sequence[Trial]]], *, display: Board) -> None:
+        self.folder, self.display = listed[0][0].folder, display
+        self._work: dict[str, Work] = {}
+        self._log = {work.folder: Log(work.folder) for work, _ in listed}
+        noted = {key for log in self._log.values() for key in log.ended()}
+        self.trials: list[Trial] = []
         self.found: dict[str, Found] = {}
         self.failed: dict[str, Failure] = {}
-        self.waiting: deque[Trial] = deque()
-        noted = self.log.ended()
+        for work, trials in listed:
+            for trial in trials:
+                if trial.key not in self._work:  # two entries may be the same run
+                    self._work[trial.key] = work
+                    self.trials.append(trial)
         for trial in self.trials:
             path = self.path(trial)
             failure = read_failure(path)
             if (found := read_found(path)) is not None:
                 self.found[trial.key] = found
                 if trial.key not in noted:
-                    self.log.add("end", trial)  # its driver was killed before it could say so
+                    self.note("end", trial)  # its driver was killed before it could say so
             elif failure is not None and failure.lasting:
                 self.failed[trial.key] = failure
-            else:
-                self.waiting.append(trial)
-        display.begin(study, self.trials, list(self.found.values()), list(self.failed.values()))
+        left = [trial for trial in self.trials if trial.key not in self.found and trial.key not in self.failed]
+        self.waiting = deque(sorted(left, key=_longest_first))
+        display.begin(
+            [(work.plan.study, trials) for work, trials in listed],
+            list(self.found.values()),
+            list(self.failed.values()),
+        )
+
+    def note(self, event: str, trial: Trial) -> None:
+        self._log[self._work[trial.key].folder].add(event, trial)
 
     def path(self, trial: Trial) -> Path:
-        return trial_folder(self.folder, trial.key)
+        return trial_folder(self._work[trial.key].folder, trial.key)
 
     def order(self, trial: Trial) -> Order:
-        return Order(trial._replace(spec=trial.spec.absolute()), self._study.metric, self._study.budget.context)
+        study = self._work[trial.key].plan.study
+        return Order(trial._replace(spec=trial.spec.absolute()), study.metric, study.budget.context)
 
     def prepare(self, trial: Trial) -> Path:
         """Write down what is to be done; the folder to do it in."""
@@ -118,7 +146,7 @@ class Phase:
         make_folder(path)
         (path / "failure.json").unlink(missing_ok=True)
         write_order(path, self.order(trial))
-        self.log.add("start", trial)
+        self.note("start", trial)
         self.display.started(trial)
         return path
 
@@ -127,7 +155,7 @@ class Phase:
         path = self.path(trial)
         if (found := read_found(path)) is not None:
             self.found[trial.key] = found
-            self.log.add("end", trial)
+            self.note("end", trial)
             self.display.ended(trial, found)
         elif (failure := read_failure(path)) is not None:
             self.give_up(trial, failure)
@@ -137,7 +165,7 @@ class Phase:
 
     def give_up(self, trial: Trial, failure: Failure) -> None:
         self.failed[trial.key] = failure
-        self.log.add("failure", trial)
+        self.note("failure", trial)
         self.display.failed(trial, failure)
 
     def died(self, trial: Trial, why: str) -> None:
@@ -150,7 +178,12 @@ class Phase:
         """In the order of the plan, under the names that the plan has for them."""
         named = [(trial, self.found[trial.key]) for trial in trials if trial.key in self.found]
         return [
-            found._replace(entry=trial.entry, seed=trial.seed, phase=trial.phase, settings=trial.settings)
+            found._replace(
+                entry=trial.entry,
+                seed=trial.seed,
+                phase=trial.phase,
+                settings={**printed_settings(trial.spec), **trial.settings},
+            )
             for trial, found in named
         ]
 
@@ -159,28 +192,35 @@ class Phase:
         return [failure._replace(entry=trial.entry, seed=trial.seed, phase=trial.phase) for trial, failure in named]
 
 
-def in_phases(plan: Plans, folder: Path, display: Board, signals: Signals, drive: Callable[[Phase], None]) -> Ran:
-    """The search, then what it decided. `drive` runs what waits in a phase until it is done or a signal comes."""
-    ran = Ran([], [], [])
-    search = list(plan.search_trials)
+def in_phases(works: Sequence[Work], display: Board, signals: Signals, drive: Callable[[Phase], None]) -> list[Ran]:
+    """The searches, then what they decided. `drive` runs what waits in a phase until it is done or a signal comes."""
+    rans = [Ran([], [], []) for _ in works]
     try:
         for number in range(2):
-            trials = search if number == 0 else list(plan.final_trials(ran.found[:]))
-            if not trials:
+            listed = [
+                (work, list(work.plan.search_trials if number == 0 else work.plan.final_trials(ran.found[:])))
+                for work, ran in zip(works, rans)
+            ]
+            if not any(trials for _, trials in listed):
                 continue
-            phase = Phase(trials, study=plan.study, folder=folder, display=display)
+            phase = Phase(listed, display=display)
             if phase.waiting:
                 drive(phase)
-            ran.found.extend(phase.results(trials))
-            ran.failed.extend(phase.failures(trials))
-            ran.left.extend(
-                trial for trial in phase.trials if trial.key not in phase.found and trial.key not in phase.failed
-            )
+            for (_, trials), ran in zip(listed, rans):
+                ran.found.extend(phase.results(trials))
+                ran.failed.extend(phase.failures(trials))
+                ended = phase.found.keys() | phase.failed.keys()
+                ran.left.extend({trial.key: trial for trial in trials if trial.key not in ended}.values())
             if signals.received:
                 break
     finally:
         display.close()
-    return ran
+    return rans
+
+
+def _longest_first(trial: Trial) -> tuple[int, float]:
+    """Of each seed, so that no worker is left alone with a long trial at the end. Roughly: by FLOPs."""
+    return trial.seed, -trial.flops_per_token * trial.spec.train.steps
 
 
 def _drive(phase: Phase, signals: Signals, pool: Pool) -> None:
@@ -230,11 +270,16 @@ def _tail(path: Path, lines: int = 10) -> str:
     return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 
-def devices_for(plan: Plans) -> list[str]:
-    """The GPUs that workers take in turn: none where there is one or none, or where the study names one."""
+def devices_for(plans: Sequence[Plans]) -> list[str]:
+    """The GPUs that workers take in turn: none where there is one or none, or where a study names one."""
     count = torch.cuda.device_count()
-    named = plan.study.base.get("train", {}).get("device", "auto") not in ("auto", "cuda")
+    named = any(wanted_device(plan.study) not in ("auto", "cuda") for plan in plans)
     if count < 2 or named:
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return visible.split(",") if visible else [str(number) for number in range(count)]
+
+
+def wanted_device(study: StudySpec) -> str:
+    device: str = study.base.get("train", {}).get("device", "auto")
+    return device

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from statewise.comparison.record import read_lines
@@ -246,6 +247,15 @@ def _pieces(stream: TextStream, ids: Sequence[int], nats: Sequence[float]) -> li
     if pending:
         pieces.append((stream.finish(), pending))
     return pieces
+
+
+def model_bytes(model: nn.Module) -> int:
+    """Everything a model needs to predict: parameters and saved buffers, so a Markov model's count tables too.
+
+    >>> model_bytes(nn.Linear(3, 2))
+    32
+    """
+    return sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
 
 
 def peak_bytes(device: torch.device) -> int:

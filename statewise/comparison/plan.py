@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 
 from statewise.comparison.budget import Entry, Wanted, solve_entry, wanted_amounts
 from statewise.comparison.opened import Opener
+from statewise.comparison.search import with_recorded
 from statewise.comparison.study import changed, spec_of
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
 from statewise.specs import (
@@ -25,16 +26,18 @@ from statewise.specs import (
     UserError,
     nearest,
 )
-from statewise.specs.study import EntrySpec, StudySpec
+from statewise.specs.study import EntrySpec, StudySpec, Tried
 from statewise.tasks.classification.run import ClassificationEvaluation
 from statewise.tasks.forecasting.evaluation import ForecastEvaluation
 from statewise.tasks.language_model import Evaluation
 from statewise.tasks.tagging.run import TaggingEvaluation
 from statewise.tasks.translation.evaluation import TranslationEvaluation
 from statewise.tasks.tree.run import TreeEvaluation
+from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
 _SAMPLE_SEED = 0
+_SEARCH_SEED = 1_000_000  # that no final trial has
 _ROOM = 25  # per cent by which a budget of parameters may grow on other data
 _NAMED = 3  # files that a title names
 # What stands above a training does not decide its result.
@@ -60,15 +63,6 @@ _TOKENS = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "targ
 Settings = dict[str, Any]
 
 
-class Tried(NamedTuple):
-    """A line of the search log. `figure` is None where the trial did not end, or not in a number."""
-
-    entry: str
-    settings: Settings
-    figure: float | None
-    chosen: bool
-
-
 @dataclass(frozen=True)
 class Plan:
     """What is to be run. The search is on a seed that no final trial has, so that luck is not chosen twice."""
@@ -81,7 +75,7 @@ class Plan:
 
     @property
     def search_seed(self) -> int:
-        return self.study.seeds
+        return _SEARCH_SEED
 
     def final_trials(self, found: Sequence[Found] = ()) -> list[Trial]:
         """Every seed of every entry, with the settings that did best in the search.
@@ -96,24 +90,17 @@ class Plan:
         ]
 
     def search_log(self, found: Sequence[Found]) -> list[Tried]:
-        """Every try of every entry, and which was chosen."""
+        """Every try of every entry; what did not end in a number has no metric."""
         if not self.search_trials:
             return []
-        log = []
-        for name, tries in self.tried.items():
-            best = self._best(name, found)
-            for index, settings in enumerate(tries):
-                log.append(Tried(name, settings, self._figure(name, index, found), index == best))
-        return log
+        return [
+            Tried(entry=name, settings=settings, metric=self._figure(name, index, found))
+            for name, tries in self.tried.items()
+            for index, settings in enumerate(tries)
+        ]
 
     def _best(self, name: str, found: Sequence[Found]) -> int | None:
-        """Of equally good ones the first."""
-        if not self.search_trials:
-            return None
-        sign = 1 if self.study.better == "lower" else -1
-        figures = {index: self._figure(name, index, found) for index in range(len(self.tried[name]))}
-        there = [(sign * figure, index) for index, figure in figures.items() if figure is not None]
-        return min(there)[1] if there else None
+        return self.study.best([self._figure(name, index, found) for index in range(len(self.tried[name]))])
 
     def _figure(self, name: str, index: int, found: Sequence[Found]) -> float | None:
         entry = self.solved[name, index]
@@ -139,6 +126,8 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     if data is not None:
         names = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
         study = _on_other_data(study, names, opener)
+    study = with_recorded(study)
+    searching = study.search.trials > 1 and not study.record
     specs = {entry.name: spec_of(study, entry) for entry in study.entry}
     _refuse_metric(study, next(iter(specs.values())))
     _refuse_unlike(study, specs)
@@ -147,7 +136,7 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     tried: dict[str, list[Settings]] = {}
     for entry in study.entry:
         solved[entry.name, AS_WRITTEN] = solve_entry(study, entry, opener=opener, wanted=wanted)
-        tried[entry.name] = tries(study, entry)
+        tried[entry.name] = tries(study, entry) if searching else []
         for index, settings in enumerate(tried[entry.name]):
             # A rate does not change a size, but a depth does: the budget is met at every try.
             table = {**entry.settings, **settings}
@@ -156,11 +145,13 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     entries = [solved[entry.name, AS_WRITTEN] for entry in study.entry]
     made = Plan(study, entries, [], tried, solved)
     _refuse_twins(made)
+    for one in solved.values():
+        judge_of(opener(one.spec).job, one.spec.train)  # now, and not in every trial
     search = [
         made.trial(name, index, made.search_seed, "search")
         for index in range(max(map(len, tried.values())))
         for name in tried
-        if index < len(tried[name]) and study.search.trials > 1
+        if index < len(tried[name])
     ]
     return Plan(study, entries, search, tried, solved)
 

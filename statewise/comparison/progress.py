@@ -16,13 +16,12 @@ from statewise.comparison.trial import Failure, Found, Trial
 from statewise.specs.study import StudySpec
 
 _SECONDS_BETWEEN_LINES = 10.0
+Listed = Sequence[tuple[StudySpec, Sequence[Trial]]]  # of each study of a phase, its trials
 _ENOUGH = 0.1  # trials, or so much of one, from which something can be said of the rest
 
 
 class Board(Protocol):
-    def begin(
-        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
-    ) -> None: ...
+    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
     def ended(self, trial: Trial, found: Found) -> None: ...
@@ -35,9 +34,7 @@ class Board(Protocol):
 class Quiet:
     """For `--quiet` and for libraries."""
 
-    def begin(
-        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
-    ) -> None: ...
+    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
     def ended(self, trial: Trial, found: Found) -> None: ...
@@ -58,11 +55,9 @@ def _share(words: Mapping[str, Any]) -> float:
 class Tally:
     """What is known of a phase: which trials run and how far each is, which have ended and how."""
 
-    def __init__(
-        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
-    ) -> None:
-        self.study = study
-        self.trials = list(trials)
+    def __init__(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
+        self.listed = [(study, list(trials)) for study, trials in listed if trials]
+        self.trials = list({trial.key: trial for _, trials in self.listed for trial in trials}.values())
         self.found = {one.key: one for one in found}
         self.failures = {one.key: one for one in failed}
         self.running: dict[str, tuple[Trial, Mapping[str, Any]]] = {}
@@ -89,27 +84,29 @@ class Tally:
         speed = f"  {words['tokens_per_second']:,.0f} tok/s" if "tokens_per_second" in words else ""
         return f"{words.get('doing', 'starting')}{speed}"
 
-    def figure(self, entry: str) -> str:
+    def metric(self, study: StudySpec, trials: Sequence[Trial]) -> str:
         """The mean over the seeds that are done."""
-        keys = {trial.key for trial in self.trials if trial.entry == entry}
-        values = [one.figures[self.study.metric] for key, one in self.found.items() if key in keys]
+        values = [self.found[trial.key].figures[study.metric] for trial in trials if trial.key in self.found]
         return f"{mean(values):.4f}" if values else ""
 
     def table(self) -> Table:
-        table = Table(title=Text(f"{self.study.title}: {self.headline()}"), title_justify="left")
-        for heading in ("entry", "trials", self.study.metric.replace("_", " "), "now"):
+        table = Table(title=Text(self.headline()), title_justify="left")
+        for heading in ("entry", "trials", "metric", "now"):
             table.add_column(heading, justify="left" if heading in ("entry", "now") else "right", no_wrap=True)
-        for entry in dict.fromkeys(trial.entry for trial in self.trials):
-            mine = [trial for trial in self.trials if trial.entry == entry]
-            done = sum(trial.key in self.found for trial in mine)
-            failed = sum(trial.key in self.failures for trial in mine)
-            now = [
-                f"seed {trial.seed}: {self.doing(trial, words)}"
-                for trial, words in self.running.values()
-                if trial.entry == entry
-            ]
-            count = f"{done}/{len(mine)}" + (f" ({failed} failed)" if failed else "")
-            table.add_row(escape(entry), count, self.figure(entry), escape("  ".join(now)))
+        for study, trials in self.listed:
+            table.add_section()
+            table.add_row(f"[bold]{escape(study.title)}[/]", "", escape(study.metric.replace("_", " ")), "")
+            for entry in dict.fromkeys(trial.entry for trial in trials):
+                mine = [trial for trial in trials if trial.entry == entry]
+                done = sum(trial.key in self.found for trial in mine)
+                failed = sum(trial.key in self.failures for trial in mine)
+                now = [
+                    f"seed {trial.seed}: {self.doing(*self.running[trial.key])}"
+                    for trial in mine
+                    if trial.key in self.running
+                ]
+                count = f"{done}/{len(mine)}" + (f" ({failed} failed)" if failed else "")
+                table.add_row(escape(entry), count, self.metric(study, mine), escape("  ".join(now)))
         return table
 
 
@@ -125,12 +122,10 @@ class _Counting:
         assert self._tally is not None
         return self._tally
 
-    def begin(
-        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
-    ) -> None:
-        self._tally = Tally(study, trials, found, failed)
+    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
+        self._tally = Tally(listed, found, failed)
         if found or failed:
-            self.say(f"{len(found) + len(failed)} of {len(trials)} trials were done before")
+            self.say(f"{len(found) + len(failed)} of {len(self._tally.trials)} trials were done before")
 
     def started(self, trial: Trial) -> None:
         self.tally.running[trial.key] = trial, {}
@@ -158,10 +153,8 @@ class LiveTable(_Counting):
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
-    def begin(
-        self, study: StudySpec, trials: Sequence[Trial], found: Sequence[Found], failed: Sequence[Failure]
-    ) -> None:
-        super().begin(study, trials, found, failed)
+    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
+        super().begin(listed, found, failed)
         self._live.start()
         self.tick()
 

@@ -9,12 +9,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from statewise.comparison.engine import Phase, Plans, Ran, in_phases, write_study
+from statewise.comparison.engine import Phase, Ran, Work, in_phases, wanted_device, work_folder
 from statewise.comparison.lock import locked
 from statewise.comparison.progress import Board, Quiet
 from statewise.comparison.record import (
@@ -30,7 +32,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import run_trial
-from statewise.specs import UserError, option
+from statewise.specs import optional
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
@@ -42,47 +44,31 @@ _PATIENCE = 60.0  # seconds that a trial waits for one that was given up to let 
 
 
 def run_on_ray(
-    plan: Plans,
+    works: Sequence[Work],
     *,
-    folder: str | Path,
     workers: int = 2,
     threads: int = 1,
     display: Board | None = None,
     signals: Signals | None = None,
-) -> Ran:
+) -> list[Ran]:
     """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
-    ray = _ray()
-    folder, display, signals = Path(folder).absolute(), display or Quiet(), signals or Signals()
-    make_folder(folder / "trials")
-    with locked(folder):
-        write_study(folder, plan.study)
-        ours = not ray.is_initialized()
-        if ours:
+    ray = optional("ray", extra="ray", needed_by="trials on a Ray cluster")
+    display, signals = display or Quiet(), signals or Signals()
+    works = [work._replace(folder=work.folder.absolute()) for work in works]
+    with ExitStack() as held:
+        for work in works:
+            held.enter_context(work_folder(work))
+        if not ray.is_initialized():
             handler = signal.getsignal(signal.SIGTERM)
+            held.callback(ray.shutdown)
             ray.init(log_to_driver=False, include_dashboard=False, runtime_env={"env_vars": _environment()})
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray has put its own there, which knows nothing of reports
-        try:
-            wanted = plan.study.base.get("train", {}).get("device", "auto")
-            gpus = 1 if wanted != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1 else 0
-            # (A process takes one trial: what its memory was, is then that trial's alone.)
-            task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
-            return in_phases(
-                plan, folder, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, threads)
-            )
-        finally:
-            if ours:
-                ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            f"{option('engine', 'ray')} needs the package ray", fix="pip install 'statewise[ray]'"
-        ) from None
-    return ray
+        on_cpu = all(wanted_device(work.plan.study) == "cpu" for work in works)
+        gpus = 1 if not on_cpu and ray.cluster_resources().get("GPU", 0) >= 1 else 0
+        # (A process takes one trial: what its memory was, is then that trial's alone.)
+        task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
+        return in_phases(works, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, threads))
 
 
 def _environment() -> dict[str, str]:

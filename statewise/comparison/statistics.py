@@ -186,10 +186,10 @@ def _method(standings: Sequence[Standing], error: str, confidence: float) -> str
     if most == 0:
         return ""
     if most < 2:
-        return "With one seed nothing can be said of differences: the order is that of single runs."
-    test = "paired t-tests" if error == "own" else "t-tests over seeds as blocks, with one spread for all entries"
-    test = f"{test}, corrected by Holm over all pairs, at {confidence:.0%}"
-    return f"Entries of one group are not distinguishable from its first: {test}."
+        return "One seed per model: differences cannot be tested, the order is that of single runs."
+    variance = "" if error == "own" else ", pooled variance"
+    test = f"paired t-tests across seeds{variance}, Holm-corrected, {confidence:.0%}".replace("%", " %")
+    return f"Models in the same group are statistically tied with its best ({test})."
 
 
 # -------------------------------------------------------------------- intervals

@@ -1,10 +1,11 @@
 """A study by its name or file: read, changed and shortened, before anything is solved or run."""
 
+import json
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,11 +13,30 @@ from statewise.specs import AnyRunSpec, UserError, either, nearest, option, pars
 from statewise.specs.base import Spec
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
-from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
+from statewise.specs.study import (
+    BudgetSpec,
+    EntrySpec,
+    LookSpec,
+    PartSpec,
+    SearchSpec,
+    StorySpec,
+    StudySpec,
+    TrainingBudgetSpec,
+    Tried,
+)
 
+_S = TypeVar("_S", bound=Spec)
 _ADD = "give the new name, an entry of the study, and what differs: " + either(
     "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
 )
+_INSIDE: dict[str, type[Spec]] = {
+    "entry": EntrySpec,
+    "budget": BudgetSpec,
+    "search": SearchSpec,
+    "record": Tried,
+    "part": PartSpec,
+    "look": LookSpec,
+}
 # What is counted in steps, and so becomes shorter with a study.
 IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
 
@@ -25,24 +45,99 @@ def study_names() -> list[str]:
     return sorted(path.stem for path in _shipped().glob("*.toml"))
 
 
+class Chapter(NamedTuple):
+    """A study of a story; its name is that of its folder."""
+
+    name: str
+    study: StudySpec
+
+
+class Story(NamedTuple):
+    """Studies that are run together and reported on one page. A single study is a story of one chapter."""
+
+    title: str
+    question: str
+    chapters: tuple[Chapter, ...]
+    look: LookSpec | None = None
+    alone: bool = False  # one study, in the folder of the story itself
+
+    @property
+    def minutes(self) -> float:
+        return sum(chapter.study.minutes for chapter in self.chapters)
+
+
+AnyStudy = str | Path | StudySpec | Mapping[str, Any]
+
+
+def load_story(study: AnyStudy) -> Story:
+    """A shipped study or story by its name, any by the path of its TOML file, or a table of the same keys."""
+    match study:
+        case StudySpec():
+            return _alone(parse_study(as_table(study), source=f"study {study.title!r}"), title_as_name(study.title))
+        case Mapping():
+            folder, table, source = Path(), study, "the study"
+            name = title_as_name(str(study.get("title", "study")))
+        case _:
+            path = _file(study)
+            folder, table, source, name = path.parent, _read(path), f"study {str(study)!r}", path.stem
+    if "part" not in table:
+        return _alone(parse_study(table, source=source), name)
+    spec = _validated(StorySpec, table, source)
+    chapters = []
+    for part in spec.part:
+        named = folder / part.study if part.study.endswith(".toml") else part.study
+        own = load_study(named)
+        if part.settings:
+            own = parse_study(with_settings(as_table(own), part.settings), source=f"part {part.study!r} of {source}")
+        if part.only:
+            own = with_entries(own, only=part.only)
+        chapters.append(Chapter(part.name or Path(part.study).stem, own))
+    names = [chapter.name for chapter in chapters]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{source} has two parts of the name {twice!r}", fix="give each a name of its own")
+    if spec.look is not None and spec.look.part not in names:
+        raise UserError(f"{source}: look.part = {spec.look.part!r} is not a part", fix=nearest(spec.look.part, names))
+    return Story(spec.title, spec.question, tuple(chapters), spec.look)
+
+
+def _alone(study: StudySpec, name: str) -> Story:
+    return Story(study.title, study.question, (Chapter(name, study),), alone=True)
+
+
+def title_as_name(title: str) -> str:
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split()) or "study"
+
+
 def load_study(name_or_path: str | Path) -> StudySpec:
-    """A shipped study by its name, or any by the path of its TOML file."""
-    named = str(name_or_path)
-    path = Path(name_or_path)
-    if path.suffix != ".toml":
-        if named not in study_names():
-            raise UserError(f"{named!r} is neither a shipped study nor a .toml file", fix=nearest(named, study_names()))
-        path = _shipped() / f"{named}.toml"
-    return parse_study(_read(path), source=f"study {named!r}")
+    """A single study, shipped or of a TOML file, with the search that is recorded beside it."""
+    path = _file(name_or_path)
+    table = _read(path)
+    if "part" in table:
+        raise UserError(f"{str(name_or_path)!r} is a story of several studies", fix="name one of its parts")
+    return parse_study(table, source=f"study {str(name_or_path)!r}")
+
+
+def _file(name_or_path: str | Path) -> Path:
+    named, path = str(name_or_path), Path(name_or_path)
+    if path.suffix == ".toml":
+        return path
+    if named not in study_names():
+        raise UserError(f"{named!r} is neither a shipped study nor a .toml file", fix=nearest(named, study_names()))
+    return _shipped() / f"{named}.toml"
+
+
+def _validated(kind: type[_S], table: Mapping[str, Any], source: str) -> _S:
+    try:
+        return kind.model_validate(table)
+    except ValidationError as error:
+        lines = [_explain(kind, one["loc"], one["msg"], one["type"]) for one in error.errors()]
+        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
 
 
 def parse_study(table: Mapping[str, Any], *, source: str = "the study") -> StudySpec:
     """Validate a table; every entry must be a run that could be trained."""
-    try:
-        study = StudySpec.model_validate(table)
-    except ValidationError as error:
-        lines = [_explain(one["loc"], one["msg"], one["type"]) for one in error.errors()]
-        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
+    study = _validated(StudySpec, table, source)
     names = [entry.name for entry in study.entry]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -78,12 +173,14 @@ def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[st
         if name not in known:
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
-    added = [_added(known, written) for written in add]
+    searched = {name: chosen.settings for name in known if (chosen := study.chosen(name)) is not None}
+    added = [_added(known, written, searched) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
     return parse_study(table, source=f"the study with {option('add' if add else 'only')}")
 
 
-def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
+def _added(known: Mapping[str, EntrySpec], written: str, searched: Mapping[str, Mapping[str, Any]]) -> EntrySpec:
+    """`searched`: the recorded values of those that it may be like."""
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
@@ -97,7 +194,8 @@ def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
         raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
     old = known[like]
-    return old.model_copy(update={"name": name, "settings": with_settings(old.settings, changed)})
+    own = with_settings(old.settings, searched.get(like, {}))
+    return old.model_copy(update={"name": name, "settings": with_settings(own, changed)})
 
 
 def scaled(study: StudySpec, minutes: float) -> StudySpec:
@@ -142,7 +240,7 @@ def _shipped() -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"study {str(path)!r} does not exist", fix=nearest(path.stem, study_names())) from None
     except IsADirectoryError:
@@ -151,13 +249,25 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="correct the file") from None
+    return {**_recorded(path), **table}
 
 
-def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
+def _recorded(study: Path) -> dict[str, Any]:
+    """The search that is kept beside a study's file as NAME.search.json; nothing where there is none."""
+    path = study.with_suffix(".search.json")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: found[name] for name in ("record", "record_of")}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{str(path)!r} is not the record of a search: {error}", fix="remove the file") from None
+
+
+def _explain(kind: type[Spec], location: tuple[int | str, ...], message: str, error: str) -> str:
     path = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
-    if kind == "extra_forbidden":
-        inner: dict[str, type[Spec]] = {"entry": EntrySpec, "budget": BudgetSpec, "search": SearchSpec}
-        beside = inner[str(location[0])] if len(location) > 1 else StudySpec
+    if error == "extra_forbidden":
+        beside = _INSIDE.get(str(location[0]), kind) if len(location) > 1 else kind
         beside = TrainingBudgetSpec if "also" in location[:-1] else beside
         return f"  {path}: unknown key; {nearest(str(location[-1]), beside.model_fields)}"
     message = message.removeprefix("Value error, ")

@@ -12,6 +12,7 @@ from statewise.specs import AnyRunSpec
 Phase = Literal["search", "final"]
 # Figures of any run, whatever its task: what it costs after the tokens that the budget speaks of.
 COSTS = ("milliseconds_per_token", "state_bytes")
+_PRINTED = {"train": ("lr", "steps", "batch"), "model": ("depth", "width", "order", "smoothing", "window")}
 TRAINING_FLOPS = 3  # of a forward pass: each product gives two more on the way back
 
 
@@ -23,7 +24,7 @@ class Trial(NamedTuple):
     phase: Phase
     spec: AnyRunSpec
     key: str
-    settings: dict[str, Any]  # what was searched or solved for it
+    settings: dict[str, Any]  # as in Found
     flops_per_token: float  # forward, by formula
 
 
@@ -66,7 +67,7 @@ class Found(NamedTuple):
     entry: str
     seed: int
     phase: Phase
-    settings: dict[str, Any]  # what was searched or solved for it
+    settings: dict[str, Any]  # by path, what is worth printing: searched, solved, and how text is read in training
     figures: dict[str, float]  # of the task's evaluation
     curve: list[Point]
     parameters: int
@@ -89,6 +90,7 @@ class Found(NamedTuple):
     anchors: Mapping[str, float] = MappingProxyType(
         {}
     )  # the study's metric of what has learned next to nothing, by its name
+    model_bytes: int = 0  # all that is needed to predict: parameters, buffers, count tables (0: not measured)
 
 
 class Failure(NamedTuple):
@@ -100,6 +102,22 @@ class Failure(NamedTuple):
     phase: Phase
     error: str
     lasting: bool
+
+
+def printed_settings(spec: AnyRunSpec) -> dict[str, Any]:
+    """The hyperparameters worth printing beside a result, by path; `state`: whether it is carried along the text."""
+    table = spec.model_dump()
+    found = {
+        f"{inside}.{name}": table[inside][name]
+        for inside, names in _PRINTED.items()
+        for name in names
+        if table[inside].get(name) is not None and (inside != "train" or spec.learns == "gradient")
+    }
+    if spec.learns == "gradient" and not spec.whole_sequences:
+        kind, *length = spec.train.truncation.model_dump().values()
+        found |= {"train.window": spec.train.window_tokens(), "train.truncation": ":".join(map(str, [kind, *length]))}
+        found["state"] = "carried" if table["data"]["order"] == "sequential" else "fresh"
+    return found
 
 
 def trial_key(spec: AnyRunSpec, *, data: str, code: str) -> str:

@@ -14,6 +14,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -28,6 +30,7 @@ from statewise.comparison.measure import (
     curve,
     decode_speed,
     figures_of,
+    model_bytes,
     peak_bytes,
     refuse_without,
     shown,
@@ -42,11 +45,13 @@ from statewise.training import Stopped
 from statewise.training.course import Extent
 from statewise.training.device import pick_device
 from statewise.training.folder import newest_verified
+from statewise.training.journal import summary_writer
 from statewise.training.problem import NonFinite
 
 End = Literal["found", "failed", "stopped"]
 Tell = Callable[[Mapping[str, Any]], None]
 STOPPED = 75  # exit code of a trial that was asked to stop, and can go on
+_METRICS = {"classification": "sklearn.metrics", "tagging": "sklearn.metrics", "tree": "sklearn.metrics"}
 _EVERY = 0.2  # seconds between two words about a training
 
 
@@ -96,8 +101,10 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
     lines = read_lines(path / "sessions.jsonl")
     at = clock(trained.path)
     tokens, seconds = at.at(trained.outcome.step)
-    text = shown(run)
-    state_bytes, by_context = bytes_by_context(run.model, also=order.context), seconds_by_context(run.model)
+    final = trial.phase == "final"  # of a search, the metric is all that is asked
+    text = shown(run) if final else None
+    state_bytes = bytes_by_context(run.model, also=order.context) if final or metric in COSTS else {}
+    by_context = seconds_by_context(run.model) if final or metric in COSTS else None
     if metric in COSTS:  # a time would make figures that are not the same twice
         figures |= costs(state_bytes, by_context, context=order.context)
         refuse_without(metric, figures, run.spec.task)
@@ -117,7 +124,7 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         seconds=seconds,
         tokens=tokens,
         tokens_per_second=tokens / max(seconds, 1e-9),
-        decode_tokens_per_second=decode_speed(run),
+        decode_tokens_per_second=decode_speed(run) if final else None,
         # Of all who worked on it: the last may only have had to evaluate.
         peak_bytes=max(line["peak"] for line in lines if "peak" in line),
         sample=None if text is None else text.sample,
@@ -126,9 +133,10 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
         seconds_by_context=by_context,
         watched=watched(trained.path, metric=metric, **told),
         prompt=None if text is None else text.prompt,
-        answers=answers(run),
-        course=course(run),
+        answers=answers(run) if final else None,
+        course=course(run) if final else None,
         anchors={} if metric in COSTS else anchors(evaluation, metric),
+        model_bytes=model_bytes(run.model),
     )
 
 
@@ -184,6 +192,7 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as orders:
         while line := orders.readline():
             order = json.loads(line)
+            _import_metrics(Path(order["path"]))
             pid = os.fork()
             if pid == 0:
                 _child(Path(order["path"]), order["threads"], channel)
@@ -192,12 +201,19 @@ def main() -> None:
 
 
 def _import_what_trainings_want() -> None:
-    """TensorBoard's writer, and the compiler: PyTorch imports it, for seconds, when it is told not to use it."""
+    """TensorBoard's writer, if there is one, and the compiler: PyTorch imports it when it is told not to use it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401  (imported for the forks)
-
+        summary_writer()
         torch.use_deterministic_algorithms(False)
+
+
+def _import_metrics(path: Path) -> None:
+    """What the evaluation of other tasks imports for a second or more: once a worker rather than once a trial."""
+    name = _METRICS.get(read_order(path).trial.spec.task)
+    if name is not None:
+        with suppress(ImportError):  # the trial says what is missing
+            import_module(name)
 
 
 def _child(path: Path, threads: int, channel: int) -> NoReturn:

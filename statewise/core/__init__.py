@@ -12,6 +12,8 @@ from statewise.core.observe import is_observed as is_observed
 from statewise.core.observe import lens as lens
 from statewise.core.observe import observe as observe
 from statewise.core.observe import scope as scope
+from statewise.core.representation import Described as Described
+from statewise.core.representation import state_type as state_type
 from statewise.core.stacked import Stacked as Stacked
 from statewise.core.state import State as State
 from statewise.core.state import concat as concat

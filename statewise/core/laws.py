@@ -7,7 +7,8 @@ to the size of what is compared, over outputs, final state and gradients. The te
 
 import copy
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from statewise.core.machine import Machine, unroll
 from statewise.core.state import concat, fork, leaves, load_state, map_state, rows, save_state, to
+from statewise.specs import UserError
 
 # Relative to float64 (or, for the exact laws, to the same dtype): what rounding alone may do over a few steps.
 BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -223,6 +225,62 @@ def fork_law(machine: Machine[Any], case: Case) -> float:
     return max(distance(other, expected) for other in others)
 
 
+def refuses(machine: Machine[Any], case: Case) -> float:
+    """A state of other rows, width, type, device or structure is refused by every form; counts those that were not."""
+    forms: dict[str, Callable[[Any], object]] = {
+        "forward": lambda state: machine(case.x, state),
+        "absorb": lambda state: machine.absorb(case.x, state),
+        "step": lambda state: machine.step(case.x[:, 0], state),
+        "step_": lambda state: machine.step_(case.x[:, 0], state),
+    }
+    accepted = 0
+    with torch.no_grad():
+        for state in wrong_states(machine, case):
+            for run in forms.values():
+                try:
+                    run(state)
+                except UserError as error:
+                    accepted += "state" not in error.what
+                except Exception:
+                    accepted += 1  # refused by something further down, in words nobody can use
+                else:
+                    accepted += 1
+    return float(accepted)
+
+
+def wrong_states(machine: Machine[Any], case: Case) -> Iterator[Any]:
+    """The case's state with one thing wrong: all that a caller can mistake."""
+    index = torch.arange(case.batch, device=case.x.device)
+    yield rows(case.state, index[:1])
+    yield rows(case.state, index[:-1])
+    yield rows(case.state, torch.cat([index, index[:1]]))
+    yield map_state(lambda leaf: leaf.to("meta" if leaf.device.type == "cpu" else "cpu"), case.state)
+    yield map_state(lambda leaf: leaf.long() if leaf.is_floating_point() else leaf.double(), case.state)
+    yield (case.state,)
+    yield tuple(part for _, part in leaves(case.state))  # the right tensors in a type that says nothing
+    initial = machine.init_state(1)
+    for path, leaf in leaves(initial):
+        for axis in range(1, leaf.dim()):
+            if leaf.shape[axis]:  # where it is empty, it may have any length
+                yield _changed(case.state, path, partial(_twice, axis=axis))
+        yield _changed(case.state, path, lambda part: ())
+        yield _changed(case.state, path, lambda part: part[..., None])
+
+
+def _twice(leaf: Tensor, *, axis: int) -> Tensor:
+    return torch.cat([leaf, leaf], dim=axis)
+
+
+def _changed(state: Any, path: str, change: Callable[[Tensor], Any]) -> Any:
+    """The state with one leaf changed, named by its path."""
+    if not path:
+        return change(state)
+    name, _, rest = path.partition(".")
+    names = list(map(str, getattr(state, "_fields", range(len(state)))))
+    parts = [_changed(part, rest, change) if name == key else part for key, part in zip(names, state)]
+    return getattr(type(state), "_make", tuple)(parts)
+
+
 def _flat(result: tuple[Tensor, Any]) -> list[Tensor]:
     y, state = result
     return [y, *(leaf for _, leaf in leaves(state))]
@@ -236,6 +294,7 @@ EXACT: dict[str, Callable[[Machine[Any], Case], float]] = {
     "ragged": ragged,
     "pure": pure,
     "fork": fork_law,
+    "refuses": refuses,
 }
 
 

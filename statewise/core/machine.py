@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from statewise.core.representation import Described
 from statewise.core.state import State, map_state, rows, where, within_rows
+from statewise.core.state_check import StateCheck, guard_sequence, guard_step
 from statewise.core.transfer import onto
 from statewise.specs import UserError
 
@@ -18,11 +20,12 @@ S = TypeVar("S", bound=State)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
 
 
-class Machine(nn.Module, ABC, Generic[S]):
+class Machine(Described, ABC, Generic[S]):
     """Anything that reads along time and remembers: a mixer, a stack of them, a whole language model.
 
     The laws it keeps are in `statewise.core.laws`. `forward` and `step` are two forms of one
-    definition; concrete machines write the natural one and derive the other.
+    definition; concrete machines write the natural one and derive the other. Each refuses a state that is not of
+    this machine or not of the rows of its input (`statewise.core.state_check`).
     """
 
     like: Tensor  # holds nothing; it follows the machine to its device and dtype, so that states can too
@@ -30,6 +33,22 @@ class Machine(nn.Module, ABC, Generic[S]):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("like", torch.empty(0), persistent=False)
+        self._state_check: StateCheck | None = None  # made by the first call
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, guard in (
+            ("forward", guard_sequence),
+            ("absorb", guard_sequence),
+            ("step", guard_step),
+            ("step_", guard_step),
+        ):
+            method = cls.__dict__.get(name)
+            if method is not None and not getattr(method, "__isabstractmethod__", False):
+                setattr(cls, name, guard(method))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_state_check": None}  # functions cannot be pickled; the next call makes them again
 
     @abstractmethod
     def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
@@ -83,14 +102,14 @@ class Mixer(Machine[S]):
         return x_BTI.to(self.like)
 
 
-class Encoder(nn.Module, ABC):
+class Encoder(Described, ABC):
     """A function of the whole input, for what cannot be read step by step: no `step` is faked."""
 
     @abstractmethod
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
 
 
-class Composer(nn.Module, ABC, Generic[S]):
+class Composer(Described, ABC, Generic[S]):
     """Children to one parent, for trees. A node's state is of the composer's own type; axis 0 counts nodes."""
 
     input_width: int

@@ -52,7 +52,15 @@ _scope: ContextVar[str] = ContextVar("scope", default="")
 
 
 def observe(name: str, value: Tensor) -> Tensor:
-    """Show `value` to an open lens. Use what comes back: a lens may edit."""
+    """Show `value` to an open lens under a name. Go on with what it returns: a lens may change it.
+
+    Without a lens it returns `value` at once, so it may stand in any layer of yours.
+
+    >>> with sw.lens() as seen:
+    ...     gate = sw.observe("mine.gate", torch.ones(2, 3))
+    >>> seen.names
+    ['mine.gate']
+    """
     opened = _open.get()
     return value if opened is None else opened.see(_scope.get() + name, value)
 
@@ -63,7 +71,17 @@ def is_observed() -> bool:
 
 @contextmanager
 def lens(*patterns: str, edit: Edit | None = None, keep: bool = True) -> Iterator[Lens]:
-    """Open a lens on every observed name that matches one of the patterns (`*` by default)."""
+    """Record what a model computes inside: every observed value whose name matches a pattern (default: all).
+
+    `edit(name, value)` may return another value, which the model then goes on with. `keep=False` records nothing.
+    The values are `[B, T, ...]` by name; `.names` lists them.
+
+    >>> model = sw.build("lstm", vocab=5, width=8)
+    >>> with sw.lens("*forget_gate") as seen:
+    ...     _ = model(torch.tensor([[0, 1, 2]]))
+    >>> seen["layers.0.lstm.forget_gate"].shape
+    torch.Size([1, 3, 8])
+    """
     opened = Lens(patterns or ("*",), edit=edit, keep=keep)
     token = _open.set(opened)
     try:

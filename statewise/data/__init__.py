@@ -63,6 +63,7 @@ from statewise.data.tokenizer import Tokenizer as Tokenizer
 from statewise.data.trees import NO_LABEL as NO_LABEL
 from statewise.data.trees import NO_WORD as NO_WORD
 from statewise.data.trees import LabelledTree as LabelledTree
+from statewise.data.trees import Tree as Tree
 from statewise.data.trees import TreeBatch as TreeBatch
 from statewise.data.trees import read_trees as read_trees
 from statewise.data.trees import tree_batch as tree_batch

@@ -1,13 +1,12 @@
 """Hugging Face `datasets` as another kind of table (the extra `hub`)."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from statewise.data.lines import Examples, Where
 from statewise.data.table import Column, Row
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, nearest, optional
 
 
 def read_hub(
@@ -23,7 +22,7 @@ def read_hub(
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     """
-    datasets = _library()
+    datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets")
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
         if saved and data_files is None:
@@ -40,26 +39,29 @@ def read_hub(
         if split not in found:
             raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, found))
         found = found[split]
+    return dataset_rows(found, columns, name=str(name_or_path), part=f" {split}")
+
+
+def dataset_rows(found: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:
+    """Rows of an opened `datasets.Dataset`, as `read_hub` gives them. `name` and `part` are for messages."""
     whole, columns = columns is None, columns or ()
     numbered = [int(column) for column in columns if _is_number(column)]
     for number in numbered:
         if not 0 <= number < len(found.column_names):
             raise UserError(
-                f"the dataset {str(name_or_path)!r} has no column {number}",
+                f"the dataset {name!r} has no column {number}",
                 fix=f"columns are numbered from 0: {', '.join(found.column_names)}",
             )
     named = [str(column) for column in columns if not _is_number(column)]
     names = tuple(dict.fromkeys([*(found.column_names if numbered or whole else ()), *named]))
     for column in names:
         if column.partition(".")[0] not in found.column_names:
-            raise UserError(
-                f"the dataset {str(name_or_path)!r} has no column {column!r}", fix=nearest(column, found.column_names)
-            )
+            raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, found.column_names))
     outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
-    features = {name: found.features[name] for name in outer}
+    features = {column: found.features[column] for column in outer}
     rows: Examples[Row] = Examples()
-    for number, row in enumerate(found.select_columns(outer)):
-        where = Where(f"{name_or_path} {split}", number, "row")
+    for number, row in enumerate(found.with_format(None).select_columns(outer)):
+        where = Where(f"{name}{part}", number, "row")
         rows.append(Row(tuple(_cell(row, column, features, where) for column in names), names, where))
     return rows
 
@@ -90,13 +92,3 @@ def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
     if not 0 <= cell < len(names):
         raise UserError(f"{where}: column {column!r} is {cell}, which stands for none of its classes")
     return names[cell]
-
-
-def _library() -> Any:
-    try:
-        return import_module("datasets")
-    except ModuleNotFoundError:
-        raise UserError(
-            "Hugging Face datasets are read by the library `datasets`, which is not installed",
-            fix="pip install 'statewise[hub]'",
-        ) from None

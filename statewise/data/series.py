@@ -131,7 +131,7 @@ def read_series(
             some = [replace(s, id=_stem(path) if alone else f"{_stem(path)}/{s.id}") for s in some]
         found += some
     _check_alike(found)
-    return [_without_missing(s, missing) for s in found]
+    return [without_missing(s, missing) for s in found]
 
 
 def refuse_standard_input(paths: Sequence[str | Path]) -> None:
@@ -290,7 +290,8 @@ def _check_alike(found: Sequence[Series]) -> None:
         seen[series.id] = series.where
 
 
-def _without_missing(series: Series, missing: Missing) -> Series:
+def without_missing(series: Series, missing: Missing) -> Series:
+    """What `missing` says of absent values: they stay, they become the last value before, or they are refused."""
     match missing:
         case "keep":
             return series

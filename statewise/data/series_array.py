@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.specs import UserError
+from statewise.specs import UserError, optional
 
 Part = Literal["", "train", "validation", "test"]
 # How the piano rolls of Boulanger-Lewandowski et al. (2012) name their parts, and what else is common.
@@ -77,18 +77,12 @@ def read_npz(path: Path) -> list[ArraySeries]:
 
 def read_mat(path: Path) -> list[ArraySeries]:
     """Matrices `[T, C]`, and cell arrays of them; `traindata`, `validdata`, `testdata` are parts of a split."""
+    matlab = optional("scipy.io.matlab", extra="matlab", needed_by="MATLAB files")
     try:
-        from scipy.io import loadmat
-        from scipy.io.matlab import MatReadError
-    except ImportError:
-        raise UserError(
-            "MATLAB files are read with SciPy, which is not installed", fix="pip install 'statewise[matlab]'"
-        ) from None
-    try:
-        held = loadmat(path)
+        held = matlab.loadmat(path)
     except NotImplementedError:
         raise UserError(f"{str(path)!r} is a MATLAB 7.3 file", fix="save it in MATLAB with the option '-v7'") from None
-    except (OSError, ValueError, TypeError, KeyError, IndexError, MatReadError) as error:
+    except (OSError, ValueError, TypeError, KeyError, IndexError, matlab.MatReadError) as error:
         raise UserError(f"{str(path)!r} is not a MATLAB file that can be read: {error}") from None
     found: list[ArraySeries] = []
     for name, value in held.items():

@@ -1,4 +1,4 @@
-"""Sentences with a tag on every word: CoNLL-U, and columns with an empty line between sentences.
+"""Sentences with a tag on every word: CoNLL-U, columns with an empty line between sentences, and JSON lines.
 
 Reading and writing walk through a file in the same way, so that predicted tags go back to the very
 lines their words came from.
@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple, assert_never
 
 from statewise.data.anywhere import hub_name
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
-from statewise.data.tagged_hub import HubSentence, hub_sentences, tagged_lines
+from statewise.data.table import FORMATS
+from statewise.data.tagged_rows import RowSentence, row_sentences, tagged_lines
 from statewise.specs import UserError, nearest, setting
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
@@ -71,9 +72,8 @@ def read_tagged(
     """
     found: Examples[Tagged] = Examples()
     for path in one_or_many(paths):
-        hub = hub_name(path)
-        if hub is not None:
-            _add_rows(found, hub_sentences(hub, word=layout.word, tag=layout.tag, tags=tags), scheme, tags=tags)
+        if _in_rows(path, layout):
+            _add_rows(found, _rows(path, layout, tags=tags), scheme, tags=tags)
             continue
         steps = _walk(path, layout)
         format, word, tag = _columns(path, layout)
@@ -88,7 +88,16 @@ def read_tagged(
     return found
 
 
-def _add_rows(found: Examples[Tagged], rows: Iterator[HubSentence], scheme: Scheme, *, tags: bool) -> None:
+def _in_rows(path: Path, layout: Layout) -> bool:
+    """Whether a sentence is a row there, with its words and its tags in lists."""
+    return hub_name(path) is not None or (layout.format == "auto" and FORMATS.get(suffix(path)) == "jsonl")
+
+
+def _rows(path: Path, layout: Layout, *, tags: bool) -> Iterator[RowSentence]:
+    return row_sentences(path, word=layout.word, tag=layout.tag, tags=tags, encoding=layout.encoding)
+
+
+def _add_rows(found: Examples[Tagged], rows: Iterator[RowSentence], scheme: Scheme, *, tags: bool) -> None:
     for words, given, where in rows:
         if tags and not words:
             found.counts["empty sentences"] += 1
@@ -100,12 +109,11 @@ def _add_rows(found: Examples[Tagged], rows: Iterator[HubSentence], scheme: Sche
 def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
     """The lines of a file with these tags in place of its own; all else stays as it is, line by line.
 
-    A file of words alone, or without the column of tags, gets a column more. A dataset of the hub becomes lines.
+    A file of words alone, or without the column of tags, gets a column more. Rows of JSON lines or of a dataset of the
+    hub become lines.
     """
-    hub = hub_name(path)
-    if hub is not None:
-        sentences = hub_sentences(hub, word=layout.word, tag=layout.tag, tags=False)
-        yield from tagged_lines([one.words for one in sentences], tags)
+    if _in_rows(Path(path), layout):
+        yield from tagged_lines([one.words for one in _rows(Path(path), layout, tags=False)], tags)
         return
     format, word, tag = _columns(Path(path), layout)
     rows = iter(tags)

@@ -1,11 +1,10 @@
-"""Trees in brackets with a label at every node: sentiment (SST) and Penn style, as trees of NLTK.
+"""Trees in brackets with a label at every node: sentiment (SST) and Penn style.
 
 N nodes of all trees together, B trees.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +28,33 @@ _PART = re.compile(r"\([ \t\n\r\f\v]*([^ \t\n\r\f\v()]*)|\)|[^ \t\n\r\f\v()]+")
 _CLOSE = ")"  # no word is a bracket, so this cannot be one
 
 
+class Tree(list["Tree | str"]):
+    """A label, and children that are trees or words. What reads one reads an `nltk.Tree` too, and the other way round.
+
+    >>> tree = Tree("NP", [Tree("D", ["the"]), Tree("N", ["cat"])])
+    >>> tree.label(), tree[1][0]
+    ('NP', 'cat')
+    """
+
+    def __init__(self, label: str, children: Iterable["Tree | str"]) -> None:
+        super().__init__(children)
+        self._label = label
+
+    def label(self) -> str:
+        return self._label
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and self._label == other._label and super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:  # a list has one of its own
+        return not self == other
+
+    def __repr__(self) -> str:
+        return f"Tree({self._label!r}, {super().__repr__()})"
+
+
 class LabelledTree(NamedTuple):
-    """An `nltk.Tree`; `where` is the line on which it begins."""
+    """`where` is the line on which the tree begins; it may be an `nltk.Tree`."""
 
     tree: Any
     where: Where
@@ -87,8 +111,8 @@ def read_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledTree]:
 def read_trees_and_gaps(paths: Paths, *, encoding: str = UTF8) -> Iterator[LabelledTree | Where]:
     """The same one by one; for an empty line, its place."""
     for path in one_or_many(paths):
-        for text, where in _bracketed(path, encoding):
-            yield where if text is None else LabelledTree(_parsed(text, where), where)
+        for text, where in bracketed(_lines(path, encoding)):
+            yield where if text is None else LabelledTree(parse_tree(text, where), where)
 
 
 def tree_batch(trees: Sequence[LabelledTree], *, word_ids: Sequence[Sequence[int]], labels: Labels) -> TreeBatch:
@@ -130,11 +154,11 @@ def nodes_of(tree: Any) -> Iterator[Node]:
         number += 1
 
 
-def _bracketed(path: Path, encoding: str) -> Iterator[tuple[str | None, Where]]:
+def bracketed(lines: Iterable[Line]) -> Iterator[tuple[str | None, Where]]:
     """Where each tree begins and ends, as many brackets opened as closed. None: an empty line outside any tree."""
-    depth, begin = 0, Where(str(path), 1)
+    depth, begin = 0, Where("", 1)
     parts: list[str] = []
-    for line in _lines(path, encoding):
+    for line in lines:
         if not line.text.strip():
             if depth == 0:
                 yield None, line.where
@@ -180,10 +204,9 @@ def _refuse_outside(text: str, where: Where) -> None:
         )
 
 
-def _parsed(text: str, where: Where) -> Any:
-    """As `nltk.Tree.fromstring` would read it, but as deep as may be: NLTK itself stops at a depth of its own."""
-    tree_class = nltk_tree()
-    above: list[tuple[str, list[Any]]] = [("", [])]
+def parse_tree(text: str, where: Where) -> Tree:
+    """As `nltk.Tree.fromstring` reads it, but without its limit of depth."""
+    above: list[tuple[str, list[Tree | str]]] = [("", [])]
     for part in _PART.finditer(text):
         if part[0].startswith("("):
             above.append((part[1], []))
@@ -194,19 +217,10 @@ def _parsed(text: str, where: Where) -> Any:
                 raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
             if not children:
                 raise UserError(f"{where}: node ({label}) has neither children nor a word", fix="write (label word)")
-            above[-1][1].append(children[0] if bare else tree_class(label, children))
+            above[-1][1].append(children[0] if bare else Tree(label, children))
         else:
             above[-1][1].append(part[0])
     ((_, (tree,)),) = above
     if isinstance(tree, str):
         raise UserError(f"{where}: a node has no label", fix="write every node as (label …)")
     return tree
-
-
-def nltk_tree() -> Any:
-    try:
-        return import_module("nltk.tree").Tree
-    except ModuleNotFoundError:
-        raise UserError(
-            "trees are those of NLTK, which is not installed", fix="pip install 'statewise[trees]'"
-        ) from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.core import Machine, State, map_state
+from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph, reading
 from statewise.decoding.sampling import Sampling, choose
 from statewise.kernels.cores import threads_for
@@ -22,6 +22,7 @@ _TAIL = 8  # tokens remembered for the decoder: more than any character or word 
 _ROOM = 256  # tokens that room is made for at once: a list is copied so rarely that it costs nothing
 
 
+@state_type
 class Continuation(NamedTuple):
     """Everything a text needs to be continued exactly, here or after it was saved and loaded."""
 

@@ -8,15 +8,17 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Composer, Stacked
+from statewise.core import Composer, Stacked, state_type
 from statewise.kernels.tree import ChildSumWeights, NaryWeights, PlainWeights, child_sum, nary, plain
 from statewise.layers import Scheme, fill_input, fill_recurrent
 
 
+@state_type
 class NodeState(NamedTuple):
     h_ND: Tensor
 
 
+@state_type
 class TreeLSTMState(NamedTuple):
     h_ND: Tensor
     c_ND: Tensor

@@ -5,13 +5,13 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import is_observed, observe
+from statewise.core import Described, is_observed, observe
 from statewise.core.machine import Encoder
 from statewise.layers import MLP, Dropout
 
 
 @final
-class EncoderLayer(nn.Module):
+class EncoderLayer(Described):
     """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
 
     Without `residual` the sum is left out. What stands past a row's end is not looked at, and means nothing.

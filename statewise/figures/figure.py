@@ -25,7 +25,7 @@ class Axis(NamedTuple):
 
 
 class Series(NamedTuple):
-    """`low` and `high` bound y (of `dots`: x). `entry` gives the colour; one without belongs to no entry."""
+    """`low` and `high` bound y (of `dots` and `bars`: x). `entry` gives the colour; one without belongs to no entry."""
 
     name: str
     x: tuple[float, ...]
@@ -34,6 +34,7 @@ class Series(NamedTuple):
     high: tuple[float, ...] = ()
     entry: str | None = None
     small: bool = False  # beside a larger mark
+    text: tuple[str, ...] = ()  # printed beside each bar or point
 
 
 class Grid(NamedTuple):
@@ -71,8 +72,9 @@ class Grid(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """`line`: curves with a band; `points`: a named point an entry; `scatter`: clouds of points; `plane`: the same with
-    equal axes, and a circle about 0; `dots`, `bars`: a row an entry, values along x; `map`: a coloured grid."""
+    """`line`: labelled curves with a band; `points`: a labelled point per entry; `scatter`: clouds of points; `plane`:
+    the same with equal axes, and a circle about 0; `dots`, `bars`: a row per entry, values along x; `map`: a coloured
+    grid."""
 
     name: str
     title: str
@@ -85,13 +87,14 @@ class Figure(NamedTuple):
     missing: tuple[str, ...] = ()  # what could not be drawn, and why
     grid: Grid | None = None  # of a map
     circle: float | None = None  # of a plane: its radius
+    joined: tuple[tuple[str, ...], ...] = ()  # of points: names of series that a line connects, in this order
 
     @property
     def drawable(self) -> bool:
         return bool(self.series) or (self.grid is not None and bool(self.grid.values))
 
     def as_dict(self) -> dict[str, Any]:
-        record = {name: value for name, value in self._asdict().items() if name not in ("grid", "circle")}
+        record = {name: value for name, value in self._asdict().items() if name not in ("grid", "circle", "joined")}
         record |= {
             "x": self.x._asdict(),
             "y": self.y._asdict(),
@@ -101,6 +104,8 @@ class Figure(NamedTuple):
             record["grid"] = self.grid._asdict()
         if self.circle is not None:
             record["circle"] = self.circle
+        if self.joined:
+            record["joined"] = self.joined
         return record
 
     def csv(self) -> str:

@@ -1,66 +1,62 @@
 """A page that needs nothing beside it: no network, no other file.
 
-Scripts are allowed by their hash alone, so nothing that comes from data could run even if it were not escaped.
+The script is allowed by its hash alone, so nothing that comes from data could run even if it were not escaped.
 """
 
 import base64
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
-from importlib.util import find_spec
-from typing import Any
 from urllib.parse import quote
 
 from statewise.figures.drawing import Drawing, draw
-from statewise.figures.figure import Figure
 from statewise.figures.letter import alone, visible, whole_letters
-from statewise.figures.palette import DEEPENING, DIVERGING, css
 from statewise.figures.passage import Passage
-from statewise.figures.svg import scale, tick_text
 from statewise.figures.table import Column, Table
 
 _WIDE, _NARROW = 640, 340  # pixels that a drawing is made for
+_LONG = 24  # rows of a table that are shown at once
 
 
-def page(
-    *,
-    title: str,
-    body: str,
-    figures: Iterable[Drawing],
-    colours: Mapping[str, int] | None = None,
-    static: bool = False,
-) -> str:
-    """The whole document around a body made of the parts below. `static`, or no plotly installed: drawings only."""
-    scripts = [_part("script.js")]
-    data = ""
-    if not static and find_spec("plotly") is not None:
-        scripts = [
-            resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
-            *scripts,
-        ]
-        scripts.append(_part("interactive.js"))
-        data = f'<script type="application/json" id="figures">{_json(_live(figures, colours or {}))}</script>'
+def page(*, title: str, body: str, description: str = "", static: bool = False) -> str:
+    """The whole document around a body made of the parts below. `static`: without scripts, pictures only."""
+    script = "" if static else _part("script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
             "img-src data: blob:",
             "style-src 'unsafe-inline'",
-            f"script-src {' '.join(map(_hash, scripts))}",
+            *([f"script-src {_hash(script)}"] if script else []),
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
+    about = f"{title} · statewise"
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="generator" content="statewise">',
+        f'<meta property="og:title" content="{escape(about)}">',
+        '<meta property="og:type" content="article">',
+        *(
+            [
+                f'<meta name="description" content="{escape(description)}">',
+                f'<meta property="og:description" content="{escape(description)}">',
+            ]
+            if description
+            else []
+        ),
+        '<link rel="icon" href="data:,">',
+        f"<title>{escape(about)}</title>",
+        f"<style>\n{_part('style.css')}</style>",
+    ]
+    joined = "\n".join(head)
+    end = f"\n<script>{script}</script>" if script else ""
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{_part('style.css')}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n{data}\n"
-        + "\n".join(f"<script>{script}</script>" for script in scripts)
-        + "\n</body>\n</html>\n"
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{joined}\n</head>\n'
+        f"<body>\n<main>\n{body}\n</main>{end}\n</body>\n</html>\n"
     )
 
 
@@ -74,8 +70,8 @@ def table(one: Table, *, sortable: bool = False) -> str:
     for number, row in enumerate(one.rows):
         cells = []
         for column, cell in zip(one.columns, row):
-            wraps = " wrap" if column.text and len(cell.text) > 24 else ""
-            kind = f' class="text{wraps}"' if column.text else ""
+            wraps = "wrap" if column.text and len(cell.text) > 24 else ""
+            kind = _class("text" * column.text, wraps, "minor" * column.minor)
             value = "" if cell.value is None else escape(str(cell.value))
             sort = f' data-value="{value}"' if sortable else ""
             text = escape(cell.text).replace("_", "_<wbr>") if column.text else escape(cell.text)
@@ -89,11 +85,21 @@ def table(one: Table, *, sortable: bool = False) -> str:
     )
 
 
+def folded(one: Table, *, sortable: bool = False) -> str:
+    """A table with many rows is folded, so that what follows it stays in view. Only a page can sort it."""
+    shown, rows = table(one, sortable=sortable), len(one.rows)
+    return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
+
+
 def _head(column: Column, sortable: bool) -> str:
-    kind = ' class="text"' if column.text else ""
+    kind = _class("text" * column.text, "minor" * column.minor)
     title = f"<button>{escape(column.title)}</button>" if sortable else escape(column.title)
     unit = f" <small>{escape(column.unit)}</small>" if column.unit else ""  # a notebook has no stylesheet
     return f'<th scope="col"{kind}>{title}{unit}</th>'
+
+
+def _class(*names: str) -> str:
+    return f' class="{" ".join(filter(None, names))}"' if any(names) else ""
 
 
 def table_export(name: str, one: Table) -> str:
@@ -123,8 +129,7 @@ def figure(one: Drawing, colours: Mapping[str, int] | None = None) -> str:
     elif one.drawable:
         still, narrow = (draw(one, colours=colours, width=width) for width in (_WIDE, _NARROW))
         drawn = (
-            f'<div class="still"><div class="wide">{still}</div><div class="narrow">{narrow}</div></div>'
-            f'<div class="live" data-figure="{escape(one.name)}"></div>{_exports(one)}'
+            f'<div class="still"><div class="wide">{still}</div><div class="narrow">{narrow}</div></div>{_exports(one)}'
         )
     notes = "".join(f'<p class="note">{escape(said)}</p>' for said in one.missing)
     return (
@@ -176,34 +181,6 @@ def _scale(one: Passage) -> str:
     return f'<div class="scale heat"><span>{escape(one.label)}:</span>{"".join(deep)}</div>'
 
 
-def _live(some: Iterable[Drawing], colours: Mapping[str, int]) -> dict[str, Any]:
-    """What plotly draws from. A map's colours go with it, so that both forms show the same."""
-    shown = []
-    for one in some:
-        if isinstance(one, Figure) and one.drawable:
-            record = {**one.as_dict(), "ticks": _ticks(one)}
-            if one.grid is not None:
-                low, high = one.grid.ends()
-                stops = DIVERGING if one.grid.signed else DEEPENING
-                record["ends"] = [low, high]
-                record["palette"] = [[at / (len(stops) - 1), css(stop)] for at, stop in enumerate(stops)]
-            shown.append(record)
-    return {"figures": shown, "colours": colours}
-
-
-def _ticks(one: Figure) -> dict[str, Any]:
-    """The drawings' own ticks and ends, for a wide and for a narrow place."""
-    if one.grid is not None:
-        return {}
-    found = {}
-    for along, axis in (("x", one.x), ("y", one.y)):
-        for place, most in (("wide", 7), ("narrow", 4)) if along == "x" else (("wide", 6), ("narrow", 6)):
-            values, low, high = scale(one, along=along, most=most)
-            texts = [tick_text(axis, value, values) for value in values]
-            found[f"{along}-{place}"] = {"values": values, "texts": texts, "low": low, "high": high}
-    return found
-
-
 # -------------------------------------------------------------------- the rest
 
 
@@ -220,9 +197,3 @@ def _part(name: str) -> str:
 
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _json(value: object) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
-    text = json.dumps(value, allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

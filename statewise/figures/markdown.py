@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from statewise.figures.figure import FORMATS, Figure
+from statewise.figures.figure import FORMATS, Figure, Series
 from statewise.figures.letter import visible
+from statewise.figures.number import Format
 from statewise.figures.passage import Passage
 from statewise.figures.table import Table
 
@@ -46,25 +47,33 @@ def figure(one: Figure | Passage) -> list[str]:
 
 
 def _ends(one: Figure) -> str:
-    """A row a series: where it ends; of rows and points, all there is."""
+    """A row per series: where it ends; of rows and points, all there is."""
     x_form, y_form = FORMATS[one.x.unit], FORMATS[one.y.unit]
     if one.kind in ("dots", "bars"):
-        head = ["", *(series.name for series in one.series)]
-        rows = []
-        for at, name in enumerate(one.y.categories):
-            cells = [
-                ", ".join(x_form(x) for x, y in zip(series.x, series.y) if round(y) == at) or "–"
-                for series in one.series
-            ]
-            rows.append([name, *cells])
-        lines = [head, [":--", *["--:"] * len(one.series)], *rows]
-        named = f"In {one.x.label}:"
+        larger = [series for series in one.series if not series.small]
+        rows = [row for series in larger for row in series.y]
+        columns = [larger] if len(larger) > 1 and len(set(rows)) == len(rows) else [[series] for series in one.series]
+        heads = [one.x.label] if len(columns) == 1 else [series.name for series in one.series]
+        cells = [[name, *(_in_row(some, at, x_form) for some in columns)] for at, name in enumerate(one.y.categories)]
+        lines = [["", *heads], [":--", *["--:"] * len(columns)], *cells]
+        named = f"In {one.x.label}:" if len(columns) > 1 else ""
     else:
         ends = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in one.series if series.x]
         lines = [["", one.x.label, one.y.label], [":--", "--:", "--:"], *ends]
         named = "Where each curve ends:" if one.kind == "line" else ""
     shown = [line if number == 1 else [escaped(cell) for cell in line] for number, line in enumerate(lines)]
     return "\n".join([*([escaped(named), ""] if named else []), *(f"| {' | '.join(line)} |" for line in shown)])
+
+
+def _in_row(some: Sequence[Series], row: int, form: Format) -> str:
+    """The values of a row, or the texts that are printed beside them."""
+    texts = [
+        series.text[at] if series.text else form(x)
+        for series in some
+        for at, (x, y) in enumerate(zip(series.x, series.y))
+        if round(y) == row
+    ]
+    return ", ".join(texts) or "–"
 
 
 def missing(said: Sequence[str]) -> list[str]:

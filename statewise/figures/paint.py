@@ -1,4 +1,4 @@
-"""A figure as a PNG file, by matplotlib where it is installed."""
+"""A figure as a PNG or PDF file, by matplotlib where it is installed."""
 
 import warnings
 from pathlib import Path
@@ -10,10 +10,10 @@ from statewise.figures.font import fallbacks, without_font
 from statewise.figures.letter import visible
 from statewise.figures.palette import DEEPENING, DIVERGING
 from statewise.figures.passage import Passage
+from statewise.figures.standalone import hues
 from statewise.figures.typeset import typeset, words
-from statewise.specs import UserError
+from statewise.specs import optional
 
-_HUES = ("#0b62b8", "#c2500a", "#08795a", "#8347c0", "#b8215f", "#77680a", "#06748a", "#5b5b66")
 _MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
 _COLUMNS = 84  # letters on a line of text
 _SIZE = 9.5  # points, as wide as a place
@@ -23,14 +23,11 @@ _JOINS = (3, 11)  # from here on it shapes what it writes
 
 
 def paint(one: Drawing, path: Path) -> None:
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise UserError(
-            "PNG files are drawn with matplotlib, which is not installed", fix="pip install 'statewise[plots]'"
-        ) from None
+    optional("matplotlib", extra="plots", needed_by=f"{path.suffix} files")
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
     kind = _MONO if isinstance(one, Passage) else _SANS
     with rc_context({"font.family": [kind, *fallbacks(letters(one), kind)]}), warnings.catch_warnings():
         # Letters that no font here has become boxes; `unwritten` names them.
@@ -46,7 +43,7 @@ def paint(one: Drawing, path: Path) -> None:
             axes.set_xlabel(_plain(one.x.label))
             axes.set_ylabel(_plain(one.y.label))
         FigureCanvasAgg(canvas)
-        canvas.savefig(path, dpi=150, facecolor="white", format="png")
+        canvas.savefig(path, dpi=150, facecolor="white", format=path.suffix[1:])
 
 
 def unwritten(one: Drawing) -> set[str]:
@@ -69,9 +66,9 @@ def _axes(one: Figure, axes: Any) -> None:
         axes.set_xscale("log", base=one.x.base)
     if one.y.scale == "log":
         axes.set_yscale("log", base=one.y.base)
-    many = len(one.series)
+    many, colours = len(one.series), hues()
     for number, series in enumerate(one.series):
-        colour, turn = _HUES[number % len(_HUES)], number // len(_HUES)
+        colour, turn = colours[number % len(colours)], number // len(colours)
         mark = _MARKS[(number + turn) % len(_MARKS)]
         match one.kind:
             case "line":
@@ -153,7 +150,7 @@ def _text(one: Passage, canvas_type: Any) -> Any:
     for spot in spots:
         level = max((levels[at] for at in spot.pieces), key=abs)
         if level:
-            shade, deep = _HUES[0] if level < 0 else "#e8590c", min(abs(level) * 0.1, 0.9)
+            shade, deep = hues()[0] if level < 0 else "#e8590c", min(abs(level) * 0.1, 0.9)
             place = (spot.column, spot.row)
             axes.add_patch(
                 Rectangle(place, spot.wide, 0.92, color=shade, alpha=deep, linewidth=0, antialiased=False)  # no seams

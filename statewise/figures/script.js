@@ -1,17 +1,98 @@
 "use strict";
 (() => {
   document.documentElement.classList.add("script");
+  const charts = [...document.querySelectorAll("svg.chart")];
+  const seriesOf = new Map(charts.map((chart) => [chart, [...chart.querySelectorAll(".series")]]));
 
-  // Point at a curve or at its name: the others fade.
-  for (const chart of document.querySelectorAll("svg.chart")) {
-    const series = [...chart.querySelectorAll(".series")];
-    for (const one of series) {
-      one.addEventListener("pointerenter", () => {
-        chart.classList.add("lit");
-        for (const other of series) other.classList.toggle("on", other.dataset.series === one.dataset.series);
-      });
-      one.addEventListener("pointerleave", () => chart.classList.remove("lit"));
+  // Highlight: an entry in every chart that has it, a series without an entry in its own chart only.
+  const light = (some, matches) => {
+    for (const chart of some) {
+      const series = seriesOf.get(chart), on = series.filter(matches);
+      chart.classList.toggle("lit", on.length > 0);
+      for (const one of series) one.classList.toggle("on", on.includes(one));
     }
+  };
+  const keys = [...document.querySelectorAll(".legend button")];
+  const entries = (key) => key.dataset.entries.split("\n");
+  const among = (names) => (one) => names.includes(one.dataset.entry);
+  let pinned = null; // the key that was clicked
+  const rest = () => light(charts, pinned ? among(entries(pinned)) : () => false);
+  for (const [chart, series] of seriesOf) {
+    for (const one of series) {
+      one.addEventListener("pointerenter", () => (one.dataset.entry !== undefined ? light(charts, among([one.dataset.entry]))
+        : light([chart], (other) => other.dataset.series === one.dataset.series)));
+      one.addEventListener("pointerleave", rest);
+    }
+  }
+  for (const key of keys) {
+    key.addEventListener("pointerenter", () => light(charts, among(entries(key))));
+    key.addEventListener("pointerleave", rest);
+    key.addEventListener("click", () => {
+      pinned = pinned === key ? null : key;
+      for (const other of keys) other.setAttribute("aria-pressed", String(other === pinned));
+      rest();
+    });
+  }
+
+  // Values of the nearest point, or of the cell under the pointer. The browser's own tooltips would lie on top.
+  const tip = document.body.appendChild(document.createElement("div"));
+  tip.className = "tip";
+  tip.hidden = true;
+  for (const chart of charts) {
+    const label = [...chart.children].filter((one) => one.matches("title, desc")).map((one) => one.textContent).join(". ");
+    chart.setAttribute("aria-label", label);
+    for (const title of [...chart.querySelectorAll("title")]) {
+      title.parentNode.dataset.tip = title.textContent;
+      title.remove();
+    }
+  }
+  const cells = new WeakMap(); // of a map that is one image: its CSV, read when it is first pointed at
+  const records = (text) => [...text.matchAll(/("(?:[^"]|"")*"|[^,\r\n]*)(,|\r?\n|$)/g)].reduce((rows, [, cell, end]) => {
+    rows.at(-1).push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell);
+    if (end !== ",") rows.push([]);
+    return rows;
+  }, [[]]);
+  const cell = (image, event) => {
+    if (!cells.has(image)) {
+      const link = image.closest("figure").querySelector(".export a").href;
+      cells.set(image, records(decodeURIComponent(link.slice(link.indexOf(",") + 1)).replace("\ufeff", "")));
+    }
+    const box = image.getBoundingClientRect(), { rows, columns } = image.dataset;
+    const row = Math.floor((event.clientY - box.top) / box.height * rows), column = Math.floor((event.clientX - box.left) / box.width * columns);
+    const [head, ...body] = cells.get(image), found = body[row * columns + column];
+    return found && found[2] ? found.map((value, at) => `${head[at]}: ${at < 2 ? value : +Number(value).toPrecision(4)}`).join("\n") : "";
+  };
+  const nearest = (chart, event) => {
+    const box = chart.getBoundingClientRect(), zoom = chart.viewBox.baseVal.width / box.width;
+    const x = (event.clientX - box.left) * zoom, y = (event.clientY - box.top) * zoom;
+    let found = null, least = 28 ** 2;
+    for (const point of chart.querySelectorAll("[data-at]")) {
+      const [left, top] = point.dataset.at.split(" ");
+      const away = (left - x) ** 2 + (top - y) ** 2;
+      if (away < least && (!chart.classList.contains("lit") || point.closest(".on"))) [found, least] = [point, away];
+    }
+    return found;
+  };
+  const said = (chart, event) => {
+    const under = event.target.closest("rect[data-tip]");
+    if (under) return under.dataset.tip;
+    if (event.target.matches("image.map")) return cell(event.target, event);
+    return nearest(chart, event)?.dataset.tip || "";
+  };
+  for (const chart of charts) {
+    const show = (event) => {
+      const text = said(chart, event);
+      tip.hidden = !text;
+      if (!text) return;
+      tip.textContent = text;
+      const right = document.documentElement.clientWidth - tip.offsetWidth - 8;
+      tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, right))}px`;
+      const above = event.clientY + 18 + tip.offsetHeight > innerHeight;
+      tip.style.top = `${above ? event.clientY - tip.offsetHeight - 12 : event.clientY + 18}px`;
+    };
+    chart.addEventListener("pointermove", show);
+    chart.addEventListener("pointerdown", show);
+    chart.addEventListener("pointerleave", () => { tip.hidden = true; });
   }
 
   // A saved drawing has no page around it: the colours it takes from the page go with it, always the light ones.
@@ -53,7 +134,7 @@
     });
   }
 
-  // A column is sorted by its title; what has no value stays at the end.
+  // Click a column header to sort; empty cells stay at the end.
   for (const table of document.querySelectorAll("table[data-sortable]")) {
     const heads = [...table.querySelectorAll("th")];
     heads.forEach((head, column) => {
@@ -73,6 +154,9 @@
     });
   }
 
-  // On paper nothing is folded away.
+  // A link or a print-out shows what is folded.
+  const unfold = () => { const to = location.hash && document.getElementById(location.hash.slice(1)); if (to) for (let one = to; one; one = one.parentElement) if (one.matches("details")) one.open = true; };
+  addEventListener("hashchange", unfold);
+  unfold();
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
 })();

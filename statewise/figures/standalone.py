@@ -19,18 +19,31 @@ def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: i
     return f'{opening} font-family="sans-serif"><style>{_rules()}</style>{paper}{rest}\n'
 
 
+def hues() -> list[str]:
+    """The page's eight colours on white."""
+    return [value for name, value in sorted(_light().items()) if re.fullmatch(r"--c\d", name)]
+
+
+def _light() -> dict[str, str]:
+    css = _css()
+    return dict(_VARIABLE.findall(css[: css.index("@media")]))
+
+
+@cache
+def _css() -> str:
+    return resources.files("statewise.figures").joinpath("style.css").read_text(encoding="utf-8")
+
+
 @cache
 def _rules() -> str:
-    css = resources.files("statewise.figures").joinpath("style.css").read_text(encoding="utf-8")
-    light = dict(_VARIABLE.findall(css[: css.index("@media")]))
-    hues = sorted(name for name in light if re.fullmatch(r"--c\d", name))
+    css, light = _css(), _light()
     rules = []
     for selector, body in _RULE.findall(css):
         short = selector.replace(".chart ", "").strip()
-        if short.startswith((".chart", ".lit")):
+        if not short or short.startswith((".chart", ".lit")):
             continue  # of the page alone
         if "var(--c)" in body:
-            rules += [f".{hue[2:]} {short}{{{body.replace('var(--c)', light[hue])}}}" for hue in hues]
+            rules += [f".c{at} {short}{{{body.replace('var(--c)', hue)}}}" for at, hue in enumerate(hues())]
         else:
             rules.append(f"{short}{{{body}}}")
     text = "\n".join(rules)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from html import escape
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
+from statewise.figures.label import shortened, text_width, told_apart
 from statewise.figures.palette import colour, css, png
-from statewise.figures.svg import Frame, shortened, svg, text_width, tick_text, told_apart
+from statewise.figures.svg import svg
+from statewise.figures.svg_axis import Frame, tick_text
 
 _CELLS = 1600  # that are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs
@@ -84,7 +86,8 @@ def _image(grid: Grid, frame: Frame) -> str:
     data = base64.b64encode(png(pixels(grid))).decode()
     return (
         f'<image class="map" x="{frame.left:.1f}" y="{frame.top:.1f}" width="{frame.right - frame.left:.1f}"'
-        f' height="{frame.bottom - frame.top:.1f}" preserveAspectRatio="none" href="data:image/png;base64,{data}"/>'
+        f' height="{frame.bottom - frame.top:.1f}" preserveAspectRatio="none" data-rows="{len(grid.values)}"'
+        f' data-columns="{len(grid.values[0])}" href="data:image/png;base64,{data}"/>'
     )
 
 
@@ -149,7 +152,7 @@ def _legend(grid: Grid, frame: Frame, width: int) -> list[str]:
         shown = escape(shortened(form(value), width - left + 4))
         parts.append(f'<text class="tick" font-size="10" x="{left - 4:.1f}" y="{top:.1f}">{shown}</text>')
     middle = frame.top + 12 + tall / 2
-    label = escape(shortened(grid.label, max(tall, 60)))
+    label = escape(shortened(grid.label, frame.bottom - frame.top, 10))
     parts.append(
         f'<text class="tick" font-size="10" transform="translate({left + 23:.1f} {middle:.1f}) rotate(-90)"'
         f' text-anchor="middle">{label}</text>'

@@ -2,8 +2,10 @@
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from statewise.figures.letter import columns as letters
 from statewise.figures.number import NONE, Format
 
 Value = float | int | str | None
@@ -15,6 +17,7 @@ class Column(NamedTuple):
     unit: str = ""
     text: bool = False  # words, not numbers
     shown: bool = True  # to people; machines get all
+    minor: bool = False  # left out on narrow screens
 
 
 class Cell(NamedTuple):
@@ -39,6 +42,25 @@ class Table(NamedTuple):
         writer.writerow([f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns])
         writer.writerows([["" if cell.value is None else cell.value for cell in row] for row in self.rows])
         return out.getvalue()
+
+    @classmethod
+    def of_texts(cls, titles: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> "Table":
+        """From texts alone: words in the first columns, numbers in the others."""
+        columns = tuple(Column(title, title, text=at < words) for at, title in enumerate(titles))
+        return cls(columns, tuple(tuple(Cell(text, text) for text in row) for row in rows))
+
+    def as_text(self) -> str:
+        """For a terminal: words to the left, numbers to the right."""
+        lines = [[column.title for column in self.columns], *([cell.text for cell in row] for row in self.rows)]
+        widths = [max(map(letters, column)) for column in zip(*lines)]
+        shown = []
+        for line in lines:
+            cells = []
+            for text, width, column in zip(line, widths, self.columns):
+                blanks = " " * (width - letters(text))
+                cells.append(f"{text}{blanks}" if column.text else f"{blanks}{text}")
+            shown.append("  ".join(cells).rstrip())
+        return "\n".join(shown)
 
     def for_people(self) -> "Table":
         kept = [at for at, column in enumerate(self.columns) if column.shown]

@@ -10,8 +10,6 @@ from statewise.figures.drawing import Drawing
 from statewise.figures.standalone import svg_file
 from statewise.figures.table import Table
 
-_LONG = 24  # rows of a table that are shown at once
-
 
 class Named(NamedTuple):
     """A table with its name, its title and a sentence on how to read it."""
@@ -59,7 +57,7 @@ class Finding(NamedTuple):
         for one in self.tables:
             parts.append(
                 f'<h3 class="table">{escape(one.title)}</h3><p class="note">{escape(one.reading)}</p>'
-                f"{_folded(one.table, sortable=True)}{html.table_export(one.name, one.table)}"
+                f"{html.folded(one.table, sortable=True)}{html.table_export(one.name, one.table)}"
             )
         return "".join(parts)
 
@@ -81,20 +79,13 @@ class Finding(NamedTuple):
             if one.drawable
         )
         tables = "".join(
-            f"<h4>{escape(one.title)}</h4><p><small>{escape(one.reading)}</small></p>"
-            f"{_folded(one.table, sortable=False)}"
+            f"<h4>{escape(one.title)}</h4><p><small>{escape(one.reading)}</small></p>{html.folded(one.table)}"
             for one in self.tables
         )
         return f"<h3>{escape(self.title)}: {escape(self.subject)}</h3>{said}{drawn}{tables}"
 
     def __repr__(self) -> str:
         return f"Finding({self.lens}, {self.subject!r}: {' '.join(self.sentences)})"
-
-
-def _folded(table: Table, *, sortable: bool) -> str:
-    """A long table does not stand between a reader and what follows. Only a page has what sorts it."""
-    shown, rows = html.table(table, sortable=sortable), len(table.rows)
-    return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
 
 
 def _plain(value: Any) -> Any:

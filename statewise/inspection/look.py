@@ -15,24 +15,56 @@ from statewise.tasks import Run
 
 
 class Inspection(NamedTuple):
-    """Findings about one subject: a page, and its parts by the name of their lens."""
+    """What the lenses of `sw.inspect` found about one model; a notebook shows it.
+
+    >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+    >>> inspection
+    Inspection('runs/lstm': surprise)
+    """
 
     subject: str
     findings: tuple[Finding, ...]
 
     def finding(self, lens: str) -> Finding:
+        """What one lens found: `sentences`, `figures`, `tables`, and the numbers behind them in `data`.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> inspection.finding("surprise").title
+        'Surprise'
+        """
         return next(one for one in self.findings if one.lens == find_lens(lens).name)
 
     def write(self, folder: "str | Path", *, static: bool = False, command: str | None = None) -> Path:
-        """`inspect.html`, `inspect.md`, `inspect.json`, and every figure and table as a file; the path of the page."""
+        """Write `inspect.html`, `inspect.md`, `inspect.json`, and every figure and table as a file.
+
+        Returns the path of the page. `static` leaves out the interactive figures.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> inspection.write("looked", static=True).name
+        'inspect.html'
+        """
         return write(self.subject, self.findings, Path(folder), static=static, command=command)
 
     def files(self, folder: "str | Path") -> list[Path]:
-        """Everything that `write` has put into the folder."""
+        """The files that `write` has put into the folder.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> page = inspection.write("looked", static=True)
+        >>> page in inspection.files("looked")
+        True
+        """
         return [path for path in names(self.findings, Path(folder)) if path.is_file()]
 
     def to_html(self, *, static: bool = False) -> str:
+        """The whole page as a string.
+
+        >>> "<html" in sw.inspect("runs/lstm", "surprise", text="the cat sat").to_html(static=True)
+        True
+        """
         return page(self.subject, self.findings, static=static)
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.subject!r}: {', '.join(one.lens for one in self.findings)})"
 
     def _repr_html_(self) -> str:
         return "".join(one._repr_html_() for one in self.findings)
@@ -73,9 +105,15 @@ def inspect(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Inspection:
-    """Through several lenses, or through every quick one that fits.
+    """Look inside a model with one lens, several, or (by default) every quick one that fits its task.
 
-    Settings are those of a single lens; of several, by their names: `gradient={"window": 16}`.
+    `what` is a run folder or an opened run; `text` (a file or the text itself) or `data` (a file in the format of the
+    training data) is what the model reads meanwhile. Settings are those of a single lens; of several, by their names:
+    `gradient={"window": 16}`. Returns figures, tables and sentences that a notebook shows.
+
+    >>> found = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+    >>> found.finding("surprise").data["tokens"]
+    22
     """
     if isinstance(lenses, str):
         finding = look(what, lenses, text=text, data=data, progress=progress, **settings)

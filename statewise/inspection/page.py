@@ -15,7 +15,6 @@ from statewise.inspection.finding import Finding
 from statewise.specs import UserError
 
 _FEW = 8  # letters that are named
-_NO_PNG = "PNG files are drawn with matplotlib, which is not installed: pip install 'statewise[plots]'"
 
 
 def page(subject: str, findings: Sequence[Finding], *, static: bool = False, command: str | None = None) -> str:
@@ -31,8 +30,7 @@ def page(subject: str, findings: Sequence[Finding], *, static: bool = False, com
             "<section><h2>How it was made</h2><p>This command writes the page again:</p>"
             f'<pre class="command">{escape(command)}</pre></section>'
         )
-    figures = [figure for one in findings for figure in one.figures]
-    return html.page(title=title, body="\n".join(parts), figures=figures, static=static)
+    return html.page(title=title, body="\n".join(parts), static=static)
 
 
 def write(
@@ -69,9 +67,9 @@ def names(findings: Sequence[Finding], folder: Path) -> list[Path]:
 
 
 def left_out(findings: Sequence[Finding] = ()) -> str | None:
-    """What could not be written beside a page, in words."""
+    """What could not be written beside a page, in words. PNG files are an extra: without matplotlib there are none."""
     if find_spec("matplotlib") is None:
-        return _NO_PNG
+        return None
     boxes = sorted(set().union(*(unwritten(figure) for one in findings for figure in one.figures if figure.drawable)))
     if not boxes:
         return None

@@ -8,13 +8,16 @@ from torch import Tensor, nn
 
 from statewise.core import Machine
 from statewise.data import open_corpus
+from statewise.decoding import Sampling
 from statewise.inspection.reading import Decode, Reading
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run, load
 from statewise.tasks.language_model import fresh_window
+from statewise.tasks.shipped import is_shipped
 from statewise.tasks.specimen import Specimens
 
 _HELD_OUT = 20_000  # tokens of held-out text that are looked at where no text is given
+_WRITTEN = 2_000  # tokens that a run without its text writes, to be looked at
 _LARGEST = 1 << 26  # bytes of a text
 
 
@@ -73,6 +76,8 @@ def open_subject(
     reading = None
     if isinstance(run, LanguageModelRun):
         where = "the held-out text" if text is None else f"{str(text)!r}" if given != text else "the given text"
+        if text is None and is_shipped(run.path):  # whose text is not here
+            given, where = run.generate(tokens=_WRITTEN, sampling=Sampling(seed=0)), "a text that the model wrote"
         reading = _reading(run, given, where)
     return Subject(str(run.path), run.spec.task, run.model, run, given, reading)
 

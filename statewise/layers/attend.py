@@ -10,11 +10,12 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import observe
+from statewise.core import Described, observe, state_type
 from statewise.layers.alignment import Alignment
 from statewise.layers.score import Score
 
 
+@state_type
 class Memory(NamedTuple):
     """What is left of a source: made once, looked at by every query. It is a state, so beams reorder it."""
 
@@ -24,7 +25,7 @@ class Memory(NamedTuple):
 
 
 @final
-class Attend(nn.Module):
+class Attend(Described):
     """One look, or several: with `hops` the query of the next look is the last one plus what it found."""
 
     def __init__(self, score: Score, alignment: Alignment, *, hops: int = 1) -> None:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Described
+
 _held: ContextVar[dict[int, Tensor] | None] = ContextVar("held_masks", default=None)
 
 
@@ -44,7 +46,7 @@ def drop(x: Tensor, rate: float, *, training: bool) -> Tensor:
     return F.dropout(x, rate)
 
 
-class Dropout(nn.Module):
+class Dropout(Described):
     """`variational=True` draws one mask a row and keeps it over time (Gal and Ghahramani 2016)."""
 
     def __init__(self, rate: float, *, variational: bool = False) -> None:
@@ -58,6 +60,3 @@ class Dropout(nn.Module):
         if self.rate == 0.0:
             return x_BTD
         return x_BTD * _once(self, x_BTD[:, :1].detach(), self.rate)
-
-    def extra_repr(self) -> str:
-        return f"{self.rate}, variational={self.variational}"

@@ -4,8 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Described
 
-class Embedding(nn.Module):
+
+class Embedding(Described):
     """`row_dropout` is the embedding dropout of Gal and Ghahramani 2016 and of AWD-LSTM.
 
     `scale` is the spread of the entries at first, `gain` multiplies what is looked up: a matrix that is also a head
@@ -42,6 +44,3 @@ class Embedding(nn.Module):
             weight_VE = weight_VE * torch.empty_like(weight_VE[:, :1]).bernoulli_(keep).div_(keep)
         x = F.embedding(tokens, weight_VE)
         return x if self.gain == 1.0 else self.gain * x
-
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[0]}, {self.weight.shape[1]}, row_dropout={self.row_dropout}"

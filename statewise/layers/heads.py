@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Stacked
+from statewise.core import Described, Stacked
 from statewise.layers.initialise import Scheme
 from statewise.layers.packed import linear
 from statewise.specs import UserError
@@ -23,7 +23,7 @@ def check_heads(heads: int, *, width: int, called: str = "width") -> None:
         raise UserError(f"{called} {width} is not a multiple of heads {heads}", fix=f"heads that fit: {divisors}")
 
 
-class Heads(nn.Module, Stacked):
+class Heads(Described, Stacked):
     """`q = W_q x`, `k = W_k x`, `v = W_v x`, each cut into heads; `join` is `W_o [y_1, …, y_H]`.
 
     Fewer heads of keys and values than of queries is grouped-query attention (Ainslie et al. 2023).

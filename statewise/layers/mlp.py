@@ -3,15 +3,15 @@
 from typing import Literal, assert_never
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Stacked
+from statewise.core import Described, Stacked
 from statewise.layers.linear import make_linear
 from statewise.layers.packed import linear
 
 
-class MLP(nn.Module, Stacked):
+class MLP(Described, Stacked):
     """`relu`, `gelu` (GPT-2's tanh form), or the gated `swiglu` (Shazeer 2020): `W2 (silu(W1 x) * W3 x)`."""
 
     def __init__(

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Stacked
+from statewise.core import Described, Stacked
 from statewise.layers.initialise import Scheme, fill_input, fill_recurrent
 
 TransitionName = Literal["elman", "mlp", "gated"]
 
 
-class ElmanTransition(nn.Module):
+class ElmanTransition(Described):
     """`h' = tanh(W x + U h + b)`: the simplest g with a memory."""
 
     def __init__(
@@ -32,7 +32,7 @@ class ElmanTransition(nn.Module):
         return torch.tanh(F.linear(x_BI, self.w_DI, self.b_D) + h_BD @ self.u_DD.mT)
 
 
-class MLPTransition(nn.Module):
+class MLPTransition(Described):
     """`h' = tanh(V tanh(W x + U h + b) + c)`: a deep transition (Pascanu et al. 2014)."""
 
     def __init__(
@@ -60,7 +60,7 @@ class MLPTransition(nn.Module):
         return torch.tanh(F.linear(a_BH, self.v_DH, self.c_D))
 
 
-class GatedTransition(nn.Module, Stacked):
+class GatedTransition(Described, Stacked):
     """`h' = (1 - z)·n + z·h`, `n = tanh(W_n x + U_n (r·h) + b_n)`, gates r and z by σ: Cho et al. 2014.
 
     The rows of the matrices stand in the order r, z, n.

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
 from statewise.kernels.choice import Choice, Wish
@@ -18,6 +18,7 @@ from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 
 
+@state_type
 class AttentionState(NamedTuple):
     """The key/value cache. Row b uses its first `length_B[b]` slots; slot i is position i. The rest means nothing."""
 

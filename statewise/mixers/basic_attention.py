@@ -8,12 +8,13 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, one_step
+from statewise.core import Mixer, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
 from statewise.kernels.choice import Choice, Wish
 
 
+@state_type
 class BasicAttentionState(NamedTuple):
     """Everything read so far. Row b uses its first `length_B[b]` slots; the rest means nothing."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked
+from statewise.core import Mixer, Stacked, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
@@ -18,6 +18,7 @@ from statewise.layers.linear import unfilled_linear
 from statewise.specs import UserError
 
 
+@state_type
 class DeepRNNState(NamedTuple):
     h_BD: Tensor
 

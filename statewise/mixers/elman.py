@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer
+from statewise.core import Mixer, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_step
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
+@state_type
 class ElmanState(NamedTuple):
     h_BD: Tensor
 
@@ -22,6 +23,11 @@ class Elman(Mixer[ElmanState]):
     """`h_t = φ(W x_t + U h_{t-1} + b)`, `y_t = h_t`; φ is tanh or relu.
 
     `init="published"` with relu starts the recurrence at the identity (Le, Jaitly and Hinton 2015).
+
+    >>> mixer = sw.Elman(16)
+    >>> y, state = mixer(torch.randn(2, 7, 16))
+    >>> state
+    ElmanState(h_BD=[2, 16] float32; 128 bytes)
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.along_time import no_autocast
 from statewise.kernels.choice import Choice, Wish
@@ -22,6 +22,7 @@ from statewise.mixers.decay import draw_rates
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
+@state_type
 class GatedDeltaState(NamedTuple):
     s_BHKK: Tensor
     window: Window  # the convolution's last inputs [B, W, 3D]; empty without one

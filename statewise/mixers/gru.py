@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked
+from statewise.core import Mixer, Stacked, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
@@ -13,6 +13,7 @@ from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 from statewise.layers.packed import linear
 
 
+@state_type
 class GRUState(NamedTuple):
     h_BD: Tensor
 
@@ -22,6 +23,11 @@ class GRU(Mixer[GRUState], Stacked):
     """`h' = (1 - z) · n + z · h`; the reset gate acts after the recurrent product (cuDNN) or before (Cho).
 
     `init="published"` is Cho's: orthogonal recurrence, inputs from a normal of deviation 0.01.
+
+    >>> mixer = sw.GRU(16)
+    >>> y, state = mixer(torch.randn(2, 7, 16))
+    >>> state
+    GRUState(h_BD=[2, 16] float32; 128 bytes)
     """
 
     def __init__(

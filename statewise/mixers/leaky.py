@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer
+from statewise.core import Mixer, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.elman import Activation
@@ -15,6 +15,7 @@ from statewise.layers import Scheme, fill_input, fill_recurrent
 from statewise.specs import UserError
 
 
+@state_type
 class LeakyState(NamedTuple):
     h_BD: Tensor
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.linear_attention import choice, linear_attention
@@ -21,6 +21,7 @@ from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 Feature = Literal["elu", "identity"]
 
 
+@state_type
 class LinearAttentionState(NamedTuple):
     kv_BHKK: Tensor  # the sum of φ(k) vᵀ
     k_BHK: Tensor  # the sum of φ(k), which normalises

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.along_time import past_end, wide
 from statewise.kernels.choice import Choice, Wish
@@ -21,6 +21,7 @@ from statewise.mixers.decay import draw_rates
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
+@state_type
 class Mamba2State(NamedTuple):
     s_BHNP: Tensor
     window: Window  # the convolution's last inputs [B, W, E + 2N]; empty without one

@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.scan import choice, gated_scan
@@ -14,6 +14,7 @@ from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
 
 
+@state_type
 class MinGRUState(NamedTuple):
     h_BD: Tensor
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.scan import choice, gated_scan, scan
@@ -15,6 +15,7 @@ from statewise.layers.packed import linear
 from statewise.mixers.candidate import Candidate, bend
 
 
+@state_type
 class MinLSTMState(NamedTuple):
     h_BD: Tensor
 

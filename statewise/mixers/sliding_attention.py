@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, is_observed, one_step
+from statewise.core import Mixer, is_observed, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.attention import Sight, attention, choice
 from statewise.kernels.choice import Choice, Wish
@@ -19,6 +19,7 @@ from statewise.layers import Heads, Scheme, alibi_slopes
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 
 
+@state_type
 class SlidingAttentionState(NamedTuple):
     """The newest entries, the newest last; before a row has read so many, its first slots mean nothing."""
 

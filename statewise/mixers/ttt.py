@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step
+from statewise.core import Mixer, Stacked, one_step, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
@@ -22,6 +22,7 @@ from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 Inner = Literal["linear", "mlp"]
 
 
+@state_type
 class TTTState(NamedTuple):
     change: tuple[
         Tensor, ...

@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer
+from statewise.core import Mixer, state_type
 from statewise.core.machine import check_input
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.history import extend
@@ -13,6 +13,7 @@ from statewise.kernels.window import Activation, WindowWeights, choice, window, 
 from statewise.layers import Scheme, fill_input
 
 
+@state_type
 class WindowState(NamedTuple):
     past_BSI: Tensor  # the last K - 1 inputs, the oldest first; zeros before the beginning
 

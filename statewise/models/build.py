@@ -63,11 +63,33 @@ from statewise.specs import (
 )
 
 
-def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **options: Any) -> TokenMachine[Any]:
-    """A language model from a spec, or from a name and options: `build("lstm", vocab=65, width=256)`.
+def build(
+    model: "str | ModelSpec" = "lstm",
+    *,
+    vocab: int,
+    seed: int = 0,
+    width: int | None = None,
+    depth: int | None = None,
+    heads: int | None = None,
+    dropout: float | None = None,
+    tie: bool | None = None,
+    **more: Any,
+) -> TokenMachine[Any]:
+    """A language model: `[B, T]` token numbers in, `[B, T, vocab]` logits and a state out.
 
-    The weights are a function of the seed alone, whatever else was drawn before.
+    `model` is a name from `sw.LINEAGE` with options, or a spec that holds them. Common options are the `width` and
+    `depth` of the layers, `heads`, `dropout`, and `tie` (the head reuses the embedding); None is the model's default.
+    `more` takes every other option of the spec; an unknown one raises an error that names those there are.
+    The weights depend on the seed alone.
+
+    >>> model = sw.build("lstm", vocab=65, width=16, depth=2)
+    >>> logits, state = model(torch.tensor([[1, 2, 3]]))
+    >>> logits.shape
+    torch.Size([1, 3, 65])
+    >>> logits, state = model(torch.tensor([[4]]), state)  # goes on where it stopped
     """
+    common = {"width": width, "depth": depth, "heads": heads, "dropout": dropout, "tie": tie}
+    options = {**{name: value for name, value in common.items() if value is not None}, **more}
     if isinstance(model, str):
         parsed = parse_spec({"model": {"kind": model, **options}}, source=f"build({model!r}, ...)")
         assert isinstance(parsed, LanguageModelSpec)

@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from statewise.core import Described
 from statewise.core.machine import check_input
 from statewise.kernels.crf import CRFWeights, best_path, log_partition, marginals, path_score
 from statewise.specs import UserError
@@ -39,7 +40,7 @@ def forbidden_in_bio(names: Sequence[str]) -> Forbidden:
 
 
 @final
-class CRF(nn.Module):
+class CRF(Described):
     """`p(y | x) = exp(score(y) - log Z)`, with learned transition, start and end scores (Lafferty et al. 2001)."""
 
     def __init__(

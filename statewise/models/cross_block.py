@@ -9,12 +9,13 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, Mixer, State, one_step, scope
+from statewise.core import Machine, Mixer, State, one_step, scope, state_type
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Dropout
 from statewise.models.block import shown
 
 
+@state_type
 class CrossState(NamedTuple):
     """What was written so far, and what was read: the source's keys and values, made once."""
 

@@ -54,8 +54,7 @@ class LanguageModel(TokenMachine[StackState]):
         return self.stack.absorb(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
 
     def step(self, token_B: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        x_BE = self.input_dropout(self.embedding(token_B)[:, None])[:, 0]
-        y_BD, after = self.stack.step(x_BE, state)
+        y_BD, after = self.stack.step(self._embed_one(token_B), state)
         return self.head(y_BD), after
 
     def reserve(self, state: StackState, tokens: int) -> tuple[StackState, int]:
@@ -63,6 +62,9 @@ class LanguageModel(TokenMachine[StackState]):
 
     @torch.no_grad()
     def step_(self, token_B: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        x_BE = self.input_dropout(self.embedding(token_B)[:, None])[:, 0]
-        y_BD, after = self.stack.step_(x_BE, state)
+        y_BD, after = self.stack.step_(self._embed_one(token_B), state)
         return self.head(y_BD), after
+
+    def _embed_one(self, token_B: Tensor) -> Tensor:
+        x_BE: Tensor = self.embedding(token_B)
+        return self.input_dropout(x_BE[:, None])[:, 0] if self.training else x_BE

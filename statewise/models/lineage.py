@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from statewise.figures.table import Table
 from statewise.specs import (
     BasicAttentionSpec,
     DeepRNNSpec,
@@ -27,6 +28,8 @@ from statewise.specs import (
 
 
 class Ancestor(NamedTuple):
+    """One model of the lineage."""
+
     name: str
     id: str  # the row of the mission it answers
     family: str
@@ -40,7 +43,26 @@ class Ancestor(NamedTuple):
     variants: tuple[ModelSpec, ...] = ()  # other forms, at a small size, that the laws are checked on
 
 
-LINEAGE: tuple[Ancestor, ...] = (
+class Lineage(tuple[Ancestor, ...]):
+    """All models in order of year. Each row has `name`, `year`, `paper`, `state`, `fixed`, `cost`, `recipe`, `spec`.
+
+    >>> [row.name for row in sw.LINEAGE if row.year == 2014]
+    ['gru', 'deep_rnn']
+    >>> print(sw.LINEAGE)
+    model             year  state
+    markov            1913  the last few symbols, nothing else
+    ...
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return Table.of_texts(
+            ("model", "year", "state"), ((row.name, str(row.year), row.state) for row in self), words=3
+        ).as_text()
+
+
+_ROWS = (
     Ancestor(
         name="markov",
         id="A1",
@@ -63,7 +85,8 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A3",
         family="before recurrence",
         year=1960,
-        paper="Kalman, A New Approach to Linear Filtering and Prediction Problems, Journal of Basic Engineering 82",
+        paper="Kalman, A New Approach to Linear Filtering and Prediction Problems, Journal of Basic Engineering 82, "
+        "doi 10.1115/1.3662552",
         state="a summary h of the past; how it is renewed, h' = g(h, x), is free",
         fixed="what is remembered no longer has to be a list of the last symbols",
         cost="g has to be chosen or learnt, and the summary computed one step after the other",
@@ -96,7 +119,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A4",
         family="recurrent",
         year=1990,
-        paper="Elman, Finding Structure in Time, Cognitive Science 14",
+        paper="Elman, Finding Structure in Time, Cognitive Science 14, doi 10.1207/s15516709cog1402_1",
         state="a vector h, rewritten at every step",
         fixed="a window forgets all that left it; a vector can carry any distance",
         cost="gradients shrink or grow with every step; time cannot be parallel",
@@ -130,7 +153,8 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A6",
         family="recurrent",
         year=1997,
-        paper="Hochreiter and Schmidhuber, Long Short-Term Memory, Neural Computation 9",
+        paper="Hochreiter and Schmidhuber, Long Short-Term Memory, Neural Computation 9, "
+        "doi 10.1162/neco.1997.9.8.1735",
         state="a pair: what it shows (h) and an additive cell (c)",
         fixed="the cell passes on by a gate alone, so gradients survive hundreds of steps",
         cost="four products a step instead of one, twice the state",
@@ -183,7 +207,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A7",
         family="recurrent",
         year=2014,
-        paper="Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP",
+        paper="Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP, arXiv 1406.1078",
         state="a vector h that a gate can leave unchanged",
         fixed="nearly the LSTM's memory with one state and three products",
         cost="no separate cell: what it keeps it must also show",
@@ -200,7 +224,8 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A8",
         family="recurrent",
         year=2014,
-        paper="Pascanu, Gulcehre, Cho and Bengio, How to Construct Deep Recurrent Neural Networks, ICLR",
+        paper="Pascanu, Gulcehre, Cho and Bengio, How to Construct Deep Recurrent Neural Networks, ICLR, "
+        "arXiv 1312.6026",
         state="a vector h, rewritten by several layers at every step",
         fixed="one layer a step computes little; depth between input, states and output computes more",
         cost="a longer way for gradients at every step; the skip shortens it again",
@@ -217,7 +242,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A17",
         family="attention",
         year=2017,
-        paper="Vaswani et al., Attention Is All You Need, NeurIPS (its core, without the maps)",
+        paper="Vaswani et al., Attention Is All You Need, NeurIPS (its core, without the maps), arXiv 1706.03762",
         state="the list of everything read",
         fixed="nothing is squeezed into a vector: any past moment is one step away",
         cost="no parameters and no sense of order; the list grows, and so does each step",
@@ -230,7 +255,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A20",
         family="attention",
         year=2017,
-        paper="Vaswani et al., Attention Is All You Need, NeurIPS",
+        paper="Vaswani et al., Attention Is All You Need, NeurIPS, arXiv 1706.03762",
         state="the list of all keys and values (the KV cache), a list in each layer",
         fixed="training is parallel in time, and gradients reach any distance in one step",
         cost="time and memory per token grow with the context, unless a window bounds it",
@@ -251,7 +276,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A24",
         family="linear recurrence",
         year=2020,
-        paper="Katharopoulos et al., Transformers are RNNs, ICML",
+        paper="Katharopoulos et al., Transformers are RNNs, ICML, arXiv 2006.16236",
         state="a matrix per head: the sum of key-value products, and the sum of keys",
         fixed="attention's list, which grows with time, becomes a matrix of fixed size",
         cost="keys that are not orthogonal blur each other, and nothing is ever taken away",
@@ -268,7 +293,7 @@ LINEAGE: tuple[Ancestor, ...] = (
         id="A24",
         family="linear recurrence",
         year=2024,
-        paper="Dao and Gu, Transformers are SSMs, ICML",
+        paper="Dao and Gu, Transformers are SSMs, ICML, arXiv 2405.21060",
         state="a matrix per head that fades as the input says, and a few last inputs",
         fixed="what is kept and what is passed over depends on the input, and training stays parallel",
         cost="one decay for a whole head; it adds and fades, but cannot replace one thing alone",
@@ -367,6 +392,8 @@ LINEAGE: tuple[Ancestor, ...] = (
         ),
     ),
 )
+
+LINEAGE = Lineage(_ROWS)
 
 
 def ancestor(name: str) -> Ancestor:

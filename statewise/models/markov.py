@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import is_observed, observe, one_step, unroll
+from statewise.core import is_observed, observe, one_step, state_type, unroll
 from statewise.core.machine import check_input
 from statewise.kernels import ngram
 from statewise.kernels.history import beyond, extend
@@ -22,6 +22,7 @@ from statewise.specs import UserError
 Smoothing = Literal["kneser-ney", "modified", "add-k"]
 
 
+@state_type
 class MarkovState(NamedTuple):
     last_BK: Tensor  # the newest symbol last; V, which is no symbol, before the beginning
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import State
+from statewise.core import State, state_type
 from statewise.kernels.along_time import no_autocast
 from statewise.models.body import Body
 from statewise.models.termination import Terminating, first_state, make_head, make_linear, moments, surprise, wide
@@ -19,6 +19,7 @@ OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
 _EXACT = 8  # up to so many steps to go, each number has an input of its own
 
 
+@state_type
 class RemainingState(NamedTuple):
     inner: State
     due_B: Tensor  # the steps to go that the next input will be told; OVER after it was told 0, UNKNOWN in a prompt

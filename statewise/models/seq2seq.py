@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, hold, leaves, map_state
+from statewise.core import State, hold, leaves, map_state, state_type
 from statewise.layers import Dropout, Embedding, make_linear, one_sequence
 from statewise.layers.attend import Attend, Looks
 from statewise.models.conditional_machine import ConditionalMachine
@@ -21,6 +21,7 @@ from statewise.models.stack import Stack, StackState
 from statewise.specs import UserError
 
 
+@state_type
 class DecoderState(NamedTuple):
     mixer: StackState
     context_BC: Tensor  # what stands for the source at every step; of width 0 where nothing does

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, scope
+from statewise.core import Machine, State, scope, state_type
 from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
 from statewise.models.normalise import normalise
 
 
+@state_type
 class StackState(NamedTuple):
     layers: tuple[State, ...]
     position: State = ()  # how far each row has read, where positions are added below the first layer

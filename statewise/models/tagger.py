@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Described
 from statewise.encoders.attention import past_end
 from statewise.kernels.along_time import wide
 from statewise.models.build_reader import build_reader
@@ -31,7 +32,7 @@ class Tags(NamedTuple):
     p_BTK: Tensor
 
 
-class TagHead(nn.Module, ABC):
+class TagHead(Described, ABC):
     """From features to tags: what the loss is, and what is most likely."""
 
     @abstractmethod

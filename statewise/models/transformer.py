@@ -9,7 +9,7 @@ from typing import NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, one_step, scope
+from statewise.core import State, one_step, scope, state_type
 from statewise.layers import Dropout, Embedding
 from statewise.models.add_position import AddPosition
 from statewise.models.conditional_machine import ConditionalMachine
@@ -18,6 +18,7 @@ from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader
 
 
+@state_type
 class TransformerState(NamedTuple):
     layers: tuple[CrossState, ...]
     position: State = ()  # how far each row has written, where positions are added

@@ -6,9 +6,10 @@ B batch, T time, U different words of the batch, C characters of the longest, E 
 from typing import NamedTuple, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core import Described
 from statewise.core.transfer import onto
 from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
@@ -32,7 +33,7 @@ class Words(NamedTuple):
 
 
 @final
-class WordEntry(nn.Module):
+class WordEntry(Described):
     """`[B, T, E]`: a word's own vector, then both ends of a reading of its characters (Ling et al. 2015).
 
     In training some words are taken for the unknown one, whose vector nothing else would teach.
@@ -56,9 +57,6 @@ class WordEntry(nn.Module):
             return x_BTE
         spelled_UE = self.spelling(source.char_UC, source.length_U).summary_BC
         return torch.cat([x_BTE, F.embedding(source.slot_BT, spelled_UE)], dim=-1)
-
-    def extra_repr(self) -> str:
-        return f"word_dropout={self.word_dropout}"
 
 
 def build_word_entry(

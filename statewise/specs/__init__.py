@@ -14,6 +14,8 @@ from statewise.specs.error import lens_setting as lens_setting
 from statewise.specs.error import nearest as nearest
 from statewise.specs.error import option as option
 from statewise.specs.error import setting as setting
+from statewise.specs.extra import install_command as install_command
+from statewise.specs.extra import optional as optional
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
 from statewise.specs.forecasting import ForecastSpec as ForecastSpec
 from statewise.specs.forecasting import SeriesDataSpec as SeriesDataSpec

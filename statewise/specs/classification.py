@@ -11,7 +11,7 @@ from statewise.specs.objective import CategoricalSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
 from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 
 
 class LabelledDataSpec(Spec):
@@ -119,7 +119,3 @@ class ClassificationSpec(RunSpec):
         if self.data.validation and not self.data.train:
             raise ValueError("data.validation is named, data.train is not: name both")
         return self
-
-    def absolute(self) -> Self:
-        data = {"train": absolute(self.data.train), "validation": absolute(self.data.validation)}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})

@@ -18,7 +18,8 @@ class UserError(ValueError):
     Both may hold `option(...)`, `setting(...)` and `either(...)`. `str(error)` speaks of arguments, as Python code
     passes them; `on_command_line()` speaks of flags:
 
-    >>> error = UserError("'runs/a' already holds a run", fix=f"choose another folder: {option('out', 'DIR')}")
+    >>> from statewise.specs import option
+    >>> error = sw.UserError("'runs/a' already holds a run", fix=f"choose another folder: {option('out', 'DIR')}")
     >>> print(error)
     'runs/a' already holds a run
     choose another folder: out="DIR"

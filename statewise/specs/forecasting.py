@@ -11,7 +11,7 @@ from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
 from statewise.specs.real_objective import RealObjectiveSpec, SquaredSpec
 from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 
 
 def _word(value: Any) -> Any:
@@ -94,6 +94,7 @@ class ForecastSpec(Spec):
 
 class ForecastingSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
+    file_settings: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
     tested: ClassVar[bool] = True
 
     task: Literal["forecasting"] = "forecasting"
@@ -128,6 +129,10 @@ class ForecastingSpec(RunSpec):
         return None if self.reader.bidirectional else self.model.reader_bytes(self.entry_width(inputs), context)
 
     @property
+    def loss_name(self) -> str:
+        return self.objective.loss
+
+    @property
     def name(self) -> str:
         return f"{self.model.kind}-forecasting"
 
@@ -153,7 +158,3 @@ class ForecastingSpec(RunSpec):
         if self.forecast.context == "all" and self.data.channels == "shared":
             raise ValueError("forecast.context = all needs data.channels = joint")
         return self
-
-    def absolute(self) -> Self:
-        data = {name: absolute(getattr(self.data, name)) for name in ("train", "validation", "test")}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})

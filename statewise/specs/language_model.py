@@ -9,11 +9,12 @@ from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import ModelSpec
 from statewise.specs.penalty import PenaltySpec
 from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 
 
 class LanguageModelSpec(RunSpec):
     main_data: ClassVar[str] = "data.text"
+    file_settings: ClassVar[tuple[str, ...]] = ("text", "validation")
     verb: ClassVar[str] = "generate"
     whole_sequences: ClassVar[bool] = False
 
@@ -35,10 +36,6 @@ class LanguageModelSpec(RunSpec):
     @property
     def name(self) -> str:
         return self.model.kind
-
-    def absolute(self) -> Self:
-        data = {"text": absolute(self.data.text), "validation": absolute(self.data.validation)}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
     @model_validator(mode="after")
     def _counting_reads_the_truth(self) -> Self:

@@ -9,10 +9,13 @@ from statewise.specs.base import Spec
 
 class _ObjectiveSpec(Spec):
     of_bits: ClassVar[bool] = False  # values are 0 and 1, and have no mean error
+    loss: ClassVar[str] = "nats"  # what the head's own loss counts
 
 
 class SquaredSpec(_ObjectiveSpec):
     """The squared error of one number, which becomes the mean; it says nothing of how sure it is."""
+
+    loss: ClassVar[str] = "squared_error"
 
     kind: Literal["squared"] = "squared"
 
@@ -45,6 +48,8 @@ class StudentSpec(_ObjectiveSpec):
 class QuantileSpec(_ObjectiveSpec):
     """No family of distributions: quantiles at some levels, by the pinball loss."""
 
+    loss: ClassVar[str] = "pinball"
+
     kind: Literal["quantile"] = "quantile"
     levels: tuple[float, ...] = Field(
         (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975), description="rising, between 0 and 1"
@@ -64,6 +69,7 @@ class BernoulliSpec(_ObjectiveSpec):
     """Every channel is a bit, such as a key of a piano: the nats of a moment are the sum over its bits."""
 
     of_bits: ClassVar[bool] = True
+    loss: ClassVar[str] = "nats_per_frame"
 
     kind: Literal["bernoulli"] = "bernoulli"
 

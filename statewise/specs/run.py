@@ -1,5 +1,6 @@
 """What every run says, whatever its task."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -13,6 +14,7 @@ class RunSpec(Spec):
     """Each task has its own: with `task` (its name), `data`, `model`, and what else the job needs."""
 
     main_data: ClassVar[str]  # the setting that names what to learn from
+    file_settings: ClassVar[tuple[str, ...]] = ("train", "validation")  # those of `data` that name files
     tested: ClassVar[bool] = False  # its evaluation is on a part of its own, which nothing is chosen by
     verb: ClassVar[str] = "evaluate"  # what one does with a trained one first
     whole_sequences: ClassVar[bool] = True  # a step reads sequences from beginning to end, so none can be cut
@@ -23,6 +25,11 @@ class RunSpec(Spec):
     @property
     def learns(self) -> Literal["gradient", "counting"]:
         return "gradient"
+
+    @property
+    def loss_name(self) -> str:
+        """What the training loss counts; the validation metric of this name is the same loss on held-out data."""
+        return "nats"
 
     @property
     def layout(self) -> str:
@@ -39,9 +46,25 @@ class RunSpec(Spec):
         """What a folder of this run is called."""
         raise NotImplementedError
 
-    def absolute(self) -> Self:
-        """The same with paths that mean the same from every folder."""
-        raise NotImplementedError
+    def absolute(self, folder: Path | None = None) -> Self:
+        """The same with paths that mean the same from every folder; relative ones are in `folder` (default: here)."""
+        root = (folder or Path()).absolute()
+        return self._with_files(lambda name: name if _is_no_path(name) else str(root / name))
+
+    def relative_to(self, folder: Path) -> Self:
+        """The same with names relative to `folder` for files inside it, so that the folder can be moved."""
+        root = folder.absolute()
+
+        def named(name: str) -> str:
+            path = Path(name).absolute()
+            return str(path.relative_to(root)) if not _is_no_path(name) and path.is_relative_to(root) else name
+
+        return self._with_files(named)
+
+    def _with_files(self, change: Callable[[str], str]) -> Self:
+        data: Spec = getattr(self, "data")  # noqa: B009  (every task has its own type of it)
+        files = {name: tuple(map(change, getattr(data, name))) for name in self.file_settings}
+        return self.model_copy(update={"data": data.model_copy(update=files)})
 
     @model_validator(mode="after")
     def _no_windows_of_whole_sequences(self) -> Self:
@@ -52,6 +75,6 @@ class RunSpec(Spec):
         return self
 
 
-def absolute(names: tuple[str, ...]) -> tuple[str, ...]:
+def _is_no_path(name: str) -> bool:
     """Standard input and datasets of the hub are the same everywhere."""
-    return tuple(name if name == "-" or name.startswith("hub:") else str(Path(name).absolute()) for name in names)
+    return name == "-" or name.startswith("hub:")

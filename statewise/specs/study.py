@@ -1,6 +1,6 @@
 """A comparison as data: entries, seeds, what is held equal, what is searched, and which figure answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -79,13 +79,13 @@ class BudgetSpec(Spec):
         return first if self.also is None else (*first, (self.also.kind, self.also.amount))
 
 
-def _by_path(value: Any) -> Any:
+def by_path(value: Any) -> Any:
     """`train.lr` may be written as one key or as a table in a table; TOML and --set make the second of it."""
     if not isinstance(value, Mapping):
         return value
     found: dict[Any, Any] = {}
     for name, inner in value.items():
-        inside = _by_path(inner)
+        inside = by_path(inner)
         found |= (
             {f"{name}.{path}": one for path, one in inside.items()} if isinstance(inside, Mapping) else {name: inner}
         )
@@ -96,7 +96,7 @@ class SearchSpec(Spec):
     """The same number of tries for every entry, over the same values."""
 
     trials: int = Field(1, ge=1, description="tries per entry, on one seed, before the seeds are run")
-    space: Annotated[dict[str, tuple[Scalar, ...]], BeforeValidator(_by_path)] = Field(
+    space: Annotated[dict[str, tuple[Scalar, ...]], BeforeValidator(by_path)] = Field(
         {}, description="settings, and the values tried"
     )
 
@@ -109,6 +109,14 @@ class EntrySpec(Spec):
     width: Annotated[str | tuple[str, ...] | None, BeforeValidator(_none)] = Field(
         "model.width", description="the setting the solver turns, or several that are turned alike; none: no size"
     )
+
+
+class Tried(Spec):
+    """One trial of a search: the values it tried for an entry, and the metric it ended with (none: it failed)."""
+
+    entry: str
+    settings: dict[str, Scalar]
+    metric: float | None = None
 
 
 class StudySpec(Spec):
@@ -124,3 +132,45 @@ class StudySpec(Spec):
     minutes: float = Field(
         4.0, gt=0, description="what it takes on two cores as written; another number scales the steps"
     )
+    record: tuple[Tried, ...] = Field((), description="the search as it was run once; its best values are used")
+    record_of: dict[str, Any] = Field({}, description="the settings and the data that the recorded search was run with")
+
+    def chosen(self, entry: str) -> Tried | None:
+        """The best recorded trial of an entry; None where there is none."""
+        tried = [trial for trial in self.record if trial.entry == entry]
+        best = self.best([trial.metric for trial in tried])
+        return None if best is None else tried[best]
+
+    def best(self, metrics: Sequence[float | None]) -> int | None:
+        """The place of the best metric, of equally good ones the middle one: values on both sides of it do as well."""
+        there = [metric for metric in metrics if metric is not None]
+        if not there:
+            return None
+        best = min(there) if self.better == "lower" else max(there)
+        equal = [place for place, metric in enumerate(metrics) if metric == best]
+        return equal[(len(equal) - 1) // 2]
+
+
+class PartSpec(Spec):
+    """One study of a story: which, and what of it."""
+
+    study: str = Field(min_length=1, description="a shipped study, or a TOML file named from the story's own folder")
+    name: str = Field("", description="of its folder; default: the study's name")
+    only: tuple[str, ...] = Field((), description="entries of it; empty: all")
+    settings: dict[str, Any] = Field({}, description="settings of the study by path, such as seeds or base.train.steps")
+
+
+class LookSpec(Spec):
+    """A look inside the trained models of one part: how much each earlier token decides the answer."""
+
+    part: str
+    rows: int = Field(128, ge=1, description="held-out rows that are averaged")
+
+
+class StorySpec(Spec):
+    """Several studies under one title, one after another, with one report."""
+
+    title: str
+    question: str = Field(description="what the story answers, in a sentence")
+    part: tuple[PartSpec, ...] = Field(min_length=1)
+    look: LookSpec | None = None

@@ -10,7 +10,7 @@ from statewise.specs.objective import CategoricalSpec, CRFSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
 from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 from statewise.specs.words import WordsSpec
 
 
@@ -76,7 +76,3 @@ class TaggingSpec(RunSpec):
         if self.model.tie:
             raise ValueError("model.tie has no meaning here: tags are not words; leave it out")
         return self
-
-    def absolute(self) -> Self:
-        data = {"train": absolute(self.data.train), "validation": absolute(self.data.validation)}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})

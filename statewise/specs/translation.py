@@ -12,7 +12,7 @@ from statewise.specs.base import Spec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.paths import Paths
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 from statewise.specs.seq2seq import Seq2SeqSpec
 
 SacreTokens = Literal["13a", "intl", "zh", "char"]
@@ -147,6 +147,7 @@ TranslatorSpec = Annotated[
 
 class TranslationSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
+    file_settings: ClassVar[tuple[str, ...]] = ("train", "target", "validation", "validation_target")
 
     task: Literal["translation"] = "translation"
     data: PairDataSpec = PairDataSpec()
@@ -181,11 +182,6 @@ class TranslationSpec(RunSpec):
             return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
         end = "" if self.termination.kind == "end" else f"-{self.termination.kind}"
         return f"{self.model.kind}{end}-translation"
-
-    def absolute(self) -> Self:
-        names = ("train", "target", "validation", "validation_target")
-        data = {name: absolute(getattr(self.data, name)) for name in names}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
     @model_validator(mode="before")
     @classmethod

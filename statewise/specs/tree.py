@@ -9,7 +9,7 @@ from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
 from statewise.specs.paths import Paths
 from statewise.specs.reader import ReaderSpec
-from statewise.specs.run import RunSpec, absolute
+from statewise.specs.run import RunSpec
 
 
 class ComposerSpec(Spec):
@@ -195,10 +195,6 @@ class TreeSpec(RunSpec):
     def read_data(self) -> TreeDataSpec:
         """How trees are read: spans are those of the tree as it was written, so that one switch changes the model."""
         return self.data if self.follows_trees else self.data.model_copy(update={"binarise": "none"})
-
-    def absolute(self) -> Self:
-        data = {"train": absolute(self.data.train), "validation": absolute(self.data.validation)}
-        return self.model_copy(update={"data": self.data.model_copy(update=data)})
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

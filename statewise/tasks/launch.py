@@ -6,8 +6,9 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,10 @@ import torch
 from torch import nn
 
 import statewise
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_file import MemoryFile, kept_in
+from statewise.data.memory_source import memory_file
 from statewise.models import CountingMachine
 from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option, setting
 from statewise.specs.parse import as_overrides, read_override
@@ -40,8 +45,17 @@ from statewise.training import (
 )
 from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
-from statewise.training.folder import Checkpoint, make_folder, newest_verified, step_folders, weights_sha256
+from statewise.training.folder import (
+    Checkpoint,
+    hold,
+    make_folder,
+    never_trained,
+    newest_verified,
+    step_folders,
+    weights_sha256,
+)
 from statewise.training.graph import refuse_what_is_never_captured
+from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _ANOTHER = f"choose another folder: {option('out', 'DIR')}"
@@ -49,19 +63,53 @@ _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
 class Trained(NamedTuple):
+    """What `train` returns: where the run is, how training went, and the way to use it.
+
+    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
+    >>> trained
+    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
+    >>> trained.outcome.step
+    20
+    """
+
     path: Path
     outcome: Outcome
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # what one does with such a run
+    verb: str  # the command to try first on such a run
     warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
 
     def load(self) -> Run:
+        """Open the run that was trained: to evaluate it, generate, predict or translate.
+
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+        >>> trained.load().evaluate().tokens > 0
+        True
+        """
         return load(self.path)
+
+    @property
+    def history(self) -> History:
+        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
+
+        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+        >>> trained.history["step"]
+        [10, 20]
+        """
+        return read_history(self.path, unit=read_spec(self.path).loss_name)
+
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
+        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
+        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
 
 
 def train(
-    recipe: str | AnyRunSpec = "lstm",
+    recipe: "str | AnyRunSpec" = "lstm",
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
     steps: int | None = None,
@@ -69,39 +117,58 @@ def train(
     batch: int | None = None,
     seed: int | None = None,
     device: str | None = None,
-    data: str | Path | Sequence[str] | None = None,
+    data: Data | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Train a recipe, a model by name, or a spec. `settings` are `{"model.width": 64}` or `["model.width=64"]`;
-    `steps`, `lr`, `batch`, `seed` and `device` stand for `train.steps` and so on.
-    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
+    """Train a recipe, a model by name, or a spec. Returns where the run is and how training went (`Trained`).
 
+    `settings` are `{"model.width": 64}` or `["model.width=64"]`; `steps`, `lr`, `batch`, `seed` and `device` stand for
+    `train.steps` and so on. `data` is what to learn from: files, or what you hold in memory, which is then kept in the
+    run's folder. `out` is the folder to write (default: a new one under `runs/`).
     With `resume`, continue `out` (default: the run under `runs/` that was saved last).
+    `on_step` is called with the number of every step.
+
+    >>> trained = sw.train("gru", data="text.txt", steps=20, settings={"model.width": 16})
+    >>> trained.path
+    PosixPath('runs/gru')
     """
     signals = Signals()
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
         plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
-        overrides, paths = _with_plain(as_overrides(settings), plain), _paths(data)
+        overrides = _with_plain(as_overrides(settings), plain)
+        paths = None if data is None else file_names(data)
+        in_memory = data is not None and paths is None
+        made: MemoryFile | None = None
         if resume:
             folder = Path(out) if out is not None else newest_run()
+            if in_memory:
+                raise UserError("a resumed run reads the data that it began with", fix="leave data out")
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
         else:
-            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
+            table = _table(recipe)
             source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=paths, source=source)
+            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
             folder, checkpoint = fresh_folder(spec, out), None
+            if in_memory:
+                made = memory_file(spec, data, training=True)
+                spec = made.learned_by(spec, folder)
+                display.say(made.summary(folder))
         spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
-        with parallel(pick_device(spec.train.device)) as par:
+        with (
+            parallel(pick_device(spec.train.device)) as par,
+            kept_in(made, folder, leads=par.leads),
+            ExitStack() as held,
+        ):
             wake(par.device)
-            return _train(spec, folder, checkpoint, par, display, signals, on_step)
+            return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
 
 
 def _train(
@@ -112,6 +179,7 @@ def _train(
     display: Display,
     signals: Signals,
     on_step: Callable[[int], None] | None,
+    held: ExitStack,
 ) -> Trained:
     kept = None if checkpoint is None else checkpoint.path
     with par.leader_first():  # the others find what the leader piped in or tokenised
@@ -121,9 +189,11 @@ def _train(
     refuse_what_is_never_captured(spec.train, par)
     if spec.learns == "gradient":
         refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device)
-    run = RunFolder(path, identity={"run.toml": dumps(spec.model_dump(mode="json")), **job.identity()})
+    recipe = dumps(spec.relative_to(path).model_dump(mode="json"))
+    run = RunFolder(path, identity={"run.toml": recipe, **job.identity()})
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
+        held.enter_context(hold(path, fresh=checkpoint is None))
         _write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
@@ -213,6 +283,8 @@ def _first_steps(
 def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
     if out is not None:
         path = Path(out)
+        if path.is_dir() and never_trained(path):
+            return path
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
             raise UserError(
                 f"{str(path)!r} already holds a run",
@@ -255,6 +327,11 @@ def _where_it_stopped(
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
+    if checkpoint is None and never_trained(path):
+        raise UserError(
+            f"the run in {str(path)!r} ended before its first checkpoint, so there is nothing to resume",
+            fix="start it again with the same --out and without --resume",
+        )
     if checkpoint is None:
         raise UserError(
             f"{str(path)!r} has no checkpoint that can be trusted",
@@ -280,6 +357,14 @@ def _where_it_stopped(
     return spec, checkpoint
 
 
+def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+    """Of the `run.toml` of a run, relative names of files are those of its folder."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump()
+    path = Path(recipe)
+    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
+
+
 def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
     """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
     said = dict(map(read_override, overrides))
@@ -292,12 +377,6 @@ def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
             )
         overrides += [] if value is None else as_overrides({path: value})
     return overrides
-
-
-def _paths(data: str | Path | Sequence[str] | None) -> list[str] | None:
-    if data is None:
-        return None
-    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
 
 
 def _make_deterministic(wanted: bool) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from statewise.models import (
 )
 from statewise.specs import ModelSpec, Seq2SeqSpec, UserError, nearest
 from statewise.tasks.dispatch import load
+from statewise.tasks.shipped import find_run, shipped_names
 from statewise.training.device import pick_device
 
 _VOCAB = 17
@@ -34,7 +34,13 @@ class Finding(NamedTuple):
 
 
 def verify(target: str | None = None, *, device: str = "cpu") -> Iterator[Finding]:
-    """Try every law on a listed model, a run folder, or (with None) on everything listed."""
+    """Check the laws of the state on a model by name, on a run folder, or (None) on every model of the lineage.
+
+    Yields a finding for each model, law and dtype: the largest relative error, and whether it is within the bound.
+
+    >>> all(finding.passed for finding in sw.verify("runs/lstm"))
+    True
+    """
     where = pick_device(device)
     every: list[Ancestor | Conditional] = [*LINEAGE, *ENCODER_DECODERS]
     listed = {row.name: row for row in every}
@@ -43,7 +49,7 @@ def verify(target: str | None = None, *, device: str = "cpu") -> Iterator[Findin
             yield from _of_row(row, where)
     elif target in listed:
         yield from _of_row(listed[target], where)
-    elif Path(target).exists():
+    elif find_run(target).exists():
         run = load(target, device=device)
         if not isinstance(run.model, Machine):
             raise UserError(
@@ -52,7 +58,9 @@ def verify(target: str | None = None, *, device: str = "cpu") -> Iterator[Findin
             )
         yield from check(run.model, name=str(target))
     else:
-        raise UserError(f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, listed))
+        raise UserError(
+            f"{target!r} is neither a listed model nor a run folder", fix=nearest(target, [*listed, *shipped_names()])
+        )
 
 
 def _of_row(row: Ancestor | Conditional, device: torch.device) -> Iterator[Finding]:

@@ -1,23 +1,30 @@
-"""What an evaluation found, in a shape that every task shares: a model between its trivial baselines."""
+"""What an evaluation measured, in a shape that every task shares: a model between its trivial baselines."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from html import escape
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from statewise.figures import html
+from statewise.figures.table import Table
 
 _FITS = 8  # columns on a narrow terminal, and letters in each
 _MANY = 0.2  # a share of unknown tokens that no text in the language of the training data should have
 
 
 class More(NamedTuple):
-    """A further table, beside the figures."""
+    """A further table, beside the metrics."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    def table(self) -> Table:
+        return Table.of_texts(self.columns, self.rows)
+
 
 class Report(NamedTuple):
-    """A table: what predicts, and its figures under `columns`. `own` is the row of the model itself."""
+    """A table: a row for each predictor, its metrics under `columns`. `own` is the row of the model itself."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -25,6 +32,17 @@ class Report(NamedTuple):
     note: str  # one line below the table
     more: tuple[More, ...] = ()
     warning: str = ""  # that a trivial predictor is better
+
+    def table(self) -> Table:
+        return Table.of_texts(("predictor", *self.columns), self.rows)._replace(best=self.own)
+
+    def as_text(self) -> str:
+        tables = (f"\n{more.title}\n{more.table().as_text()}" for more in self.more)
+        return "\n".join([self.table().as_text(), self.note, *tables])
+
+    def as_html(self) -> str:
+        tables = (f"<h4>{escape(more.title)}</h4>{html.table(more.table())}" for more in self.more)
+        return "".join([html.table(self.table()), f"<p>{escape(self.note)}</p>", *tables])
 
 
 def confusion_table(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[More, ...]:
@@ -37,12 +55,28 @@ def confusion_table(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -
 
 
 class Evaluation(Protocol):
-    """A NamedTuple of figures that can show itself."""
+    """A NamedTuple of metrics, decorated with `shows_report`."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
     def report(self, name: str) -> Report:
-        """`name` is what the model is called."""
+        """The metrics beside those of trivial baselines. `name` is what the model is called."""
+
+
+E = TypeVar("E", bound=type[Any])
+
+
+def shows_report(cls: E) -> E:
+    """Decorate the NamedTuple of an evaluation, so that it prints the table that `statewise evaluate` prints."""
+
+    def text(self: Evaluation) -> str:
+        return self.report("this model").as_text()
+
+    def page(self: Evaluation) -> str:
+        return self.report("this model").as_html()
+
+    cls.__repr__, cls._repr_html_ = text, page  # type: ignore[assignment]  # a NamedTuple has no other base
+    return cls
 
 
 def unknown_note(share: float | None, *, of: str = "tokens") -> str:

@@ -74,7 +74,7 @@ def reproduce(
     said = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in own.items()]
     spec = make_spec(table, [*said, *settings], source=f"recipe {name}")
     trained = train(spec, out=out, display=display)
-    evaluation = load(trained.path).evaluate(list(files.evaluated) or None)
+    evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
     figures = evaluation._asdict()
     found = figures.get(reproduction.metric)
     if not isinstance(found, float):

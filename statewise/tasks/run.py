@@ -1,94 +1,110 @@
-"""A trained folder, opened: the one noun of the command line, as a Python object."""
+"""A run folder, opened: what the command line works on, as a Python object."""
 
 import copy
-import html
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import held
 from statewise.decoding import Sampling
+from statewise.figures import html
+from statewise.figures.table import Table
 from statewise.specs import AnyRunSpec, UserError, make_spec, option, parse_spec
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
 from statewise.training.folder import load_weights, model_tensors
 from statewise.training.forcing import ExposureGap
+from statewise.training.history import History, read_history
 
 NEEDS = ("run.toml", "model.safetensors")
+_PLACE = ("file", "line")
 M = TypeVar("M", bound=nn.Module)
 
 
 class Run(ABC):
-    """`run = statewise.load("runs/lstm")`, then `run.evaluate()`, and `run.generate(...)` or `run.predict(...)`."""
+    """A trained run, opened by `load`. It evaluates and generates; each task's own class adds what else it can do.
+
+    `path`, `spec` (the settings of run.toml), `model` (a PyTorch module) and `history` are attributes of every run.
+
+    >>> run = sw.load("runs/lstm")
+    >>> run
+    Run('runs/lstm': lstm, width 8, depth 1, vocabulary 17)
+    >>> run.spec.task
+    'language_model'
+    """
 
     changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
     model: nn.Module
-    skipped: list[str]  # damaged parts that were passed over
+    skipped: list[str]  # damaged parts that were left out
 
     @property
     @abstractmethod
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Where the model is.
+
+        >>> sw.load("runs/lstm", device="cpu").device
+        device(type='cpu')
+        """
 
     @abstractmethod
     def sizes(self) -> dict[str, Any]:
-        """What says how large it is."""
+        """The sizes of the model and of its vocabulary or classes, by name.
 
-    @abstractmethod
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """On `data` (files), or on what was held out of training: figures, their trivial baselines beside them."""
+        >>> sw.load("runs/lstm").sizes()["width"]
+        8
+        """
 
     @property
-    def exposure_unit(self) -> str:
-        """What `exposure_gap` is measured in."""
-        return "nats"
+    def history(self) -> History:
+        """The metrics of every recorded training step, as a table: `run.history["loss"]`.
 
-    def exposure_gap(
-        self,
-        data: str | Path | Sequence[str] | None = None,
-        *,
-        rows: int = 128,
-        choice: Literal["sample", "best"] = "sample",
-        seed: int = 0,
-    ) -> ExposureGap:
-        """What it costs, position by position, to have read its own output instead of the truth."""
-        raise UserError(
-            f"a {self.spec.task} run reads nothing that it wrote, so there is no exposure gap",
-            fix="language models, translations and recursive forecasts have one",
-        )
+        >>> history = sw.load("runs/lstm").history
+        >>> len(history["loss"]) == len(history)
+        True
+        """
+        return read_history(self.path, unit=self.spec.loss_name)
 
-    def backtest(self, *, folds: int = 5) -> Sequence[Evaluation]:
-        """What was held out in `folds` stretches of time, each evaluated: is it as good later as earlier?"""
-        raise UserError(f"a {self.spec.task} run has no stretches of time", fix="forecasts of series have them")
+    @abstractmethod
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """Measure the model on `data` (files, or rows in memory), or on what was held out of training.
 
-    def stationarity(self) -> Evaluation:
-        """Whether the law behind its data changes with time."""
-        raise UserError(f"a {self.spec.task} run has no time that could matter", fix="forecasts of series have one")
+        Returns a NamedTuple of metrics; it prints them beside those of trivial baselines.
 
-    def plot(self, path: str | Path, *, what: Literal["forecast", "error"] = "forecast") -> Path:
-        """A picture of what the run does, by the ending of `path`."""
-        raise UserError(
-            f"a {self.spec.task} run has no forecast to draw", fix=f"statewise inspect {self.path} draws other pictures"
-        )
+        >>> evaluation = sw.load("runs/classification").evaluate()
+        >>> 0 <= evaluation.accuracy <= 1
+        True
+        """
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> Specimens | None:
-        """Rows of `data` (files), or lines of a `text`, or what was held out, as lenses look at them.
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens | None:
+        """Rows for `sw.inspect` to look at: of `data`, lines of a `text`, or what was held out.
 
-        None: this task reads one long text, and lenses have other ways to look at it.
+        None for a language model, which reads one long text and is inspected in other ways.
+
+        >>> sw.load("runs/lstm").specimens() is None
+        True
         """
         return None
 
     def with_settings(self, settings: Sequence[str]) -> Self:
-        """The same with other settings, `path=value`, of those that need no training: how files are laid out (the
-        column of the text, for example), or how a translation is searched for."""
+        """The same run with other settings, each `path=value`, of those that need no training: how files are laid out
+        (the column of the text, for example), or how a translation is searched for.
+
+        >>> run = sw.load("runs/translation").with_settings(["decoding.beam=2"])
+        >>> run.spec.decoding.beam
+        2
+        """
         if not settings:
             return self
         table = self.spec.model_dump(mode="json")
@@ -109,18 +125,6 @@ class Run(ABC):
         made.spec = kept
         return made
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the model says of each row of `data`, in order: one JSON object a row."""
-        self._cannot("predict")
-
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """The same in the format of `data` itself, line by line."""
-        self._cannot("predict")
-
-    def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the model puts in the place of every missing value of `data`: one JSON object each."""
-        raise UserError(f"a {self.spec.task} run fills no holes", fix="forecasts of series do")
-
     @abstractmethod
     def generate(
         self,
@@ -132,11 +136,11 @@ class Run(ABC):
     ) -> str:
         """What the model writes after a prompt, until `tokens`, its own end, or a stop string.
 
-        What writes nothing, and so has nothing to draw, answers the prompt as `predict` would.
-        """
+        A model that writes nothing (a classifier, a tagger) answers the prompt as `predict` would.
 
-    def _cannot(self, what: str) -> NoReturn:
-        raise UserError(f"a {self.spec.task} run does not {what}", fix="it can evaluate and generate")
+        >>> sw.load("runs/classification").generate("a warm film") in ("good", "bad")
+        True
+        """
 
     def _asked(self, prompt: str) -> str:
         """The prompt of a run that cannot begin from nothing."""
@@ -153,10 +157,90 @@ class Run(ABC):
 
     def _repr_html_(self) -> str:
         parameters = sum(p.numel() for p in self.model.parameters())
-        cells = {"run": self.path, "model": self.spec.name, **self.sizes(), "parameters": parameters}
-        head = "".join(f"<th>{html.escape(str(name))}</th>" for name in cells)
-        body = "".join(f"<td>{html.escape(str(value))}</td>" for value in cells.values())
-        return f"<table><tr>{head}</tr><tr>{body}</tr></table>"
+        cells = {"run": self.path, "model": self.spec.name, **self.sizes(), "parameters": f"{parameters:,}"}
+        table = Table.of_texts(list(cells), [[str(value) for value in cells.values()]], words=2)
+        return f"{html.table(table)}{self.history.curve_html()}"
+
+
+class PredictingRun(Run):
+    """A run that labels, tags, translates or continues each row of its input."""
+
+    def predict(self, data: Data) -> Any:
+        """The model's answers, all at once: a list for a list, one answer for one item.
+
+        An answer is a label, the tags of a sentence, a translation, a tree with its labels, or what comes next in a
+        series. For a file, it is the list of the dictionaries of `predict_rows`.
+
+        >>> run = sw.load("runs/classification")
+        >>> [label in ("good", "bad") for label in run.predict(["good good", "bad"])]
+        [True, True]
+        """
+        if file_names(data) is not None:
+            return list(self.predict_rows(data))
+        alone = self._is_one(data)
+        answers = [self._answer(row) for row in self._rows_held([data] if alone else data)]
+        return answers[0] if alone else answers
+
+    def predict_rows(self, data: Data) -> Iterator[dict[str, Any]]:
+        """Each answer as a dictionary with its probabilities or scores, and its place: `file` and `line`, or `row`.
+
+        A file is read and answered bit by bit; data in memory at once.
+
+        >>> row = next(sw.load("runs/classification").predict_rows("rows.tsv"))
+        >>> row["line"], row["label"] in ("good", "bad")
+        (2, True)
+        """
+        paths = file_names(data)
+        if paths is not None:
+            return self._rows(paths, self.spec.data)
+        return iter(self._rows_held([data] if self._is_one(data) else data))
+
+    @abstractmethod
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """The answers as lines of text, in the format of the files that `data` names where they have one.
+
+        >>> next(sw.load("runs/classification").predict_lines("rows.tsv")) in ("good", "bad")
+        True
+        """
+
+    @abstractmethod
+    def _rows(self, paths: Sequence[str], data: Any) -> Iterator[dict[str, Any]]:
+        """The rows of files that are read by the settings `data`."""
+
+    def _rows_held(self, data: Data) -> list[dict[str, Any]]:
+        with held(self.spec, data, labelled=False) as file:
+            rows = list(self._rows(file.paths, file.data))
+        return [{"row": at, **{k: v for k, v in row.items() if k not in _PLACE}} for at, row in enumerate(rows)]
+
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        """The answer alone, of one of `predict_rows`."""
+        raise NotImplementedError
+
+    def _is_one(self, data: Data) -> bool:
+        """Whether `data` is a single item, and not a list of them."""
+        return isinstance(data, str)
+
+
+class SelfReadingRun(Run):
+    """A run whose model reads its own output when it generates."""
+
+    @abstractmethod
+    def exposure_gap(
+        self,
+        data: Data | None = None,
+        *,
+        rows: int = 128,
+        choice: Literal["sample", "best"] = "sample",
+        seed: int = 0,
+    ) -> ExposureGap:
+        """How much the loss rises, position by position, when the model reads its own output instead of the truth.
+
+        Measured on at most `rows` rows of `data` (default: what was held out); the unit is `run.spec.loss_name`.
+
+        >>> gap = sw.load("runs/translation").exposure_gap(rows=4)
+        >>> len(gap.gap_T) == len(gap.count_T)
+        True
+        """
 
 
 class Opened(NamedTuple):
@@ -187,13 +271,20 @@ class Opened(NamedTuple):
         return model.to(self.device).eval()
 
 
+def named(data: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names of files, one or several."""
+    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+
+
 def read_spec(folder: Path) -> AnyRunSpec:
+    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder."""
     path = folder / "run.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    spec = parse_spec(table, source=str(path))
+    own = folder.parents[1] if folder.parent.name == "checkpoints" else folder
+    spec = parse_spec(table, source=str(path)).absolute(own)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_depth(spec, weights)

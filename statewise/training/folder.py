@@ -6,6 +6,7 @@ checkpoints/step-N/  the same, plus optimiser, carried state and progress: enoug
 """
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -21,6 +22,8 @@ from statewise.specs import UserError, option
 from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
+# What a run writes before its first checkpoint.
+_EARLY = re.compile(r"environment\.json|(metrics|timing)\.jsonl|events\.out\.tfevents\..*|stdin\.txt|\.tmp-.*")
 _CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safetensors", "progress.json")
 
 
@@ -120,6 +123,35 @@ def make_folder(path: Path) -> None:
             f"cannot make the folder {str(path)!r}: {error.strerror}",
             fix=f"choose another folder: {option('out', 'DIR')}",
         ) from None
+
+
+def never_trained(path: Path) -> bool:
+    """Whether a run began in this folder and ended before its first checkpoint: a new run may use it."""
+    names = {one.name for one in path.iterdir()}
+    if "checkpoints" in names and not any((path / "checkpoints").glob("[!.]*")):
+        names.remove("checkpoints")
+    return "environment.json" in names and all(map(_EARLY.fullmatch, names))
+
+
+def hold(path: Path, *, fresh: bool) -> io.TextIOWrapper:
+    """Lock the folder of a run until what is returned is closed. `fresh`: forget what an earlier attempt recorded."""
+    file = (path / "environment.json").open("a", encoding="utf-8")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UserError(
+            f"another process is training in {str(path)!r}", fix="wait for it to end, or choose another --out"
+        ) from None
+    except (ImportError, OSError):
+        pass  # a system, or a network file system, without such locks
+    if fresh:
+        for pattern in ("metrics.jsonl", "timing.jsonl", "events.out.tfevents.*"):
+            for old in path.glob(pattern):
+                old.unlink()
+    return file
 
 
 def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:

@@ -37,6 +37,7 @@ class Stepping(Protocol):
     par: Parallel
     average: Average
     state: "State | None"
+    updating: bool
 
     def seed(self, number: int) -> None: ...
     def make(self, number: int, window: Window) -> None: ...
@@ -108,6 +109,7 @@ class Graphs:
             return False
         if self._step.par.device.type == "cuda":
             raise_if_stalled()  # a kernel inside a graph has nobody else to ask
+        self._step.updating = True
         made.replay(self._step, window)
         return True
 

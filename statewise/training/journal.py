@@ -1,8 +1,9 @@
-"""What a run writes down as it goes: numbers that repeat exactly, times that do not, TensorBoard for both."""
+"""What a run records: metrics that repeat exactly, and times that do not; both also for TensorBoard, if installed."""
 
 import json
 import os
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,8 @@ class Journal:
         self._timing = folder / "timing.jsonl"
         for path in (self._metrics, self._timing):
             _forget_after(path, after_step, evaluated=evaluated)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of TensorBoard's own dependencies
-            from torch.utils.tensorboard.writer import SummaryWriter
-
-            self._board = SummaryWriter(str(folder), purge_step=after_step + 1 if after_step else None)
+        writer = summary_writer()
+        self._board = writer and writer(str(folder), purge_step=after_step + 1 if after_step else None)
 
     def metrics(self, step: int, **values: float) -> None:
         _append(self._metrics, {"step": step, **values})
@@ -34,11 +32,24 @@ class Journal:
         self._scalars(step, values)
 
     def _scalars(self, step: int, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            self._board.add_scalar(name, value, step)
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
-        self._board.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def summary_writer() -> Any:
+    """The class that writes TensorBoard's event files, or None where TensorBoard (an extra) is not installed."""
+    if find_spec("tensorboard") is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorBoard's own dependencies
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        return SummaryWriter
 
 
 def _append(path: Path, record: dict[str, Any]) -> None:
@@ -69,4 +80,5 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # a run that goes on may be writing the last one

@@ -20,7 +20,14 @@ from torch import nn
 from statewise.core import leaves, rows
 from statewise.specs import TrainSpec, UserError, nearest
 from statewise.training.course import Progress, passed
-from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
+from statewise.training.folder import (
+    Checkpoint,
+    RunFolder,
+    load_weights,
+    model_tensors,
+    newest_verified,
+    weights_sha256,
+)
 from statewise.training.guard import Report
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
@@ -56,6 +63,9 @@ class _Sent(NamedTuple):
 
 class _Interrupted(Exception):
     """Raised by `poll` inside an evaluation."""
+
+
+_INTERRUPTED, _FAILED = 1.0, 2.0  # how an evaluation ended, as the leader tells the other ranks
 
 
 def fit(
@@ -103,6 +113,7 @@ class Trainer:
         self.sent: deque[_Sent] = deque()
         self.loss: float | None = None  # of the last step whose numbers were read
         self.speed = 0.0
+        self.together = par.world == 1  # whether all ranks fail at the same place, and so can save together
 
     # ---------------------------------------------------------------- one step
 
@@ -153,7 +164,6 @@ class Trainer:
                 took = time.monotonic() - began
                 if spec.seconds is not None:
                     (took,) = self.par.largest(took)  # whatever decides the course of a run is agreed on
-                on_step(number)
                 self.progress = replace(
                     self.progress,
                     step=number,
@@ -163,9 +173,11 @@ class Trainer:
                 busy = max(self.progress.seconds - before.seconds, 1e-9)
                 self.speed = (self.progress.tokens - before.tokens) / busy
                 log, evaluate, save = self.due(at)
+                self.progress = replace(self.progress, evaluated=not evaluate)
                 self.sent.append(_Sent(number, rate, taken.scale, self.progress.tokens, self.progress.seconds, log=log))
                 for numbers in read:
                     self.note(numbers, journal)
+                on_step(number)
                 if number == first + 1:
                     self.say_how()
                 if self.loss is not None:
@@ -173,9 +185,12 @@ class Trainer:
                 if evaluate or save:
                     self.settle(journal)
                     _, evaluate, save = self.due(at)  # waiting takes time, and time may decide
-                self.progress = replace(self.progress, evaluated=not evaluate)
+                    self.progress = replace(self.progress, evaluated=not evaluate)
                 self.conclude(signals, journal, save=save)
             self.settle(journal)
+        except Exception as error:
+            self.rescue(error, journal, since=first)
+            raise
         finally:
             self.display.stop()
             if journal is not None:
@@ -257,6 +272,7 @@ class Trainer:
                 raise _Interrupted
 
         figures: dict[str, float] = {}
+        failure: Exception | None = None
         if self.par.leads:
             self.model.eval()
             try:
@@ -264,13 +280,21 @@ class Trainer:
                     figures = self.task.evaluate(self.model, poll)
             except _Interrupted:
                 figures = {}
+            except Exception as error:
+                failure = error
         names, values = list(figures), list(figures.values())
-        figure, interrupted = self.par.from_leader([figures.get(self.judge, math.nan), float(not figures)])
-        if interrupted:
+        ended = _FAILED if failure is not None else 0.0 if figures else _INTERRUPTED
+        figure, ended = self.par.from_leader([figures.get(self.judge, math.nan), ended])
+        if ended == _FAILED:
+            self.together = True
+            raise failure or RuntimeError("the evaluation failed on rank 0, whose message says why")
+        if ended == _INTERRUPTED:
             return False
         number = self.progress.step
         if not math.isfinite(figure):
             raise NonFinite(number, f"the validation {self.judge}", kept_from="nothing was saved")
+        if journal is not None:  # before it counts as evaluated: where this fails, a resumed run evaluates again
+            journal.metrics(number, **{f"validation_{name}": value for name, value in figures.items()})
         cost = figure if self.better == "lower" else -figure
         improved = cost < self.progress.plateau.best
         plateau = self.progress.plateau.after(cost, self.spec)
@@ -284,8 +308,6 @@ class Trainer:
             best_step=number if improved else self.progress.best_step,
             best=dict(zip(names, values)) if improved else self.progress.best,
         )
-        if journal is not None:
-            journal.metrics(number, **{f"validation_{name}": value for name, value in figures.items()})
         self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in figures.items()))
         if self.progress.gave_up(self.spec):
             self.display.say(f"step {number}: no improvement in {plateau.stale} evaluations, stopping early")
@@ -317,6 +339,32 @@ class Trainer:
             progress=record,
             keep=self.spec.keep,
         )
+
+    def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
+        """After a failure, save the last finished step and add to the error how to continue.
+
+        A value that is not finite is not saved, and what a signal ends is saved already.
+        """
+        step = self.progress.step
+        nowhere = self.folder is None and self.par.world == 1
+        if isinstance(error, NonFinite | Stopped) or nowhere or not step or not self.together:
+            return
+        problem = "" if self.updater.intact else "it stopped in the middle of an update"
+        if step > since and not problem:
+            try:
+                self.settle(journal)
+                self.save()
+            except Exception as second:
+                problem = str(second)
+        if self.folder is None:
+            return
+        on = f"continue with: statewise train --resume --out {self.folder.path}"
+        if not problem:
+            error.add_note(f"training is saved up to step {step}; {on}")
+            return
+        kept, _ = newest_verified(self.folder.path)
+        on = f"the last checkpoint is of step {kept.step}; {on}" if kept else "there is no checkpoint: start it again"
+        error.add_note(f"step {step} could not be saved ({problem}); {on}")
 
     def publish(self) -> None:
         if self.folder is not None:

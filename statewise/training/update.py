@@ -56,6 +56,8 @@ class Updater:
         if spec.average is not None:
             self.average.start()
         self.state: State | None = None
+        self.intact = True  # whether weights, optimiser, average and state are all those of one finished step
+        self.updating = False  # whether the step in progress has begun to change the weights
         self.guard: Guard | None = None
         self.graphs: Graphs | None = None
         if guarded:
@@ -67,8 +69,20 @@ class Updater:
     # ---------------------------------------------------------------- a step
 
     def take(self, number: int, *, rate: float) -> Taken:
-        """Step `number`, with this learning rate."""
+        """Step `number`, with this learning rate. If it raises before the update, nothing has changed."""
         window = self.window(number)
+        state, averaged = self.state, self.average.count
+        self.updating = self.intact = False
+        try:
+            taken = self._taken(number, window, rate)
+        except Exception:
+            if not self.updating:
+                self.state, self.average.count, self.intact = state, averaged, True
+            raise
+        self.intact = True
+        return taken
+
+    def _taken(self, number: int, window: Window, rate: float) -> Taken:
         if self.guard is None or self.graphs is None:
             return self._checked(number, window, rate)
         self.rate.fill_(rate)
@@ -96,6 +110,7 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
         self.optimizer.found_inf = self.guard.stopped  # type: ignore[attr-defined]  # what fused steps look for
+        self.updating = True
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.move(self.share)
@@ -114,6 +129,7 @@ class Updater:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        self.updating = True
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.add()
@@ -145,7 +161,7 @@ class Updater:
             with self.guard.closed():
                 yield
         finally:
-            self.state = state
+            self.state, self.updating = state, False
             self.share.copy_(share)
 
     # ---------------------------------------------------------------- its gradient

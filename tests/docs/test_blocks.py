@@ -1,124 +1,34 @@
-"""What the documentation shows is run: every shell and Python block, page by page; and its links lead somewhere.
+"""What the documentation shows is run, in the environment that README's first command makes; its links lead somewhere.
 
-The blocks of a page run in order, in one temporary folder; its Python blocks share one namespace.
-A block marked `text` (or anything else) is not run. The commands of the README start as they do for everybody;
-those of the other pages are forks of one process that has imported everything (`warm.py`).
+The blocks of a page run in order, in one temporary folder (`page.py`). The commands of the README start as they do for
+everybody; those of the other pages are forks of one process (`warm.py`).
 """
 
-import os
 import re
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from page import BLOCK, ROOT, runnable
+from user_environment import WARM, User
 
-ROOT = Path(__file__).parents[2]
-WARM = Path(__file__).with_name("warm.py")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
-
-
-class Block(NamedTuple):
-    language: str
-    code: str
-    line: int
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    return [Block(match[1], match[2], text.count("\n", 0, match.start()) + 2) for match in BLOCK.finditer(text)]
-
-
-def runnable(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if block.language in ("sh", "bash", "python")]
 
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def make_targets() -> set[str]:
-    return set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def without_make(code: str) -> str:
-    """The block without its `make` lines, whose targets must exist."""
-    kept = []
-    for line in code.splitlines():
-        words = line.split("#")[0].split()
-        if words[:1] == ["make"]:
-            missing = {word for word in words[1:] if "=" not in word} - make_targets()
-            assert not missing, f"the Makefile has no target {missing}"
-        else:
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def shell(folder: Path, statewise: str) -> dict[str, str]:
-    """An environment in which `statewise` and `python` are those that run this test."""
-    for command, words in {"statewise": statewise, "python": ""}.items():
-        script = folder / command
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-        script.chmod(0o755)
-    path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
-    modules = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return {**os.environ, "PATH": path, "PYTHONPATH": modules, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(scope="module")
-def cold(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return shell(tmp_path_factory.mktemp("bin"), "-m statewise")
-
-
-@pytest.fixture(scope="module")
-def warm(cold: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with tempfile.TemporaryDirectory() as short:  # the name of a socket must be
-        place = Path(short) / "warm"
-        command = [sys.executable, str(WARM), "serve", str(place)]
-        with subprocess.Popen(command, env=cold, stdin=subprocess.PIPE) as server:
-            try:
-                while not place.exists():
-                    assert server.poll() is None, "the server ended"
-                    time.sleep(0.05)
-                # -S and -E: the caller needs nothing that is installed.
-                yield shell(tmp_path_factory.mktemp("bin"), f'-S -E "{WARM}" call "{place}"')
-            finally:
-                assert server.stdin is not None
-                server.stdin.close()
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page) and "zh" not in page.parts], ids=name_of)
-def test_the_blocks_of_a_page_run(
-    page: Path, cold: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    commands = any(block.language != "python" for block in runnable(page))
-    environment = request.getfixturevalue("warm") if commands and page.name != "README.md" else cold
-    namespace: dict[str, Any] = {"__name__": "page"}
-    for block in runnable(page):
-        where = f"{name_of(page)}:{block.line}"
-        if block.language == "python":
-            # Padded, so that a traceback names the line of the page.
-            exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
-            continue
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", without_make(block.code)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{where}\n{done.stdout}"
+def test_the_blocks_of_a_page_run(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if page.name == "README.md":
+        user: User = request.getfixturevalue("user")
+        done = user.run(user.python, Path(__file__).with_name("page.py"), page, folder=tmp_path)
+    else:
+        user = request.getfixturevalue("warm_user")
+        done = user.run(user.python, "-S", "-E", WARM, "page", str(user.socket), page, folder=tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

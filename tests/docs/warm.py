@@ -1,7 +1,8 @@
 """`statewise` without the seconds that PyTorch takes to be imported: a server imports it once and forks for each call.
 
 A call is a process of its own, with the caller's arguments, folder, environment and streams.
-`python warm.py serve SOCKET` until its standard input ends; `python warm.py call SOCKET WORDS...`.
+`python warm.py serve SOCKET` until its standard input ends; `python warm.py call SOCKET WORDS...` is
+`statewise WORDS...`, and `python warm.py page SOCKET PAGE` runs the blocks of a page.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ import select
 import signal
 import socket
 import sys
+import traceback
+from pathlib import Path
 
 
 def serve(path: str) -> None:
@@ -41,20 +44,19 @@ def answer(connection: socket.socket) -> None:
         told = b""
         while len(told) < size:
             told += connection.recv(size - len(told))
-        words, folder, environment = json.loads(told)
+        verb, words, folder, environment = json.loads(told)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv = ["statewise", *words]
-        from statewise.cli import main
-
         try:
-            main()
+            code = _page(*words) if verb == "page" else _command(words)
         except SystemExit as end:
             code = int(end.code or 0)
+        except BaseException:
+            traceback.print_exc()
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -63,8 +65,22 @@ def answer(connection: socket.socket) -> None:
         os._exit(code)
 
 
-def call(path: str, words: list[str]) -> int:
-    told = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
+def _command(words: list[str]) -> int:
+    sys.argv = ["statewise", *words]
+    from statewise.cli import main
+
+    main()
+    return 0
+
+
+def _page(name: str) -> int:
+    from page import run_page
+
+    return run_page(Path(name))
+
+
+def call(verb: str, path: str, words: list[str]) -> int:
+    told = json.dumps([verb, words, os.getcwd(), dict(os.environ)]).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         socket.send_fds(connection, [len(told).to_bytes(4, "big")], [0, 1, 2])
@@ -76,4 +92,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        sys.exit(call(sys.argv[2], sys.argv[3:]))
+        sys.exit(call(sys.argv[1], sys.argv[2], sys.argv[3:]))

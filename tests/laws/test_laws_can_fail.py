@@ -135,6 +135,19 @@ class LosesDigits(Sound):
         return super().sound_step((x_BD + 1e4) - 1e4, state)
 
 
+class AcceptsAnyState(Sound):
+    """Takes whatever it is given, and lets it broadcast."""
+
+    def forward(self, x_BTD, state=None, lengths_B=None):
+        return super().forward(x_BTD, state, lengths_B)
+
+    def step(self, x_BD: Tensor, state: Memory) -> tuple[Tensor, Memory]:
+        return self.sound_step(x_BD, state)
+
+
+AcceptsAnyState.step = AcceptsAnyState.step.__wrapped__  # type: ignore[method-assign]  # without the guard
+
+
 BROKEN = [
     (PeeksAhead, "causal", {"causal", "split", "step"}),
     (WritesInPlace, "pure", {"pure"}),
@@ -144,6 +157,7 @@ BROKEN = [
     (ForgetsAtTheSeam, "split", {"split", "step"}),
     (DetachesTheSeam, "split", {"split", "step", "ragged"}),
     (RemembersOnTheModule, "fork", {"fork"}),
+    (AcceptsAnyState, "refuses", {"refuses"}),
 ]
 
 

@@ -15,7 +15,7 @@ from command import Said, call
 from tiny_study import driver, events, results, saved, sessions, trial_pids, wait_until, wait_until_gone, write_study
 
 from statewise.cli.compare import fitting
-from statewise.comparison.engine import run
+from statewise.comparison.engine import Work, run
 from statewise.comparison.lock import locked
 from statewise.comparison.plan import plan
 from statewise.comparison.progress import Quiet
@@ -111,7 +111,7 @@ def test_another_folder_gets_the_same_figures(folder: Path, said: Said, monkeypa
     assert again.code == 0, again.err
     report = json.loads(again.out)
     assert report["left"] == report["failed"] == 0
-    assert {row["entry"]["value"] for row in report["table"]["rows"]} == {"lstm", "gru"}
+    assert {row["entry"]["value"] for row in report["parts"][0]["table"]["rows"]} == {"lstm", "gru"}
     assert again.err == ""
     assert results(Path("other")) == results(Path("studies/tiny"))
 
@@ -125,13 +125,17 @@ def test_one_more_entry_runs_alone_and_some_can_be_left_out(
     monkeypatch.chdir(copied)
     more = call("compare", "tiny.toml", "--workers", "2", "--add", "small=gru model.embedding=4", "--quiet", "--json")
     assert more.code == 0, more.err
-    assert {row["entry"]["value"] for row in json.loads(more.out)["table"]["rows"]} == {"lstm", "gru", "small"}
+    assert {row["entry"]["value"] for row in json.loads(more.out)["parts"][0]["table"]["rows"]} == {
+        "lstm",
+        "gru",
+        "small",
+    }
     begun = {key for event, key in events(Path("studies/tiny")) if event == "start"}
     assert len(begun) == 4 + 2
     assert set(events(Path("studies/tiny")).values()) == {1}
     less = call("compare", "tiny.toml", "--only", "gru", "--quiet", "--json")
     assert less.code == 0, less.err
-    assert {row["entry"]["value"] for row in json.loads(less.out)["table"]["rows"]} == {"gru"}
+    assert {row["entry"]["value"] for row in json.loads(less.out)["parts"][0]["table"]["rows"]} == {"gru"}
     assert set(events(Path("studies/tiny")).values()) == {1}
 
 
@@ -232,7 +236,7 @@ def timed_through_a_kill(tmp_path: Path) -> list[dict[str, Any]]:
         said = call("compare", "tiny.toml", "--workers", "1", "--out", "out", *timed, "--json")
     assert said.code == 0, said.err
     assert sessions(out) > 2
-    rows: list[dict[str, Any]] = json.loads(said.out)["table"]["rows"]
+    rows: list[dict[str, Any]] = json.loads(said.out)["parts"][0]["table"]["rows"]
     for row in rows:
         assert abs(row["off_parameters"]["value"]) < 0.2
         assert row["steps"]["value"] > 10
@@ -259,12 +263,13 @@ class Killing(Quiet):
 def test_a_trial_whose_process_dies_is_begun_again_and_given_up_in_the_end(longer: Path) -> None:
     with contextlib.chdir(longer):
         made = plan(load_study("tiny.toml"))
-        ran = run(made, folder="dying", workers=1, display=Killing(Path("dying")))
+        work = Work(made, Path("dying"))
+        (ran,) = run([work], workers=1, display=Killing(Path("dying")))
         (failure,) = ran.failed
         assert "SIGKILL" in failure.error
         assert not failure.lasting
         assert len(ran.found) == 3
-        again = run(made, folder="dying", workers=1)
+        (again,) = run([work], workers=1)
         assert not again.failed
         assert results(Path("dying")) == results(Path("uncut"))
 

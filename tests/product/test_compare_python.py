@@ -31,7 +31,7 @@ def spec() -> StudySpec:
 
 
 def weights(report: dict[str, Any]) -> dict[str, str]:
-    rows = report["trials"]["rows"]
+    rows = report["parts"][0]["trials"]["rows"]
     found = {row["entry"]["text"]: row["weights"]["text"] for row in rows}
     assert len(set(found.values())) == 2
     return found
@@ -48,7 +48,7 @@ def test_an_object_a_table_and_a_file_are_one_study(tmp_path: Path, monkeypatch:
     assert found.verdict
     assert found.verdict in repr(found)
     assert "<table>" in found._repr_html_()
-    assert (found.ran.left, found.ran.failed, found.stopped) == ([], [], 0)
+    assert (found.left, found.failed, found.stopped) == (0, 0, 0)
 
     table = {**spec().model_dump(mode="json", exclude_none=True), "title": "Other name"}
     again = statewise.compare(table, out="studies/two-small", static=True, workers=1)
@@ -96,6 +96,6 @@ def test_an_entry_that_no_memory_holds_is_refused_by_name(tmp_path: Path, monkey
     monkeypatch.setattr(memory, "memory_of", lambda device: 2**34)
     held = {"budget.kind": "state_bytes", "budget.amount": 250_000}
     with pytest.raises(UserError, match=r"entry 'elman' has [\d,]+ parameters: to train them takes") as caught:
-        statewise.compare("lineage", settings=held, only=["elman"], out=tmp_path / "study")
+        statewise.compare("prediction", settings=held, only=["elman"], out=tmp_path / "study")
     assert "lower budget.amount" in str(caught.value)
     assert not (tmp_path / "study").exists()

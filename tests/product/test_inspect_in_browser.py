@@ -41,21 +41,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "attention": inspect(seen["transformer"], "attention", window=24, rows=2),
         "bptt": inspect(seen["lstm"], "bptt", window=24, length=6, draws=8, rows=2, batches=3),
     }
-    pages = {f"{name}-static": one.write(folder / name, static=True) for name, one in found.items()}
-    for name, one in found.items():
-        pages[f"{name}-live"] = folder / f"{name}.html"
-        pages[f"{name}-live"].write_text(one.to_html(), encoding="utf-8")
-    return pages
+    return {name: one.write(folder / name) for name, one in found.items()}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", ["static", "live"])
 @pytest.mark.parametrize("lens", ["surprise", "gradient", "attention", "bptt"])
-def test_a_page_opens(lens: str, kind: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
-    with Watched(browser, pages[f"{lens}-{kind}"], width=width) as seen:
+def test_a_page_opens(lens: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
+    with Watched(browser, pages[lens], width=width) as seen:
         page = seen.page
-        if kind == "live":
-            page.wait_for_selector("figure .main-svg")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(UNDRAWN) == []
@@ -64,7 +57,7 @@ def test_a_page_opens(lens: str, kind: str, width: int, browser: Any, pages: dic
 
 
 def test_a_map_and_a_text_are_exported(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
-    for name, figure in (("gradient-static", "gradient-map-input"), ("surprise-static", "surprise-text")):
+    for name, figure in (("gradient", "gradient-map-input"), ("surprise", "surprise-text")):
         with Watched(browser, pages[name]) as seen:
             for kind, selector in (("csv", "a"), ("svg", "button[data-save=svg]"), ("png", "button[data-save=png]")):
                 with seen.page.expect_download() as download:
@@ -76,7 +69,7 @@ def test_a_map_and_a_text_are_exported(browser: Any, pages: dict[str, Path], tmp
             assert seen.wrong == []
 
 
-def test_both_forms_of_every_kind_of_figure(browser: Any, tmp_path: Path) -> None:
+def test_every_kind_of_figure(browser: Any, tmp_path: Path) -> None:
     """Those that no lens here draws, too."""
     rows = Axis("", "category", categories=tuple(f"row {n}" for n in range(4)))
     bars = Series("a", (1.0, 2.0, 3.0, 4.0), (0.0, 1.0, 2.0, 3.0), (0.5, 1.5, 2.5, 3.5), (1.5, 2.5, 3.5, 4.5))
@@ -94,12 +87,10 @@ def test_both_forms_of_every_kind_of_figure(browser: Any, tmp_path: Path) -> Non
     text = Passage("some-text", "Text", (("some ", 1.0), ("text\n", -1.0)), "bits", "How.", "What.", signed=True)
     for static in (True, False):
         path = tmp_path / f"{static}.html"
-        path.write_text(html.page(title="t", body=html.figures([*figures, text]), figures=figures, static=static))
+        path.write_text(html.page(title="t", body=html.figures([*figures, text]), static=static))
         for width in WIDTHS:
             with Watched(browser, path, width=width) as seen:
-                if not static:
-                    seen.page.wait_for_selector("#some-map .main-svg")
-                    assert seen.page.evaluate("document.querySelectorAll('#some-bars .bars .point').length") == 8
-                    assert seen.page.evaluate("document.querySelectorAll('#some-plane .shapelayer path').length") == 1
+                assert seen.page.locator("#some-bars .wide rect.fill").count() == 8
+                assert seen.page.locator("#some-plane .wide circle.axis").count() == 1
                 assert seen.page.evaluate(UNDRAWN) == []
                 assert seen.wrong == []

@@ -33,8 +33,13 @@ def window(self, step):
             LanguageModelJob.loss = lambda self, *rest: (loss(self, *rest)[0] * torch.nan, rest[-1])
     return found
 
+def evaluate(self, *rest):
+    raise ZeroDivisionError("in the evaluation")
+
 loss = LanguageModelJob.loss
 LanguageModelJob.window = window
+if fault == "evaluation":
+    LanguageModelJob.evaluate = evaluate
 main()
 """
 
@@ -189,3 +194,16 @@ def test_a_nan_on_one_stops_both(text: Path, script: Path, tmp_path: Path) -> No
     checkpoint, _ = newest_verified(out)
     assert checkpoint is not None
     assert checkpoint.step == 6
+
+
+def test_an_evaluation_that_fails_is_saved_by_both(uncut: Path, text: Path, script: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(SETTINGS)]
+    (first, said), (second, also) = two(script, *argv, fault="evaluation")
+    assert (first, second) == (1, 1)
+    assert "in the evaluation" in said
+    assert "training is saved up to step 6" in said
+    assert "the evaluation failed on rank 0" in also
+    assert [code for code, _ in two(script, "train", "--resume", "--out", str(out), "--quiet")] == [0, 0]
+    for name in ("metrics.jsonl", "model.safetensors", LAST):
+        assert (out / name).read_bytes() == (uncut / name).read_bytes()

@@ -11,18 +11,24 @@ import made_study as made
 import pytest
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
-from statewise.comparison.report import write_report
+from statewise.comparison.report import Part
 from statewise.comparison.trial import Answer, Course, Failure, Point
 
-WIDTHS = (360, 768, 1400)
+WIDTHS = (360, 390, 768, 1280, 1400)
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
+# Tables that have to be scrolled sideways, besides those that are folded away.
+CUT = """() => [...document.querySelectorAll(".scroll")].filter((one) => one.checkVisibility())
+  .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.closest("section").id)"""
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    entries = [made.entry(one) for one in made.LINEAGE]
-    study = made.study([one.name for one in made.LINEAGE])
+
+    def part(names: Any, found: Any, entries: Any = (), failures: Any = (), **more: Any) -> Part:
+        return Part("made", made.study(names, **more), entries, found, failures, folder)
+
+    nineteen = [one.name for one in made.LINEAGE]
     evil = made.Made(f"{EVIL} & so on", 2.2, 1e4, 800)
     bad = [one._replace(sample=[(EVIL, 1.0)], surprise=[(EVIL, 1.0)]) for one in made.results((evil, made.ENTRIES[2]))]
     partial = [one for one in made.results() if one.entry != "gru" and one.seed < 2]
@@ -33,73 +39,97 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     told = {"answers": answers, "course": Course("x", [1.0, 2.0], [2.5, None], [2.0, 2.5]), "prompt": EVIL}
     told |= {"watched": {"nats": [point]}, "anchors": {"always the most frequent of all": 7.0}}
     other = [made.found(one, seed=seed, bare=True)._replace(**told) for one in made.ENTRIES for seed in range(3)]
+    whole = part(nineteen, made.results(made.LINEAGE), [made.entry(one) for one in made.LINEAGE])
     return {
-        "static": write_report(study, entries, made.results(made.LINEAGE), folder=folder / "static", static=True),
-        "live": write_report(study, entries, made.results(made.LINEAGE), folder=folder / "live"),
-        "evil": write_report(made.study([evil.name, "lstm"], title=EVIL), [], bad, folder=folder / "evil"),
-        "partial": write_report(
-            made.study(six), [], partial, folder=folder / "partial", static=True, failures=[failure]
-        ),
-        "answers": write_report(made.study(six), [], other, folder=folder / "answers"),
-        "none": write_report(made.study(six), [], [], folder=folder / "none", static=True),
+        "two": made.write_lineage(folder / "two"),
+        "one": made.write(whole, folder=folder / "one", static=False),
+        "static": made.write(whole, folder=folder / "static", static=True),
+        "evil": made.write(part([evil.name, "lstm"], bad, title=EVIL), folder=folder / "evil", static=False),
+        "partial": made.write(part(six, partial, failures=[failure]), folder=folder / "partial", static=False),
+        "answers": made.write(part(six, other), folder=folder / "answers", static=False),
+        "none": made.write(part(six, []), folder=folder / "none", static=False),
     }
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", ["static", "live"])
+@pytest.mark.parametrize("kind", ["two", "one", "static"])
 def test_opens_from_disk(kind: str, width: int, browser: Any, reports: dict[str, Path]) -> None:
-    """In light, and when night falls while it is open."""
+    """In light and in dark, folded and unfolded."""
     with Watched(browser, reports[kind], width=width) as seen:
         page = seen.page
-        if kind == "live":
-            page.wait_for_selector("#time-by-context .main-svg")
+        assert page.evaluate(CUT) == [] or width in (360, 768)
         for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 26)")):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
-            if kind == "live":
-                plot = "document.querySelector('#standings .main-svg').style.background"
-                page.wait_for_function(f"{plot} === '{colour}'")
             assert page.evaluate(STICKING_OUT) == []
             assert page.evaluate(OVERLAPS) == []
+            page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert seen.wrong == []
 
 
 @pytest.mark.parametrize("kind", ["partial", "none", "evil", "answers"])
 def test_the_unusual_opens_too(kind: str, browser: Any, reports: dict[str, Path]) -> None:
-    with Watched(browser, reports[kind], width=360) as seen:
+    with Watched(browser, reports[kind], width=390) as seen:
         assert seen.page.evaluate(STICKING_OUT) == []
         assert seen.page.title() != "run"
         assert seen.wrong == []
 
 
-def test_both_forms_draw_the_same_points_and_one_can_be_left_out(browser: Any, reports: dict[str, Path]) -> None:
-    with Watched(browser, reports["live"]) as seen:
+def test_the_lesson_is_seen_first(browser: Any, reports: dict[str, Path]) -> None:
+    """The figure and the whole verdict, without scrolling."""
+    with Watched(browser, reports["two"], width=1280) as seen:
+        for name in ("#memory-scores .wide svg", ".verdict"):
+            box = seen.page.locator(name).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] < 900, name
+
+
+def test_the_legend_highlights_an_entry_in_all_figures(browser: Any, reports: dict[str, Path]) -> None:
+    with Watched(browser, reports["two"]) as seen:
         page = seen.page
-        page.wait_for_selector("#quality-state .main-svg")
-        drawn = "document.querySelectorAll('#quality-state .live .scatterlayer .point').length"
-        still = "document.querySelectorAll('#quality-state .wide .series:not(.key)').length"
-        assert page.evaluate(drawn) == page.evaluate(still) == len(made.LINEAGE)
-        key = page.locator("#quality-state .keys button").first
+        key = page.locator(".legend button", has_text="gru").first
         key.click()
-        assert key.get_attribute("aria-pressed") == "false"
-        assert page.evaluate(drawn) == len(made.LINEAGE) - 1
+        page.mouse.move(5, 5)
+        assert key.get_attribute("aria-pressed") == "true"
+        on = "[...document.querySelectorAll('.series.on')].map((one) => one.dataset.entry)"
+        assert set(page.evaluate(on)) == {"gru"}
+        charts = "[...document.querySelectorAll('svg.chart.lit')].map((one) => one.closest('figure').id)"
+        assert {"memory-scores", "prediction-quality-model", "memory-learning-steps"} <= set(page.evaluate(charts))
+        faded = page.locator("#memory-scores .wide .series[data-entry=lstm]").first
+        page.wait_for_function("(one) => getComputedStyle(one).opacity < 0.5", arg=faded.element_handle())
+        key.click()
+        page.mouse.move(5, 5)
+        assert page.evaluate(on) == []
+        page.locator(".legend button", has_text="matrix").click()  # all entries of a kind of state
+        assert set(page.evaluate(on)) == {"mamba2", "linear_attention", "gated_delta"}
         assert seen.wrong == []
 
 
+def test_a_point_tells_its_values(browser: Any, reports: dict[str, Path]) -> None:
+    with Watched(browser, reports["two"]) as seen:
+        mark = seen.page.locator("#prediction-quality-model .wide .series[data-entry='markov 7'] .mark").first
+        mark.hover()
+        tip = seen.page.locator(".tip")
+        assert tip.inner_text().splitlines()[:2] == ["markov 7", "everything needed to predict (bytes): 8.64 MiB"]
+        seen.page.mouse.move(5, 5)
+        assert not tip.is_visible()
+        chart = seen.page.locator("#memory-scores .wide svg")
+        assert (chart.get_attribute("aria-label") or "").startswith("Accuracy by kind of state. From transformer")
+
+
 def test_without_scripts_the_drawings_stand(browser: Any, reports: dict[str, Path]) -> None:
-    with Watched(browser, reports["live"], script=False) as seen:
+    with Watched(browser, reports["one"], script=False) as seen:
         assert seen.page.locator("#standings .still").is_visible()
         assert not seen.page.locator("#standings .export button").first.is_visible()
 
 
 def test_on_paper(browser: Any, reports: dict[str, Path]) -> None:
-    """Light, drawings instead of plotly, everything unfolded."""
-    with Watched(browser, reports["live"], scheme="dark") as seen:
+    """In light colours, and everything unfolded."""
+    with Watched(browser, reports["two"], scheme="dark") as seen:
         page = seen.page
-        page.wait_for_selector("#time-by-context .main-svg")
         page.emulate_media(media="print")
-        assert page.locator("#standings .still").is_visible()
-        assert not page.locator("#standings .live").is_visible()
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("#more figure").first.is_visible()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         page.set_viewport_size({"width": 690, "height": 1000})  # A4 between its margins
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -107,7 +137,7 @@ def test_on_paper(browser: Any, reports: dict[str, Path]) -> None:
 
 
 def test_figures_are_exported(browser: Any, reports: dict[str, Path], tmp_path: Path) -> None:
-    with Watched(browser, reports["static"], scheme="dark") as seen:
+    with Watched(browser, reports["one"], scheme="dark") as seen:
         kept = {}
         for name, selector in (("csv", "a"), ("svg", "button[data-save=svg]"), ("png", "button[data-save=png]")):
             with seen.page.expect_download() as download:
@@ -117,15 +147,18 @@ def test_figures_are_exported(browser: Any, reports: dict[str, Path], tmp_path: 
             kept[name] = (tmp_path / name).read_bytes()
         assert kept["csv"].decode().count("\n") == 1 + len(made.LINEAGE)
         assert kept["png"].startswith(b"\x89PNG")
-        assert b"--c0: #0b62b8" in kept["svg"]  # its colours went with it
+        assert b"--c0: #3b76c3" in kept["svg"]  # its colours went with it
         assert ElementTree.fromstring(kept["svg"]).tag.endswith("svg")
         assert seen.wrong == []
 
 
 def test_columns_sort(browser: Any, reports: dict[str, Path]) -> None:
-    with Watched(browser, reports["static"]) as seen:
-        seen.page.locator("#entries th", has_text="state").locator("button").click()
-        column = "[...document.querySelectorAll('#entries tbody tr')].map((row) => Number(row.cells[7].dataset.value))"
-        values = seen.page.evaluate(column)
+    with Watched(browser, reports["one"]) as seen:
+        page = seen.page
+        head = page.locator("#entries th", has_text="after 1,024 tokens")
+        head.locator("button").click()
+        at = head.evaluate("(one) => one.cellIndex")
+        rows = "[...document.querySelectorAll('#entries table[data-sortable] tbody tr')]"
+        values = page.evaluate(f"{rows}.map((row) => Number(row.cells[{at}].dataset.value))")
         assert len(values) == len(made.LINEAGE)
         assert values == sorted(values)

@@ -51,8 +51,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-class Cut(Exception):
-    """Ends a run as a crash would: nothing is saved any more."""
+class Cut(BaseException):
+    """Ends a run as a kill would: nothing is saved any more."""
 
 
 class Heard(Silent):

@@ -14,7 +14,7 @@ def tally(monkeypatch: pytest.MonkeyPatch, *, trials: int, found: int = 0) -> tu
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     made = [SimpleNamespace(key=str(n), phase="final", entry="lstm", seed=n) for n in range(trials)]
-    return Tally(SimpleNamespace(), made, made[:found], []), clock
+    return Tally([(SimpleNamespace(), made)], made[:found], []), clock
 
 
 def test_what_is_half_done_counts_as_half(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +14,15 @@ import made_study as made
 import pytest
 
 from statewise.comparison.budget import Held
-from statewise.comparison.report import write_report
-from statewise.comparison.report.content import gather
-from statewise.comparison.report.html import page
+from statewise.comparison.report import Part
+from statewise.comparison.report.content import MOST, gather
+from statewise.comparison.report.lineage import FORMS, groups, models
 from statewise.comparison.report.surprise import Surprised, disagreements
 from statewise.comparison.trial import Failure, Found, Point
+from statewise.models.lineage import LINEAGE
 from statewise.specs.study import TrainingBudgetSpec
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -41,12 +44,15 @@ def written(
 ) -> Report:
     study = made.study([one.name for one in entries], seeds=seeds, searched=searched)
     runs = made.results(entries, seeds=seeds) if found is None else found
-    path = write_report(
-        study, [made.entry(one) for one in entries], runs, folder=folder, static=static, failures=failures
-    )
-    assert path == folder / "report.html"
-    data = json.loads((folder / "report.json").read_text())
-    return Report(path.read_text(), (folder / "report.md").read_text(), data)
+    part = Part("made", study, [made.entry(one) for one in entries], runs, failures, folder)
+    return read(made.write(part, folder=folder, static=static))
+
+
+def read(path: Path) -> Report:
+    """All three files; the JSON of a single study's part is merged into the whole."""
+    data = json.loads(path.with_suffix(".json").read_text())
+    (only,) = data["parts"] if len(data["parts"]) == 1 else ({},)
+    return Report(path.read_text(), path.with_suffix(".md").read_text(), {**only, **data})
 
 
 class Seen(HTMLParser):
@@ -78,7 +84,9 @@ class Seen(HTMLParser):
             self.tables[-1][-1][-1] += data
 
 
-def first_markdown_table(text: str) -> list[list[str]]:
+def markdown_table(text: str, under: str) -> list[list[str]]:
+    """The cells of the first table under a heading."""
+    text = text[text.index(under) :]
     lines = text[text.index("\n| ") + 1 :].partition("\n\n")[0].splitlines()
     cells = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return cells[2:]
@@ -89,13 +97,13 @@ def test_three_forms_say_the_same(tmp_path: Path) -> None:
     seen = Seen(html)
     columns = [column["name"] for column in data["table"]["columns"] if column["shown"]]
     rows = [[row[name]["text"] for name in columns] for row in data["table"]["rows"]]
-    assert seen.tables[0][1:] == rows
-    assert first_markdown_table(markdown) == rows
+    assert seen.tables[1][1:] == rows  # the first has the models
+    assert markdown_table(markdown, "## Results") == rows
     for sentence in data["verdict"]:
         assert sentence in html
         assert sentence in markdown.replace("\\", "")
-    figures = [figure for section in data["sections"] for figure in section["figures"]]
-    assert len(figures) == 10
+    figures = [*data["lead"], *data["figures"], *data["more"]]
+    assert len({figure["name"] for figure in figures}) == len(figures) == 8
     for figure in figures:
         for words in (figure["title"], figure["reading"], figure["finding"]):
             assert words.endswith(".") or words == figure["title"]
@@ -120,8 +128,7 @@ def test_numbers_are_those_that_were_found(tmp_path: Path) -> None:
 
 
 def test_a_figure_exports_what_it_shows(tmp_path: Path) -> None:
-    study = made.study([one.name for one in made.ENTRIES])
-    content = gather(study, [made.entry(one) for one in made.ENTRIES], made.results(), folder=tmp_path)
+    content = gather([made.memory(tmp_path), made.prediction(tmp_path)], title="t", question="q")
     for figure in content.figures:
         rows = list(csv.reader(io.StringIO(figure.csv())))
         assert len(rows) == 1 + sum(len(series.x) for series in figure.series)
@@ -129,22 +136,58 @@ def test_a_figure_exports_what_it_shows(tmp_path: Path) -> None:
         assert (figure.y.label or "") == rows[0][2]
 
 
-def test_the_verdict_names_who_cannot_be_told_apart(tmp_path: Path) -> None:
-    first, second = written(tmp_path).json["verdict"]
-    assert "gru" in first
-    assert "lstm" in first
-    assert "not distinguishable" in first
-    assert "transformer, the next that can be told apart" in first
-    assert "parameters" in second
-    assert "1,024 tokens" in second
+def test_the_verdict_names_ties_cost_and_front(tmp_path: Path) -> None:
+    first, second, third = written(tmp_path).json["verdict"]
+    assert first == (
+        "lstm is best, with 2.262 ± 0.019 bits per byte (mean of 3 seeds), 0.083 (3.5 %) better than the best model "
+        "that is not tied, transformer; statistically tied: gru."
+    )
+    assert second == (
+        "lstm needs 60.2k parameters (235 KiB), 1.02 KiB of state after 1,024 tokens and 118k FLOPs per token; gru is "
+        "statistically tied with it and needs only 620 B of state."
+    )
+    assert third == "Pareto-optimal in bits per byte and state size: markov (24 B), gru (620 B) and lstm (1.02 KiB)."
+
+
+def test_the_verdict_of_two_studies_is_three_sentences(tmp_path: Path) -> None:
+    """Who remembers, what it costs, who predicts best and at what size."""
+    data = read(made.write_lineage(tmp_path)).json
+    assert data["verdict"] == [
+        "Only models whose state is a list, a matrix or weights remember (accuracy 0.99 to 1.00); the best others "
+        "reach 0.47 with a pair (lstm), 0.45 with a vector (gru) and 0.15 with a window (window).",
+        "The cost is state: after 1,024 tokens transformer keeps 1.5 MiB, more with every token; gated_delta keeps "
+        "16 KiB at any length; lstm, the best of the others, keeps 1.02 KiB.",
+        "markov 7 predicts best, 1.632 ± 0.023 bits per byte in 8.64 MiB, but is not size-matched; among the models "
+        "that are, mamba2 is best, 1.902 ± 0.055 bits per byte in 235 KiB.",
+    ]
+
+
+def test_the_verdict_follows_the_numbers(tmp_path: Path) -> None:
+    """Were vectors to remember, and small counts to predict best, it would say that."""
+    memory, prediction = made.memory(tmp_path), made.prediction(tmp_path)
+    found = [one._replace(figures={"accuracy": 0.99}) if one.entry == "gru" else one for one in memory.found]
+    changed = [one._replace(figures={"bits_per_byte": 1.0}) if one.entry == "lstm" else one for one in prediction.found]
+    content = gather([memory._replace(found=found), prediction._replace(found=changed)], title="t", question="q")
+    assert content.verdict[0].startswith("Only models whose state is a list, a matrix, weights or a vector remember")
+    assert content.verdict[2].startswith(
+        "lstm predicts best, 1.000 bits per byte in 235 KiB; at half that size or less"
+    )
+
+
+def test_where_no_model_learned_the_verdict_says_so(tmp_path: Path) -> None:
+    memory = made.memory(tmp_path)
+    low = [one._replace(figures={"accuracy": one.figures["accuracy"] / 5}) for one in memory.found]
+    first, second, _ = gather([memory._replace(found=low)], title="t", question="q").verdict
+    assert first == "No model remembers: the best, transformer, reaches accuracy 0.20; trivial predictors reach 0.06."
+    assert second.startswith("transformer needs")
 
 
 def test_a_clear_winner_is_said_to_be_one(tmp_path: Path) -> None:
     entries = (made.ENTRIES[1], made.ENTRIES[2])
-    first, _ = written(tmp_path, entries).json["verdict"]
+    first = written(tmp_path, entries).json["verdict"][0]
     assert first.startswith("lstm is best")
-    assert "that of the next, elman" in first
-    assert "distinguishable" not in first
+    assert "better than the next, elman" in first
+    assert "tied" not in first
 
 
 def test_seeds_that_came_to_other_steps_share_a_curve(tmp_path: Path) -> None:
@@ -157,8 +200,8 @@ def test_seeds_that_came_to_other_steps_share_a_curve(tmp_path: Path) -> None:
     curves = [curve(range(2, 11, 2), 1.0), curve(range(5, 41, 5), 0.25)]
     found = [made.found(lstm, seed=seed)._replace(curve=one) for seed, one in enumerate(curves)]
     data = written(tmp_path, (lstm,), found=found, seeds=2).json
-    (learning,) = (section for section in data["sections"] if section["name"] == "learning")
-    (series,) = learning["figures"][1]["series"]
+    (learning,) = (figure for figure in data["more"] if figure["name"] == "learning-time")
+    (series,) = learning["series"]
     assert series["x"] == [2, 4, 6, 8, 10]
     assert series["y"] == pytest.approx([8, 6, 4, 2, 0])
     assert series["low"] == pytest.approx(series["high"])
@@ -169,19 +212,19 @@ def test_equal_figures_are_not_put_into_an_order(tmp_path: Path) -> None:
     same = {"bits_per_byte": 1.0}
     found = [made.found(elman, seed=seed) for seed in range(3)]
     found += [made.found(one, seed=seed)._replace(figures=same) for one in (lstm, gru) for seed in range(3)]
-    first, _ = written(tmp_path, (elman, lstm, gru), found=found).json["verdict"]
-    assert first.startswith("lstm and gru are best, all with 1.000 bits per byte on each of 3 seeds, ")
-    assert "that of the next, elman" in first
-    last, _ = written(tmp_path / "all", (lstm, gru), found=found[3:]).json["verdict"]
-    assert last == "All have the same figure, 1.000 bits per byte on each of 3 seeds: it tells none of them apart."
+    first = written(tmp_path, (elman, lstm, gru), found=found).json["verdict"][0]
+    assert first.startswith("lstm and gru are best, with 1.000 bits per byte (on each of 3 seeds), ")
+    assert first.endswith("better than the next, elman.")
+    last = written(tmp_path / "all", (lstm, gru), found=found[3:]).json["verdict"][0]
+    assert last == "All 2 entries have the same score, 1.000 bits per byte (on each of 3 seeds)."
 
 
-def test_what_it_costs_is_said_of_the_best_that_shares_the_budget(tmp_path: Path) -> None:
+def test_costs_are_those_of_the_best_size_matched_entry(tmp_path: Path) -> None:
     counted = made.ENTRIES[0]._replace(ends=1.5)
-    first, second = written(tmp_path, (counted, *made.ENTRIES[1:])).json["verdict"]
+    first, second, _ = written(tmp_path, (counted, *made.ENTRIES[1:])).json["verdict"]
     assert first.startswith("markov is best")
-    assert "The budget does not hold for markov; of those that share it, lstm is best" in first
-    assert second.startswith("lstm has 60.2k parameters, 118k FLOPs a token")
+    assert "markov is not size-matched; among the models that are, lstm is best: 2.262" in first
+    assert second.startswith("lstm needs 60.2k parameters (235 KiB), 1.02 KiB of state")
 
 
 def test_seconds_are_held_to_what_they_were(tmp_path: Path) -> None:
@@ -193,8 +236,7 @@ def test_seconds_are_held_to_what_they_were(tmp_path: Path) -> None:
     entries = [one._replace(held=(*one.held, Held("seconds", 10.0, None))) for one in map(made.entry, (lstm, gru))]
     used = {"lstm": 10.1, "gru": 9.95}
     found = [one._replace(seconds=used[one.entry], steps=700) for one in made.results((lstm, gru))]
-    write_report(study, entries, found, folder=tmp_path, static=True)
-    data = json.loads((tmp_path / "report.json").read_text())
+    data = read(made.write(Part("made", study, entries, found, (), tmp_path), folder=tmp_path)).json
     rows = {row["entry"]["value"]: row for row in data["table"]["rows"]}
     assert rows["lstm"]["off_seconds"] == {"value": pytest.approx(0.01), "text": "1.0 %"}
     assert rows["gru"]["off_seconds"]["value"] == pytest.approx(-0.005)
@@ -213,7 +255,7 @@ def test_missing_seeds_and_failures_are_told(tmp_path: Path) -> None:
     found = [one for one in made.results() if one.entry != "gru" and (one.entry, one.seed) != ("lstm", 1)]
     failure = Failure("0123", "lstm", 1, "final", "the loss was NaN at step 12", True)
     html, markdown, data = written(tmp_path, found=found, failures=(failure,))
-    on = "The command at the end, run again, goes on with what is missing."
+    on = "Run the command at the end of this page again to finish the missing trials."
     assert data["missing"] == ["lstm: only 2 of 3 seeds finished, 1 failed.", "gru: none of 3 seeds finished.", on]
     for text in (html, markdown):
         assert "the loss was NaN at step 12" in text
@@ -230,12 +272,11 @@ def test_one_entry_on_one_seed_of_another_task(tmp_path: Path) -> None:
     assert "±" not in data["table"]["rows"][0]["metric"]["text"]
     assert "state_bytes" not in [column["name"] for column in data["table"]["columns"]]
     assert data["samples"] == []
-    assert "Samples" not in html  # what no entry has is no section
+    assert "Samples" not in html
 
 
 def test_one_seed_is_no_ranking(tmp_path: Path) -> None:
-    first, _ = written(tmp_path, seeds=1).json["verdict"]
-    assert "one seed cannot tell" in first
+    assert "one seed cannot show whether the difference is significant" in written(tmp_path, seeds=1).json["verdict"][0]
 
 
 def test_nothing_yet(tmp_path: Path) -> None:
@@ -261,7 +302,7 @@ def test_the_search_is_logged(tmp_path: Path) -> None:
     rows = data["search"]["rows"]
     assert len(rows) == 12
     assert [row["note"]["text"] for row in rows] == ["chosen", ""] * 6
-    assert "same 2 tries" in data["searched"]
+    assert "same 2 search trials" in data["searched"]
 
 
 # -------------------------------------------------------------------- text from data is text
@@ -276,12 +317,12 @@ def test_nothing_from_data_runs(static: bool, tmp_path: Path) -> None:
     study = made.study([bad.name, "lstm"], title=f"A {SCRIPT} title")
     folder = tmp_path / "study"
     failure = Failure("k", "lstm", 0, "search", SCRIPT, True)
-    path = write_report(study, [], found, folder=folder, static=static, failures=[failure], command=f"x {SCRIPT}")
-    html = path.read_text()
+    part = Part("made", study, [], found, [failure], folder)
+    html = made.write(part, folder=folder, static=static, command=f"x {SCRIPT}").read_text()
     assert SCRIPT not in html
     seen = Seen(re.sub(r"<script>.*?</script>", "<script></script>", html, flags=re.DOTALL))
     scripts = [attributes for tag, attributes in seen.tags if tag == "script"]
-    assert scripts == ([{}] if static else [{"type": "application/json", "id": "figures"}, {}, {}, {}])
+    assert scripts == ([] if static else [{}])
     assert not [tag for tag, _ in seen.tags if tag in ("img", "iframe", "object")]
     assert not [name for _, attributes in seen.tags for name in attributes if name.startswith("on")]
     markdown = (folder / "report.md").read_text()
@@ -291,30 +332,167 @@ def test_nothing_from_data_runs(static: bool, tmp_path: Path) -> None:
 
 
 def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
-    seen = Seen(written(tmp_path).html)
+    """Papers are linked, and nothing is loaded."""
+    seen = Seen(written(tmp_path, static=False).html)
     for tag, attributes in seen.tags:
         for name in ("src", "href"):
             value = attributes.get(name) or ""
-            assert value.startswith(("#", "data:")) or not value, (tag, value)
+            outside = tag == "a" and value.startswith(("https://arxiv.org/abs/", "https://doi.org/10."))
+            assert outside or value.startswith(("#", "data:")) or not value, (tag, value)
     policy = next(a["content"] for _, a in seen.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     assert policy.startswith("default-src 'none'")
     assert "script-src 'sha256-" in policy
 
 
-def test_plotly_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("plotly", reason="needs the extra `report`")
-    study = made.study([one.name for one in made.LINEAGE])
-    content = gather(study, [], made.results(made.LINEAGE), folder=tmp_path)
-    live = page(content)
-    assert 1 << 20 < len(live.encode()) < 8_000_000
-    figures = json.loads(re.findall(r'id="figures">(.*?)</script>', live)[0])["figures"]
-    assert json.loads(json.dumps([one.as_dict() for one in content.figures])) == [
-        {name: value for name, value in one.items() if name != "ticks"} for one in figures
+def test_a_static_page_has_no_script(tmp_path: Path) -> None:
+    html = written(tmp_path, static=True).html
+    assert "<script" not in html
+    assert "script-src" not in html
+
+
+# -------------------------------------------------------------------- what people see first
+
+
+def test_the_report_opens_with_the_figure_of_the_lesson(tmp_path: Path) -> None:
+    html, markdown, data = read(made.write_lineage(tmp_path))
+    lead = data["lead"]
+    assert [figure["name"] for figure in lead] == ["memory-scores", "prediction-quality-model", "look"]
+    assert html.index("<figure ") == html.index('<figure id="memory-scores"') < html.index('class="verdict"')
+    bars = {one["name"]: one for one in lead[0]["series"]}
+    assert bars["transformer"]["text"] == ["1.00 · list, 1.5 MiB"]
+    assert bars["most frequent class"]["entry"] is None
+    assert lead[1]["joined"] == [["markov 1", "markov 2", "markov 4", "markov 7"]]
+    sizes = {one["name"]: one["x"][0] for one in lead[1]["series"]}
+    assert sizes["markov 7"] == 9_057_656  # the count table is counted
+    assert "1.00 · list, 1.5 MiB" in markdown
+
+
+def test_at_most_eight_figures_come_before_more(tmp_path: Path) -> None:
+    html, _, data = read(made.write_lineage(tmp_path))
+    before, _, after = html.partition('<section id="more">')
+    inside = 1 + sum(len(part["figures"]) for part in data["parts"])
+    assert before.count("<figure ") == len(data["lead"]) - 1 + inside == MOST == 8
+    assert after.count("<figure ") == len(data["more"]) > 0
+    assert after.startswith("<h2>More</h2>\n<details><summary>")
+
+
+def test_a_page_is_small(tmp_path: Path) -> None:
+    assert len(read(made.write_lineage(tmp_path)).html.encode()) < 3 << 20
+    assert len(written(tmp_path / "one", made.LINEAGE, static=False).html.encode()) < 3 << 20
+
+
+def test_there_is_one_legend(tmp_path: Path) -> None:
+    """Colour is what the state is; no figure repeats the names of the entries in a legend of its own."""
+    html = read(made.write_lineage(tmp_path)).html
+    assert html.count('class="legend"') == 1
+    legend = html[html.index('class="legend"') :].partition("</div>")[0]
+    assert re.findall(r"<b>(\w+)</b>", legend) == ["window", "vector", "pair", "matrix", "list", "weights"]
+    for key in re.findall(r'<g class="series key[^>]*>.*?</g>', html):
+        assert "data-entry" not in key
+    colour = dict(re.findall(r'class="series c(\d)" data-series="\d+" data-entry="([^"]+)"', html))
+    assert len(set(colour)) == 6
+
+
+def test_few_forms_are_coloured_by_entry() -> None:
+    by_entry = groups(["fixed, 4", "full"], {"fixed, 4": "lstm", "full": "lstm"})
+    assert [(group.name, group.colour) for group in by_entry] == [("", 0), ("", 1)]
+
+
+def test_every_model_of_the_lineage_has_a_form_of_state() -> None:
+    assert set(FORMS) == {row.name for row in LINEAGE}
+    linked = [model for model in models({row.name: row.name for row in LINEAGE}) if model.link]
+    assert len(linked) > 10
+    assert [model.year for model in linked] == sorted(model.year for model in linked)
+
+
+def test_the_models_come_in_order_of_years(tmp_path: Path) -> None:
+    html, markdown, data = read(made.write_lineage(tmp_path))
+    years = [model["year"] for model in data["models"]]
+    assert years == sorted(years)
+    assert (years[0], data["models"][0]["entries"]) == (1913, ["markov 1", "markov 2", "markov 4", "markov 7"])
+    for model in data["models"]:
+        assert (ROOT / model["page"]).is_file()
+        for said in (model["fixed"], model["page"]):
+            assert said in markdown.replace("\\", "")
+            assert escape(said) in html
+    assert '<a href="https://arxiv.org/abs/1706.03762"' in html
+
+
+def test_the_page_says_what_it_is_to_those_who_share_it(tmp_path: Path) -> None:
+    html, _, data = read(made.write_lineage(tmp_path))
+    assert '<meta property="og:title" content="The lineage · statewise">' in html
+    assert f'<meta property="og:description" content="{escape(" ".join(data["verdict"]))}">' in html
+
+
+# -------------------------------------------------------------------- columns, settings, samples
+
+
+def test_columns_without_information_are_hidden(tmp_path: Path) -> None:
+    data = written(tmp_path).json
+    shown = {column["name"]: column["shown"] for column in data["table"]["columns"]}
+    assert not any(shown[name] for name in ("seeds", "steps", "peak_bytes", "off_parameters"))
+    assert all(shown[name] for name in ("entry", "metric", "parameters", "model_bytes", "state_bytes"))
+    found = [one for one in made.results() if (one.entry, one.seed) != ("lstm", 2)]
+    part = written(tmp_path / "part", found=found).json
+    assert {column["name"]: column["shown"] for column in part["table"]["columns"]}["seeds"]
+    names = [figure["name"] for figure in (*data["lead"], *data["figures"], *data["more"])]
+    assert "quality-parameters" not in names  # equal by construction
+    assert "memory" not in names
+
+
+def test_settings_and_the_recorded_search_are_printed(tmp_path: Path) -> None:
+    html, markdown, data = read(made.write_lineage(tmp_path))
+    prediction = data["parts"][1]
+    assert [row["entry"]["text"] for row in prediction["settings"]["table"]["rows"]][:1] == ["markov 1"]
+    (gru,) = (row for row in prediction["record"]["rows"] if row["entry"]["text"] == "gru")
+    assert gru["learning rate 0.008"]["text"] == "✓ 1.950"
+    assert gru["learning rate 0.002"]["text"] == "2.104"
+    assert "3 trials for each of 7 models, on a separate seed." in prediction["searched"]
+    assert "The recorded search was run with base train.steps = 700 (now unset)" in prediction["searched"]
+    for text in (html, markdown):
+        assert "✓ 1.950" in text
+    assert data["parts"][0]["searched"] == "No search: every entry ran with its settings as written."
+
+
+def test_only_readable_samples_are_shown(tmp_path: Path) -> None:
+    """At most half the bits of token frequencies (4.4), at most four, one per kind of model."""
+    prediction = made.prediction(tmp_path)
+    data = read(made.write(prediction, folder=tmp_path)).json
+    assert [sample["entry"] for sample in data["samples"]] == ["markov 7", "mamba2", "lstm", "gru"]
+    assert "below 2.200 bits per byte, half of what token frequencies need; 7 others are left out" in data["sampled"]
+    worse = [one._replace(anchors={"token frequencies": 3.0}) for one in prediction.found]
+    html, _, data = read(made.write(prediction._replace(found=worse), folder=tmp_path / "worse"))
+    assert data["samples"] == []
+    assert "No samples: no model reaches 1.500 bits per byte" in html
+
+
+PRIVATE = (
+    r"told (apart|from)|distinguishable|cannot be told|at this moment|moments?\b|whoever|\bnobody\b|somebody|\bwhom\b"
+    r"|outside of the budget|budget does not hold|the figure:|best figure|same figure|\bthing\b|of those that"
+    r"|one to take\b|\btaken\b|\btries\b|\bwrites\b|writing|set beside|lie (far|apart)|stands? alone|paid\b"
+    r"|to be placed by|press(es|ing) the|deeper the colour|by its title|a logarithm\b|at the worst|which is\b"
+)
+
+
+def test_the_report_uses_the_words_of_the_field(tmp_path: Path) -> None:
+    """Everything the report itself says, without the lineage's own sentences and the data."""
+    partial = [one for one in made.results() if (one.entry, one.seed) != ("gru", 1)]
+    noisy = [one._replace(figures={"bits_per_byte": 2 + one.seed}) if one.entry == "elman" else one for one in partial]
+    pages = [
+        read(made.write_lineage(tmp_path / "two")).html,
+        written(tmp_path / "one", made.LINEAGE).html,
+        written(tmp_path / "noisy", found=noisy, searched=True).html,
+        written(tmp_path / "single", seeds=1).html,
+        written(tmp_path / "none", found=[]).html,
     ]
-    monkeypatch.setattr("statewise.figures.html.find_spec", lambda name: None)
-    assert page(content) == page(content, static=True)
-    assert len(page(content).encode()) < 1_500_000
+    for html in pages:
+        said = re.sub(
+            r'<table class="lineage">.*?</table>|<style>.*?</style>|<script>.*?</script>', "", html, flags=re.S
+        )
+        said = re.sub(r"<[^>]+>", " ", said)
+        found = re.search(PRIVATE, said, re.IGNORECASE)
+        assert found is None, said[max(found.start() - 80, 0) : found.end() + 80]
 
 
 # -------------------------------------------------------------------- surprise

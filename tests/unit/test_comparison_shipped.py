@@ -9,7 +9,7 @@ from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.report.results import better
-from statewise.comparison.study import changed, load_study, spec_of, study_names
+from statewise.comparison.study import changed, load_story, load_study, spec_of, study_names
 from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
@@ -19,11 +19,12 @@ _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "tra
 
 
 # Reading trees, source code and phrases takes longer than two steps of training.
-_QUICK = ("cost", "forecast", "lineage", "truncation")
+_QUICK = ("cost", "forecast", "prediction", "truncation")
+_STUDIES = [name for name in study_names() if load_story(name).alone]
 _opener = Opener()
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", _STUDIES)
 def test_every_study_is_planned(name: str) -> None:
     made = plan(load_study(name), opener=_opener)
     study = made.study
@@ -38,7 +39,7 @@ def test_every_study_is_planned(name: str) -> None:
     assert study.question.endswith("?")
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", _STUDIES)
 def test_the_metric_is_watched_along_training(name: str) -> None:
     """So every study has a curve of its own figure, and it is known which end of each figure is the good one."""
     study = load_study(name)
@@ -49,12 +50,28 @@ def test_the_metric_is_watched_along_training(name: str) -> None:
     assert study.better == better(study.metric)
 
 
-def test_the_default_study_has_the_whole_lineage() -> None:
-    assert {entry.name for entry in load_study("lineage").entry} == {row.name for row in LINEAGE}
+def test_the_default_study_is_the_story_of_the_lineage() -> None:
+    """Every way to remember, in the order of years, in at most four minutes."""
+    story = load_story("lineage")
+    assert [chapter.name for chapter in story.chapters] == ["memory", "prediction"]
+    assert story.look is not None
+    assert story.look.part == "memory"
+    assert story.minutes <= 4
+    years = {row.name: row.year for row in LINEAGE}
+    for chapter in story.chapters:
+        kinds = [spec_of(chapter.study, entry).model.kind for entry in chapter.study.entry]
+        assert [years[kind] for kind in kinds] == sorted(years[kind] for kind in kinds)
+        assert {"window", "elman", "lstm", "gru", "transformer", "ttt_linear"} <= set(kinds)
+    orders = [
+        spec.model.order
+        for entry in story.chapters[1].study.entry
+        if (spec := spec_of(story.chapters[1].study, entry)).model.kind == "markov"
+    ]
+    assert orders == [1, 2, 4, 7]
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in study_names()]
+    "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in _STUDIES]
 )
 def test_first_entries_train_and_have_the_figure(name: str, tmp_path: Path) -> None:
     study = load_study(name)

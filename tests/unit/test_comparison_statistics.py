@@ -143,7 +143,7 @@ def test_one_seed_has_no_interval_and_no_order_that_is_more_than_luck() -> None:
     assert one.note == "one seed: no interval"
     order = ranking(table({"a": [2.0], "b": [9.0]}), metric="bits", better="lower")
     assert order.groups == [["a", "b"]]
-    assert "one seed" in order.method
+    assert "One seed" in order.method
 
 
 def test_failed_seeds_are_counted_and_left_out() -> None:

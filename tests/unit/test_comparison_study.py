@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from statewise.comparison.compared import changed_study
+from statewise.comparison.compared import changed_story, changed_study
 from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names, with_entries
 from statewise.specs import LanguageModelSpec, UserError
 
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(more: dict[str, Any], says: str) -> None:
 
 def test_a_study_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     assert "lineage" in study_names()
-    assert len(load_study("lineage").entry) > 10
+    assert len(load_study("prediction").entry) > 10
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\nquestion = "q"\n[base.train]\nsteps = 3\n[[entry]]\nname = "a"\n', encoding="utf-8")
     assert load_study(path) == load_study(str(path))
@@ -135,15 +135,18 @@ def test_what_the_base_says_of_its_own_kind_does_not_reach_another() -> None:
 
 def test_a_space_is_written_in_either_way() -> None:
     """`--set search.space.train.lr=[…]` and a TOML table inside a table say what a key with points says."""
-    flat = changed_study("lineage", settings={"search": {"space": {"train.lr": [0.1, 0.01]}}, "search.trials": 2})
-    deep = changed_study("lineage", settings={"search.space.train.lr": [0.1, 0.01], "search.trials": 2})
+    study = load_study("prediction")
+    flat = changed_study(study, settings={"search": {"space": {"train.lr": [0.1, 0.01]}}, "search.trials": 2})
+    deep = changed_study(study, settings={"search.space.train.lr": [0.1, 0.01], "search.trials": 2})
     assert flat.search == deep.search
     assert dict(flat.search.space) == {"train.lr": (0.1, 0.01)}
 
 
 def test_an_amount_that_was_said_is_not_stretched() -> None:
-    said = changed_study("lineage", settings={"budget.kind": "tokens", "budget.amount": 20_480}, minutes=0.4)
-    assert said.budget.amount == 20_480
-    assert said.base["train"]["steps"] == 25, "a tenth of what the study has"
-    own = changed_study("forcing", settings={"budget.kind": "tokens"}, minutes=0.4)
-    assert own.minutes == 0.4
+    study = load_study("forcing")
+    amount = {"budget.kind": "tokens", "budget.amount": 20_480}
+    (said,) = changed_story("forcing", settings=amount, minutes=study.minutes / 10).chapters
+    assert said.study.budget.amount == 20_480
+    assert said.study.base["train"]["steps"] == study.base["train"]["steps"] / 10
+    (own,) = changed_story("forcing", settings={"budget.kind": "tokens"}, minutes=0.4).chapters
+    assert own.study.minutes == 0.4

@@ -18,6 +18,7 @@ from statewise.data import (
     LabelledTree,
     Labels,
     Layout,
+    Tree,
     Where,
     bound,
     read_arrays,
@@ -235,6 +236,20 @@ def test_tags_go_back_to_their_lines(tmp_path: Path, name: str, content: str) ->
     ]
 
 
+def test_tagged_sentences_as_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "tagged.jsonl"
+    path.write_text('{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}\n{"tokens": [], "tags": []}\n')
+    found = read_tagged(path)
+    assert [one[:2] for one in found] == [(("EU", "rejects"), ("B-ORG", "O"))]
+    assert found.counts["empty sentences"] == 1
+    assert list(with_tags(path, [["1", "2"], []])) == ["EU\t1", "rejects\t2", "", ""]
+    path.write_text('{"words": ["EU", "rejects"], "ner": ["B-ORG"]}\n')
+    with pytest.raises(UserError, match=r"line 1: 2 words in 'words', but 1 tags in 'ner'"):
+        read_tagged(path, layout=Layout(word="words", tag="ner"))
+    with pytest.raises(UserError, match="no column 'tokens'"):
+        read_tagged(path)
+
+
 @pytest.mark.parametrize(
     ("scheme", "tags"),
     [
@@ -268,13 +283,20 @@ def test_words_alone_get_a_column_of_tags(tmp_path: Path) -> None:
 SST = "(3 (2 It) (4 (4 (2 's) (4 good)) (2 .)))"
 
 
+def in_nltk(tree: Tree | str) -> nltk.Tree | str:
+    return tree if isinstance(tree, str) else nltk.Tree(tree.label(), [in_nltk(child) for child in tree])
+
+
 def test_trees(tmp_path: Path) -> None:
     path = written(tmp_path, "a.txt", f"{SST}\n\n(1 no) (0 bad)\n( (S (NP (DT the)\n  (NN cat)) (VP sat)) )\n")
     found = read_trees(path)
     assert [one.where.line for one in found] == [1, 3, 3, 4]
-    assert found[0].tree == nltk.Tree.fromstring(SST)
-    assert found[0].words() == found[0].tree.leaves() == ["It", "'s", "good", "."]
-    assert found[0].labels() == [str(node.label()) for node in found[0].tree.subtrees()]
+    theirs = nltk.Tree.fromstring(SST)
+    assert in_nltk(found[0].tree) == theirs
+    assert found[0].words() == theirs.leaves() == ["It", "'s", "good", "."]
+    assert found[0].labels() == [str(node.label()) for node in theirs.subtrees()]
+    assert found[1].tree == Tree("1", ["no"]) != Tree("0", ["no"])
+    assert repr(found[1].tree) == "Tree('1', ['no'])"
     assert found[3].labels() == ["S", "NP", "DT", "NN", "VP"]
     assert found.counts == {"empty lines": 1}
 
@@ -321,7 +343,7 @@ def test_trees_are_read_as_nltk_reads_them(tmp_path_factory: pytest.TempPathFact
         with pytest.raises(UserError):
             read_trees(path)
     else:
-        assert [one.tree for one in read_trees(path)] == [theirs]
+        assert [in_nltk(one.tree) for one in read_trees(path)] == [theirs]
 
 
 def test_a_deep_tree_is_no_trouble(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How figures are drawn: inside their frames, by their axes, in colours that can be seen, with numbers people read."""
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import made_study as made
 import pytest
 
-from statewise.comparison.report.content import gather
+from statewise.comparison.report.content import Part, gather
 from statewise.figures import number
 from statewise.figures.figure import Axis, Figure, Grid, Series, bounds, ticks
+from statewise.figures.label import spread
 from statewise.figures.svg import draw
 from statewise.figures.svg_map import draw_map
 
@@ -26,11 +28,10 @@ def shapes(svg: str) -> ET.Element:
 @pytest.mark.parametrize("width", [340, 640])
 @pytest.mark.parametrize("entries", [made.ENTRIES, made.LINEAGE], ids=["six", "nineteen"])
 def test_drawings_stay_in_their_frame(width: int, entries: tuple[made.Made, ...], tmp_path: Path) -> None:
-    study = made.study([one.name for one in entries])
-    content = gather(study, [], made.results(entries), folder=tmp_path)
-    colours = {name: at for at, name in enumerate(content.order)}
+    part = Part("made", made.study([one.name for one in entries]), [], made.results(entries), (), tmp_path)
+    content = gather([part, made.memory(tmp_path), made.prediction(tmp_path)], title="t", question="q")
     for figure in content.figures:
-        drawing = shapes(draw(figure, colours=colours, width=width))
+        drawing = shapes(draw(figure, colours=content.colours, width=width))
         _, _, wide, high = map(float, drawing.attrib["viewBox"].split())
         boxes = []
         for text in drawing.iter("{http://www.w3.org/2000/svg}text"):
@@ -117,6 +118,37 @@ def test_colours_can_be_seen(theme: int) -> None:
         assert contrast(colours[f"c{at}"], colours["paper"]) >= 3, at
 
 
+# Severe forms of the two common kinds of colour blindness: Machado et al. (2009), in linear RGB.
+VISION = {
+    "normal": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+}
+XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.072175), (0.0193339, 0.119192, 0.9503041))
+WHITE = (0.95047, 1.0, 1.08883)
+
+
+def lab(colour: str, vision: str = "normal") -> tuple[float, float, float]:
+    """CIELAB under D65 of a colour as it is seen."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    seen = [min(max(sum(a * b for a, b in zip(row, linear)), 0.0), 1.0) for row in VISION[vision]]
+    ratios = [sum(a * b for a, b in zip(row, seen)) / white for row, white in zip(XYZ, WHITE)]
+    x, y, z = (r ** (1 / 3) if r > (6 / 29) ** 3 else r / (3 * (6 / 29) ** 2) + 4 / 29 for r in ratios)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_eight_colours_differ(theme: int, vision: str) -> None:
+    """By at least 15 in CIELAB (2.3 is just noticeable), for people with colour blindness too."""
+    block = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)[theme]
+    seen = [lab(colour, vision) for colour in re.findall(r"--c\d: (#[0-9a-f]{6})", block)]
+    assert len(seen) == 8
+    nearest = min(math.dist(a, b) for at, a in enumerate(seen) for b in seen[at + 1 :])
+    assert nearest >= 15, nearest
+
+
 # -------------------------------------------------------------------- numbers
 
 
@@ -153,3 +185,41 @@ def test_names_of_columns_lie_where_they_fit_and_stand_upright_otherwise() -> No
 
     assert 'rotate(-90)" text-anchor="end"' not in drawn(("a", "b", "c"))
     assert drawn(("a", "b", "a long name of a column")).count('rotate(-90)" text-anchor="end"') == 3
+
+
+# -------------------------------------------------------------------- names
+
+
+def test_names_of_curves_keep_a_distance_and_their_order() -> None:
+    wanted = [50.0, 50.0, 50.5, 10.0, 300.0, 299.0]
+    found = spread(wanted, low=0.0, high=300.0)
+    assert all(b - a >= 12.5 - 1e-9 for a, b in zip(sorted(found), sorted(found)[1:]))
+    assert sorted(range(6), key=found.__getitem__) == sorted(range(6), key=wanted.__getitem__)
+    assert found[3] == 10.0  # nothing is near
+    assert max(found) <= 300.0
+
+
+def test_every_point_is_named() -> None:
+    """Also where many lie on each other: a thin line leads to the name."""
+    points = tuple(Series(f"model {at}", (100.0 + at,), (2.0 + 0.01 * at,)) for at in range(8))
+    figure = Figure("f", "t", "points", Axis("x"), Axis("y"), (*points, Series("far", (900.0,), (9.0,))), "r.", "f.")
+    for width in (340, 640):
+        drawn = draw(figure, colours={}, width=width)
+        assert set(re.findall(r'class="name"[^>]*>([^<]+)', drawn)) == {one.name for one in figure.series}
+        assert 'class="leader"' in drawn
+
+
+def test_points_are_joined_in_the_given_order() -> None:
+    series = tuple(Series(name, (x,), (y,)) for name, x, y in (("a", 1.0, 3.0), ("b", 2.0, 2.0), ("c", 3.0, 1.0)))
+    figure = Figure("f", "t", "points", Axis("x"), Axis("y"), series, "r.", "f.", joined=(("a", "b", "c", "missing"),))
+    (path,) = re.findall(r'<g class="c0"><path class="leader" d="M([^"]+)"', draw(figure, colours={}, width=640))
+    places = [tuple(map(float, place.split())) for place in path.split("L")]
+    assert [x for x, _ in places] == sorted(x for x, _ in places)
+    assert len(places) == 3
+
+
+def test_a_curve_is_named_where_it_ends_and_not_in_a_legend() -> None:
+    series = tuple(Series(f"unit {at}", (0.0, 1.0), (0.0, 1.0 + at)) for at in range(3))
+    drawn = draw(Figure("f", "t", "line", Axis("x"), Axis("y"), series, "r.", "f."), colours={}, width=640)
+    assert re.findall(r'class="name"[^>]*>([^<]+)', drawn) == ["unit 0", "unit 1", "unit 2"]
+    assert 'class="series key' not in drawn

@@ -1,17 +1,18 @@
-"""Metrics of labels, spans, translations and probabilities: by their libraries, with signatures and clear refusals."""
+"""Metrics of labels, spans, translations and probabilities, beside the libraries that define them."""
 
-import importlib
 import math
 
 import numpy as np
 import pytest
 import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics import f1_score, precision_score, recall_score
 from sklearn import metrics as sklearn
 from sklearn.calibration import calibration_curve
 
 from statewise.specs import UserError
 from statewise.tasks.metric import Score, label, probability, rank, span, translation
-from statewise.tasks.metric.optional import library
 
 HYPOTHESES = ["The cat sat on the mat .", "A dog barks at the tall man .", "two birds"]
 REFERENCES = ["the cat sat on a mat .", "A dog barks at the man .", "Two birds"]
@@ -116,11 +117,23 @@ def test_labels_by_scikit_learn() -> None:
     assert plain.labels == list(plain.per_class) == order
 
 
-def test_auc() -> None:
-    true, p = [True, False, True, False], [0.9, 0.8, 0.7, 0.1]
-    assert label.auc(true, p).value == sklearn.roc_auc_score(true, p) == 0.75
-    with pytest.raises(UserError, match="only one kind"):
-        label.auc([True, True], [0.1, 0.2])
+LABELS = st.sampled_from(["a", "b", "c", "never predicted"])
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=30), st.booleans())
+def test_labels_are_counted_as_scikit_learn_counts_them(pairs: list[tuple[str, str]], named: bool) -> None:
+    true, predicted = ([pair[side] for pair in pairs] for side in (0, 1))
+    names = ["c", "a", "other"] if named else []
+    scores = label.measure(true, predicted, names=names)
+    order = [one.label for one in scores.labels]
+    assert set(order) == {*names, *true, *predicted}
+    table = sklearn.precision_recall_fscore_support(true, predicted, labels=order, zero_division=0.0)
+    found = [[getattr(one, field) for one in scores.labels] for field in ("precision", "recall", "f1", "count")]
+    np.testing.assert_allclose(found, table, rtol=1e-14)
+    if len(order) > 1:  # of a single label scikit-learn warns that there may be more
+        np.testing.assert_array_equal(scores.confusion_KK, sklearn.confusion_matrix(true, predicted, labels=order))
+    macro = sklearn.f1_score(true, predicted, average="macro", zero_division=0.0)
+    assert scores.macro_f1.value == pytest.approx(macro, rel=1e-14)
 
 
 # Spans.
@@ -135,12 +148,19 @@ def test_spans_count_whole() -> None:
     assert scores.token_accuracy.value == pytest.approx(5 / 6)
 
 
-def test_strict_spans_need_their_beginning() -> None:
-    stray = [["I-X", "I-X", "O", "B-Y"], ["O", "B-X"]]
-    loose, strict = span.measure(TRUE, stray), span.measure(TRUE, stray, strict=True)
-    assert loose.f1.value == 1
-    assert strict.f1.value == pytest.approx(2 * 1 * (2 / 3) / (1 + 2 / 3))
-    assert loose.f1.kind != strict.f1.kind
+def test_a_stray_inside_begins_a_span() -> None:
+    assert span.measure(TRUE, [["I-X", "I-X", "O", "B-Y"], ["O", "B-X"]]).f1.value == 1
+
+
+TAGS = st.sampled_from(["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("X", "Y-Z"))])
+
+
+@given(st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=12), min_size=1, max_size=4))
+def test_spans_are_counted_as_seqeval_counts_them(rows: list[list[tuple[str, str]]]) -> None:
+    true, found = ([[pair[side] for pair in row] for row in rows] for side in (0, 1))
+    scores = span.measure(true, found)
+    expected = [score(true, found, zero_division=0) for score in (precision_score, recall_score, f1_score)]
+    assert [scores.precision, scores.recall, scores.f1.value] == pytest.approx(expected, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +184,6 @@ def test_other_tags_mark_no_spans(names: list[str]) -> None:
 
 def test_no_span_anywhere_is_no_crash() -> None:
     assert span.measure([["O"]], [["O"]]).f1.value == 0
-    assert span.measure([["O"]], [["O"]], strict=True).f1.value == 0
 
 
 def test_spans_refuse_what_they_cannot_count() -> None:
@@ -205,21 +224,3 @@ def test_calibration_at_the_ends_and_of_logits() -> None:
         probability.calibration_error([3.0], [True])
     with pytest.raises(UserError, match="shapes"):
         probability.calibration_error([0.5, 0.5], [True])
-
-
-# Libraries.
-
-
-@pytest.mark.parametrize(
-    ("package", "distribution"), [("sklearn.metrics", "scikit-learn"), ("seqeval.metrics", "seqeval")]
-)
-def test_a_missing_library_is_named_with_its_extra(
-    package: str, distribution: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: str) -> None:
-        raise ModuleNotFoundError(name=name.split(".")[0])
-
-    monkeypatch.setattr(importlib.import_module("statewise.tasks.metric.optional"), "import_module", absent)
-    with pytest.raises(UserError, match=rf"{distribution}, which is not installed") as caught:
-        library(package)
-    assert caught.value.fix == "pip install 'statewise[tasks]'"

@@ -178,7 +178,7 @@ def test_what_is_not_finite_stops_replays_too(device: torch.device) -> None:
 def test_a_resumed_run_repeats_the_uncut_one(
     anywhere: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: torch.device, cut: int
 ) -> None:
-    class Cut(Exception):
+    class Cut(BaseException):
         pass
 
     def at(step: int) -> None:

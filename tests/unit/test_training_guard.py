@@ -161,7 +161,7 @@ def test_what_is_read_late_is_written_down_as_if_it_were_not(
 
 @pytest.mark.parametrize("cut", [1, 4, 6, 12, 20])
 def test_a_cut_run_repeats_the_uncut_one(tmp_path: Path, late: None, cut: int) -> None:
-    class Cut(Exception):
+    class Cut(BaseException):
         pass
 
     def at(step: int) -> None:

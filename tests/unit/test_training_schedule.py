@@ -93,7 +93,7 @@ def test_asgd_survives_a_resume(tmp_path: Path) -> None:
     settings = spec(optimizer="asgd", lr=0.5, schedule="constant", trigger=2, steps=12, evaluate_every=2, save_every=1)
     uncut = fit(tiny(), TokenTask(nats=nats), settings)
 
-    class Cut(Exception):
+    class Cut(BaseException):
         pass
 
     def cut(step: int) -> None:

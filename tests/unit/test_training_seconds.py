@@ -16,7 +16,7 @@ from statewise.training.folder import newest_verified
 from statewise.training.journal import read_metrics
 
 
-class Cut(Exception):
+class Cut(BaseException):
     pass
 
 

@@ -1,8 +1,9 @@
-"""The same held-out rows as every entry answered them, those on which they part first; and a forecast of each."""
+"""The same held-out rows as every entry answered them, the most disputed first; and a forecast of each."""
 
 from typing import NamedTuple
 
 from statewise.comparison.report.results import Results
+from statewise.comparison.report.verdict import few, listed, named
 from statewise.comparison.trial import Answer, Course
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.number import plain
@@ -11,7 +12,7 @@ _SHOWN = 12
 
 
 class Asked(NamedTuple):
-    """One row, what is true of it, and what each entry said."""
+    """One row, its true answer, and the answer of each entry."""
 
     given: str
     truth: str
@@ -23,11 +24,11 @@ class Asked(NamedTuple):
 
 
 def disputed(results: Results) -> list[Asked]:
-    """Of a seed that all have, so that all were asked the same; rows on which about half are right come first."""
-    told = _of_one_seed(results)
-    shared = [one for one in next(iter(told.values()), {}) if all(one in table for table in told.values())]
+    """Of a seed that all entries have, so that all saw the same rows; rows that about half get right come first."""
+    answers = _of_one_seed(results)
+    shared = [one for one in next(iter(answers.values()), {}) if all(one in table for table in answers.values())]
     rows = [
-        Asked(given, truth, {entry: told[entry][given, asked, truth] for entry in told})
+        Asked(given, truth, {entry: answers[entry][given, asked, truth] for entry in answers})
         for given, asked, truth in shared
     ]
     return sorted(rows, key=lambda one: abs(2 * len(one.right) - len(one.answers)))[:_SHOWN]
@@ -52,15 +53,15 @@ def answered(asked: list[Asked]) -> str:
     split = [one for one in asked if 0 < len(one.right) < len(one.answers)]
     if not split:
         alike = "right" if asked[0].right else "wrong"
-        return f"On none of the rows that were kept do the entries part: on those shown here all are {alike}."
+        return f"The entries agree on all rows that were kept: on the rows below all are {alike}."
     return (
-        f"Rows of the held-out data, those on which the entries part first: on {len(split)} of these {len(asked)} some "
-        "are right and others are not. Right answers are marked."
+        f"Held-out rows, the most disputed first: on {len(split)} of these {len(asked)} some entries are right and "
+        "others wrong. Right answers are marked."
     )
 
 
 def courses(results: Results) -> list[Figure]:
-    """What each entry forecast of the same stretch, beside what came."""
+    """The forecast of each entry for the same stretch, beside the observed values."""
     runs = {name: next((one.course for one in results.final[name] if one.course), None) for name in results.done}
     told = {name: course for name, course in runs.items() if course is not None}
     if not told:
@@ -70,21 +71,21 @@ def courses(results: Results) -> list[Figure]:
     apart = {name: _mean_squared(course) for name, course in same.items()}
     nearest = min(apart, key=apart.__getitem__)
     begin = -len(first.past)
-    came = _series("what came", begin, [*first.past, *first.truth])
+    came = _series("observed", begin, [*first.past, *first.truth])
     series = [_series(name, 0, course.forecast)._replace(entry=name) for name, course in same.items()]
     left = [name for name in results.done if name not in same]
     return [
         Figure(
-            name="forecast",
-            title=f"The forecast of {first.name}",
+            name=results.figure_name("forecast"),
+            title=f"Forecasts of {first.name}",
             kind="line",
-            x=Axis("steps ahead (0: the first that is forecast)"),
-            y=Axis("value, in the data's own unit"),
+            x=Axis("steps ahead (0: first forecast)"),
+            y=Axis("value, in the unit of the data"),
             series=(*series, came),
-            reading="The held-out course begins before the forecast does; where the curves part, the errors grow.",
-            finding=f"Here {nearest} comes nearest, {plain(apart[nearest] ** 0.5)} off in the root of the mean square; "
-            "one stretch is an example, and no ranking.",
-            missing=(f"No forecast of this stretch: {', '.join(left)}.",) if left else (),
+            reading="Left of 0: what the models had read; from 0 on: forecasts beside the observed values.",
+            finding=f"On this stretch {named(nearest)} has the smallest error (RMSE {plain(apart[nearest] ** 0.5)}); "
+            "one stretch is an example, not a ranking.",
+            missing=(f"No forecast of this stretch: {listed(few(left))}.",) if left else (),
         )
     ]
 

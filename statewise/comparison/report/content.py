@@ -10,13 +10,30 @@ from typing import Any, NamedTuple
 from statewise.comparison.budget import Entry
 from statewise.comparison.report.answers import Asked, answered, courses, disputed
 from statewise.comparison.report.choice import Choices, choices
-from statewise.comparison.report.costs import contexts, memory, quality, standings, throughput
+from statewise.comparison.report.costs import contexts, lesson, standings, throughput, tradeoffs
 from statewise.comparison.report.curves import learning_curves
 from statewise.comparison.report.held import held_equal
+from statewise.comparison.report.lineage import Group, Model, colours, groups, models
 from statewise.comparison.report.results import Results, sort
-from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
-from statewise.comparison.report.table import entry_table, failure_table, search_table, trial_table
+from statewise.comparison.report.surprise import (
+    Disagreement,
+    Surprised,
+    Written,
+    disagreements,
+    readings,
+    written,
+)
+from statewise.comparison.report.table import (
+    Settings,
+    entry_table,
+    failure_table,
+    record_table,
+    search_table,
+    settings_table,
+    trial_table,
+)
 from statewise.comparison.report.verdict import listed, named, verdict
+from statewise.comparison.search import mismatch
 from statewise.comparison.statistics import Ranking, ranking
 from statewise.comparison.trial import COSTS, Failure, Found
 from statewise.figures.figure import Figure
@@ -25,99 +42,179 @@ from statewise.figures.number import plain
 from statewise.figures.table import Table
 from statewise.specs.study import StudySpec
 
+MOST = 8  # figures before "more"
 _ABOUT_MACHINE = ("statewise", "python", "torch", "numpy", "platform", "device", "threads", "processes")
+_NOISY = 4.0  # times the median standard deviation over seeds
 
 
-_WILD = 4.0  # times the usual spread
+class Part(NamedTuple):
+    """One study of a report: what was asked, solved and found, and the folder with its trials."""
+
+    name: str
+    study: StudySpec
+    entries: Sequence[Entry]
+    found: Sequence[Found]
+    failures: Sequence[Failure]
+    folder: Path
 
 
-class Section(NamedTuple):
+class PartContent(NamedTuple):
+    """What the report says of one study."""
+
     name: str
     title: str
-    figures: tuple[Figure, ...]
-
-
-class Content(NamedTuple):
-    title: str
     question: str
-    verdict: tuple[str, str]
-    missing: tuple[str, ...]
     table: Table
-    method: str  # of the ranking, in words
-    noisy: str  # whose spread makes groups coarse; often nothing
+    method: str  # of the statistical tests
+    noisy: str  # entries whose variance makes the tests coarse; often nothing
     choices: Choices | None
-    sections: tuple[Section, ...]
+    figures: tuple[Figure, ...]  # before "more", besides the one that opens the report
     samples: tuple[Written, ...]
-    prompt: str  # what all samples go on from
+    sampled: str  # which samples are shown
+    prompt: str  # what all samples continue
     answers: tuple[Asked, ...]
     answered: str  # what they show, in a sentence
     readings: tuple[Surprised, ...]
     disagreements: tuple[Disagreement, ...]
     disagreement: str  # what they show, in a sentence
-    missing_text: tuple[str, ...]  # of samples and surprise
+    missing_text: tuple[str, ...]  # of samples and readings
+    settings: Settings | None
     search: Table | None
-    searched: str  # how, in a sentence
+    record: Table | None
+    searched: str  # how settings were chosen, in a sentence
     trials: Table
     failures: Table | None
+
+
+class Content(NamedTuple):
+    title: str
+    question: str
+    verdict: tuple[str, ...]
+    missing: tuple[str, ...]
+    lead: tuple[Figure, ...]  # the first carries the lesson
+    parts: tuple[PartContent, ...]
+    more: tuple[Figure, ...]
+    models: tuple[Model, ...]
+    groups: tuple[Group, ...]  # the page's legend
     facts: tuple[tuple[str, str], ...]
     command: str
-    order: tuple[str, ...]  # entries, as they are coloured
 
     @property
     def figures(self) -> list[Figure]:
-        return [figure for section in self.sections for figure in section.figures]
+        return [*self.lead, *(figure for part in self.parts for figure in part.figures), *self.more]
+
+    @property
+    def colours(self) -> dict[str, int]:
+        return colours(self.groups)
+
+
+class _Study(NamedTuple):
+    part: Part
+    results: Results
+    ranking: Ranking
 
 
 def gather(
-    study: StudySpec,
-    entries: Sequence[Entry],
-    found: Sequence[Found],
+    parts: Sequence[Part],
     *,
-    failures: Sequence[Failure] = (),
-    folder: Path,
+    title: str,
+    question: str,
     command: str | None = None,
+    look: Figure | None = None,
 ) -> Content:
-    solved = {entry.name: entry for entry in entries}
-    unheld = [entry.name for entry in entries if len(entry.held) < len(study.budget.held())]
-    names = solved or [entry.name for entry in study.entry]
-    results = sort(study, names, found, failures, unheld=unheld)
-    final = [one for runs in results.final.values() for one in runs]
-    ranked = ranking(final, metric=study.metric, better=study.better, entries=results.done or None)
-    standing = {one.entry: one for one in ranked.standings}
-    text = study.metric not in COSTS  # what nothing was learned for is not worth reading
-    read, unread = readings(results) if text else ([], [])
-    apart = disagreements(read)
-    environment = _environment(folder, final)
-    samples, asked = (written(results) if text else []), disputed(results)
-    silent = [name for name in results.done if all(one.sample is None for one in results.final[name])]
+    assert parts, "a report needs at least one study"
+    studies = []
+    for part in parts:
+        results = sort(part.study, part.entries, part.found, part.failures, part=part.name, alone=len(parts) == 1)
+        final = [one for runs in results.final.values() for one in runs]
+        ranked = ranking(final, metric=part.study.metric, better=part.study.better, entries=results.done or None)
+        studies.append(_Study(part, results, ranked))
+    lead, own, more = _choose(studies, look)
+    kinds = {name: kind for study in studies for name, kind in study.results.kinds.items()}
+    names = list(dict.fromkeys(name for study in studies for name in study.results.order))
+    environment = next(filter(None, (_environment(study) for study in studies)), {})
     return Content(
-        title=study.title,
-        question=study.question,
-        verdict=verdict(results, ranked),
-        missing=tuple(results.missing()),
-        table=entry_table(results, ranked, solved),
+        title=title,
+        question=question,
+        verdict=verdict([(study.results, study.ranking) for study in studies]),
+        missing=tuple(said for study in studies for said in _missing(study)),
+        lead=tuple(lead),
+        parts=tuple(_part_content(study, own[at]) for at, study in enumerate(studies)),
+        more=tuple(more),
+        models=tuple(models(kinds)),
+        groups=tuple(groups(names, kinds)),
+        facts=tuple(_facts(studies, environment)),
+        command=command or _command(environment) or "statewise compare",
+    )
+
+
+def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
+    part, results, ranked = study
+    text = part.study.metric not in COSTS  # a study of costs trains nothing that could generate text
+    samples, sampled = written(results, ranked) if text else ([], "")
+    read, unread = readings(results) if text else ([], [])
+    apart, asked = disagreements(read), disputed(results)
+    final = [one for runs in results.final.values() for one in runs]
+    return PartContent(
+        name=part.name,
+        title=part.study.title,
+        question=part.study.question,
+        table=entry_table(results, ranked, {entry.name: entry for entry in part.entries}),
         method=ranked.method,
         noisy=_noisy(ranked),
         choices=choices(results, ranked),
-        sections=tuple(_sections(results, standing)),
+        figures=tuple(figures),
         samples=tuple(samples),
-        prompt=next((one.prompt for one in final if one.prompt), ""),
+        sampled=sampled,
+        prompt=next((one.prompt for one in final if one.prompt), "") if samples else "",
         answers=tuple(asked),
         answered=answered(asked),
-        readings=tuple(read),
+        readings=tuple(sorted(read, key=lambda one: one.total)),
         disagreements=tuple(apart),
         disagreement=_disagreement(apart),
-        missing_text=(*([f"No sample was written by {', '.join(silent)}."] if silent else []), *unread)
-        if samples
-        else (),
+        missing_text=tuple(unread) if read else (),
+        settings=settings_table(results),
         search=search_table(results),
-        searched=_searched(study),
+        record=record_table(results),
+        searched=_searched(part.study, part.entries),
         trials=trial_table(results),
         failures=failure_table(results),
-        facts=tuple(_facts(study, entries, results, environment)),
-        command=command or _command(environment) or "statewise compare",
-        order=results.order,
     )
+
+
+def _choose(studies: Sequence[_Study], look: Figure | None) -> tuple[list[Figure], list[list[Figure]], list[Figure]]:
+    """The figures that open the report, those of each study, and the rest: at most eight come before the rest."""
+    done = [study for study in studies if study.results.done]
+    lead = [lesson(study.results, study.ranking) for study in done]
+    lead += [look] if look is not None else []
+    learning = {study.part.name: learning_curves(study.results) for study in done}
+    growth = {study.part.name: contexts(study.results) for study in done}
+    against = {study.part.name: tradeoffs(study.results, study.ranking) for study in done}
+    widest = max(done, key=lambda study: len(study.results.done), default=None)
+    wanted: list[tuple[str, Figure]] = []  # the most telling first
+    wanted += [(name, figure) for name, some in learning.items() for figure in some[:1]]
+    wanted += [(widest.part.name, figure) for figure in growth[widest.part.name]] if widest is not None else []
+    wanted += [(study.part.name, figure) for study in done for figure in courses(study.results)]
+    wanted += [(name, figure) for name, some in against.items() for figure in some]
+    wanted += [(study.part.name, standings(study.results, study.ranking)) for study in done]
+    rest = [throughput(study.results) for study in done]
+    rest += [figure for some in (learning, growth) for each in some.values() for figure in each]
+    seen = {figure.name for figure in lead}
+    if any(figure.kind == "bars" for figure in lead):  # the same scores
+        seen |= {study.results.figure_name("standings") for study in done}
+    own: dict[str, list[Figure]] = {study.part.name: [] for study in studies}
+    more: list[Figure] = []
+    for name, figure in wanted:
+        if figure.name in seen or not figure.drawable:
+            continue
+        seen.add(figure.name)
+        inside = len(lead) + sum(map(len, own.values())) < MOST
+        (own[name] if inside else more).append(figure)
+    for figure in rest:
+        if figure.name not in seen and figure.drawable:
+            seen.add(figure.name)
+            more.append(figure)
+    return lead, list(own.values()), more
 
 
 def as_dict(content: Content) -> dict[str, Any]:
@@ -127,119 +224,144 @@ def as_dict(content: Content) -> dict[str, Any]:
         "question": content.question,
         "verdict": list(content.verdict),
         "missing": list(content.missing),
-        "table": content.table.as_dict(),
-        "method": content.method,
-        "noisy": content.noisy,
-        "choices": None
-        if content.choices is None
-        else {**content.choices.table.as_dict(), "said": content.choices.said},
-        "sections": [
-            {"name": one.name, "title": one.title, "figures": [figure.as_dict() for figure in one.figures]}
-            for one in content.sections
-        ],
-        "samples": [{**one._asdict(), "text": one.text} for one in content.samples],
-        "prompt": content.prompt,
-        "answers": [one._asdict() for one in content.answers],
-        "answered": content.answered,
-        "surprise": [{**one._asdict(), "bits_per_character": one.per_character()} for one in content.readings],
-        "disagreements": [one._asdict() for one in content.disagreements],
-        "disagreement": content.disagreement,
-        "missing_text": list(content.missing_text),
-        "search": None if content.search is None else content.search.as_dict(),
-        "searched": content.searched,
-        "trials": content.trials.as_dict(),
-        "failures": None if content.failures is None else content.failures.as_dict(),
+        "lead": [figure.as_dict() for figure in content.lead],
+        "parts": [_part_dict(part) for part in content.parts],
+        "more": [figure.as_dict() for figure in content.more],
+        "models": [model._asdict() for model in content.models],
         "facts": dict(content.facts),
         "command": content.command,
     }
 
 
-def _sections(results: Results, standing: Mapping[str, Any]) -> list[Section]:
-    if not results.done:
-        return []
-    found = [
-        Section("standings", "Standings", (standings(results, standing),)),
-        *([Section("learning", "Learning", tuple(learning_curves(results)))] if results.learned() else []),
-        Section("quality", "Against size", tuple(quality(results, standing))),
-        Section("speed", "Speed and memory", (throughput(results), memory(results))),
-        Section("context", "As the context grows", tuple(contexts(results))),
-        Section("forecast", "A forecast of each", tuple(courses(results))),
-    ]
-    return [one for one in found if one.figures]
+def _part_dict(part: PartContent) -> dict[str, Any]:
+    def table(one: Table | None) -> dict[str, Any] | None:
+        return None if one is None else one.as_dict()
+
+    return {
+        "name": part.name,
+        "title": part.title,
+        "question": part.question,
+        "table": part.table.as_dict(),
+        "method": part.method,
+        "noisy": part.noisy,
+        "choices": None if part.choices is None else {**part.choices.table.as_dict(), "said": part.choices.said},
+        "figures": [figure.as_dict() for figure in part.figures],
+        "samples": [{**one._asdict(), "text": one.text} for one in part.samples],
+        "sampled": part.sampled,
+        "prompt": part.prompt,
+        "answers": [one._asdict() for one in part.answers],
+        "answered": part.answered,
+        "surprise": [{**one._asdict(), "bits_per_character": one.per_character()} for one in part.readings],
+        "disagreements": [one._asdict() for one in part.disagreements],
+        "disagreement": part.disagreement,
+        "missing_text": list(part.missing_text),
+        "settings": None
+        if part.settings is None
+        else {"shared": part.settings.shared, "table": table(part.settings.table)},
+        "search": table(part.search),
+        "record": table(part.record),
+        "searched": part.searched,
+        "trials": part.trials.as_dict(),
+        "failures": table(part.failures),
+    }
+
+
+# -------------------------------------------------------------------- sentences
+
+
+def _missing(study: _Study) -> list[str]:
+    """Seeds that have not finished; the advice at the end is given once by each study."""
+    before = "" if study.results.alone else f"{study.part.name}, "
+    return [said if said.startswith("Run the command") else f"{before}{said}" for said in study.results.missing()]
 
 
 def _noisy(ranked: Ranking) -> str:
-    """One spread is taken for all: whoever varies far more than the others makes it larger than theirs."""
+    """The tests pool the variance of all entries: a few that vary far more than the rest make it large."""
     known = {one.entry: one.deviation for one in ranked.standings if one.deviation}
     if len(known) < 3:
         return ""
     usual = median(known.values())
-    wild = [name for name, deviation in known.items() if deviation > _WILD * usual]
-    if not wild:
+    noisy = [name for name, deviation in known.items() if deviation > _NOISY * usual]
+    if not noisy:
         return ""
     return (
-        f"Seeds of {listed([*map(named, wild)])} lie more than {_WILD:g} times as far apart as is usual here: with one "
-        "spread for all, the others are told apart less easily than they could be."
+        f"{listed([*map(named, noisy)])} {'varies' if len(noisy) == 1 else 'vary'} over {_NOISY:g} times more between "
+        "seeds than the median model; because variance is pooled, this hides some real differences."
     )
 
 
 def _disagreement(apart: Sequence[Disagreement]) -> str:
     if not apart:
-        return "At least two entries that read the same text are needed to disagree."
+        return "At least two models have to read the same text."
     first = apart[0]
+    low, high = (plain(first.bits[name]) for name in (first.expected_by, first.surprised))
     return (
-        f"The largest gap is {plain(first.gap)} bits, at {alone(first.piece)!r}: {first.expected_by} paid "
-        f"{plain(first.bits[first.expected_by])} bits, {first.surprised} {plain(first.bits[first.surprised])}."
+        f"The largest difference is {plain(first.gap)} bits, at {alone(first.piece)!r}: {named(first.expected_by)} "
+        f"needs {low} bits, {named(first.surprised)} {high}."
     )
 
 
-def _searched(study: StudySpec) -> str:
-    if study.search.trials == 1:
-        return "Nothing was searched: every entry was run with its settings as written."
+def _searched(study: StudySpec, solved: Sequence[Entry]) -> str:
     space = "; ".join(f"{path}: {', '.join(map(str, values))}" for path, values in study.search.space.items())
+    if study.record:
+        entries = {trial.entry for trial in study.record}
+        each = {sum(trial.entry == entry for trial in study.record) for entry in entries}
+        many = f"{min(each)}" if len(each) == 1 else f"{min(each)} to {max(each)}"
+        values = f", over the same values ({space})" if space else ""
+        said = (
+            f"Settings were chosen by an equal search that was run once and is recorded with the study: {many} trials "
+            f"for each of {len(entries)} models{values}, on a separate seed. {mismatch(study, solved)}"
+        )
+        return said.strip()
+    if study.search.trials == 1:
+        return "No search: every entry ran with its settings as written."
     return (
-        f"Every entry had the same {study.search.trials} tries, on a seed of their own, from the same values "
-        f"({space}); the best was then run on all seeds."
+        f"Every entry had the same {study.search.trials} search trials on a separate seed, over the same values "
+        f"({space}); its best settings were then run on all seeds."
     )
 
 
-def _facts(
-    study: StudySpec, entries: Sequence[Entry], results: Results, environment: Mapping[str, Any]
-) -> list[tuple[str, str]]:
-    done = sum(len(runs) for runs in results.final.values())
-    facts = [
-        ("held equal", held_equal(results, entries)),
-        ("trials", f"{done} of {len(results.order) * study.seeds} finished; {study.seeds} an entry, by seed"),
-        ("data", _corpus(environment)),
-        ("fingerprint", ", ".join(sorted({entry.data for entry in entries})) or "not recorded"),
-    ]
-    if results.unheld:
-        facts.append(("not held", f"{', '.join(sorted(results.unheld))}: shown as written, outside of the budget"))
-    facts += [(name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment]
-    return facts
+def _facts(studies: Sequence[_Study], environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    facts = []
+    for part, results, _ in studies:
+        before = "" if results.alone else f"{part.name}: "
+        done = sum(len(runs) for runs in results.final.values())
+        facts += [
+            (f"{before}held equal", held_equal(results, part.entries)),
+            (
+                f"{before}trials",
+                f"{done} of {len(results.order) * part.study.seeds} finished, {part.study.seeds} seeds each",
+            ),
+            (f"{before}data", ", ".join(sorted({entry.data for entry in part.entries})) or "not recorded"),
+        ]
+        if results.unmatched:
+            facts.append((f"{before}not size-matched", ", ".join(sorted(results.unmatched))))
+    facts.append(("corpus", _corpus(environment)))
+    return [*facts, *((name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment)]
 
 
 def _corpus(environment: Mapping[str, Any]) -> str:
     corpus = environment.get("corpus", environment.get("data"))
     if not isinstance(corpus, Mapping):
         return str(corpus) if corpus is not None else "not recorded"
-    return ", ".join(f"{str(name).replace('_', ' ')} {_told(value)}" for name, value in corpus.items())
+    return ", ".join(f"{str(name).replace('_', ' ')} {_number(value)}" for name, value in corpus.items())
 
 
-def _told(value: object) -> str:
+def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _environment(folder: Path, final: Sequence[Found]) -> dict[str, Any]:
-    """What the first trial that has one wrote of its machine."""
-    for one in final:
-        path = folder / "trials" / one.key / "run" / "environment.json"
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(facts, dict):
-            return facts
+def _environment(study: _Study) -> dict[str, Any]:
+    """What the first trial that has one recorded of its machine."""
+    for runs in study.results.final.values():
+        for one in runs:
+            path = study.part.folder / "trials" / one.key / "run" / "environment.json"
+            try:
+                facts = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            if isinstance(facts, dict):
+                return facts
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What was held equal, and how well: sizes as they were solved, training as it really went."""
+"""What was held equal, and how closely: sizes as solved, training as measured."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from statewise.specs.study import HeldKind
 
 
 def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind) -> float | None:
-    """How far an entry is off the budget, as a share; None where it does not hold for it."""
+    """Relative deviation of an entry from the budget; None where it is outside the budget."""
     held = next((one for one in solved[name].held if one.kind == kind), None) if name in solved else None
     if held is None:
         return None

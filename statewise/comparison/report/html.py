@@ -5,95 +5,181 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from statewise.comparison.report.content import Content
-from statewise.comparison.report.surprise import LEVELS, Surprised, level
+from statewise.comparison.report.content import Content, PartContent
+from statewise.comparison.report.lineage import Model
+from statewise.comparison.report.surprise import LEVELS, SAMPLES, Surprised, level
 from statewise.figures import html
-from statewise.figures.html import broken, figures, missing, table, table_export
+from statewise.figures.html import broken, figure, figures, missing, table, table_export
 from statewise.figures.letter import visible, whole_letters
 from statewise.figures.number import plain
 from statewise.figures.passage import stretched
+from statewise.figures.svg import HUES, swatch
 
 
 def page(content: Content, *, static: bool = False) -> str:
-    """`static`, or no plotly installed: drawings only."""
-    body = "\n".join(_body(content))
-    return html.page(title=content.title, body=body, figures=content.figures, colours=_colours(content), static=static)
-
-
-def _colours(content: Content) -> dict[str, int]:
-    return {name: at for at, name in enumerate(content.order)}
+    """`static`: without scripts, pictures only."""
+    return html.page(
+        title=content.title, body="\n".join(_body(content)), description=" ".join(content.verdict), static=static
+    )
 
 
 def _body(content: Content) -> list[str]:
     sections = _sections(content)
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.verdict)
     parts = [
-        f"<header><h1>{escape(content.title)}</h1>",
-        f'<p class="question">{escape(content.question)}</p>',
-        f'<div class="verdict" role="note">{sentences}</div>',
+        f'<header><p class="brand">statewise</p><h1>{escape(content.title)}</h1>',
+        f'<p class="question">{escape(content.question)}</p></header>',
+        _legend(content),
+        _lead(content),
         missing(content.missing, "Missing in this report"),
-        f"<nav>{links}</nav></header>",
+        f"<nav>{links}</nav>",
     ]
     for name, title, inside in sections:
-        parts.append(f'<section id="{name}"><h2>{escape(title)}</h2>\n{inside}\n</section>')
+        parts.append(f'<section id="{escape(name)}"><h2>{escape(title)}</h2>\n{inside}\n</section>')
     return [part for part in parts if part]
 
 
+def _lead(content: Content) -> str:
+    """The figure that carries the lesson beside the verdict; the other leading figures below."""
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.verdict)
+    said = f'<div class="verdict" role="note">{sentences}</div>'
+    first, others = content.lead[:1], content.lead[1:]
+    shown = "".join(figure(one, content.colours) for one in first)
+    below = figures(others, content.colours) if others else ""
+    return f'<div class="lesson">{shown}{said}</div>{below}'
+
+
+def _legend(content: Content) -> str:
+    """One for the page: what each colour means. A click highlights a model in every figure."""
+    keys = []
+    for group in content.groups:
+        mark = swatch(group.colour)
+        names = [_key([name], escape(name)) for name in group.entries]
+        if group.name:
+            names = [_key(group.entries, f"{mark}<b>{escape(group.name)}</b>"), *names]
+        else:
+            names = [_key(group.entries, mark + escape(group.entries[0]))]
+        keys.append(f'<span class="c{group.colour % HUES}">{"".join(names)}</span>')
+    means = "what the state is" if any(group.name for group in content.groups) else "model"
+    return f'<div class="legend" role="group" aria-label="Legend: colour is {means}">{"".join(keys)}</div>'
+
+
+def _key(entries: Sequence[str], inside: str) -> str:
+    named = escape("\n".join(entries))
+    return f'<button aria-pressed="false" title="highlight in all figures" data-entries="{named}">{inside}</button>'
+
+
 def _sections(content: Content) -> list[tuple[str, str, str]]:
-    colours = _colours(content)
-    noisy = f" {content.noisy}" if content.noisy else ""
-    note = f'<p class="note">{escape(content.method)}{escape(noisy)} A column is sorted by its title.</p>'
-    found = [
-        ("entries", "The entries", table(content.table, sortable=True) + note + table_export("entries", content.table))
-    ]
-    if content.choices is not None:
-        said = f"<p>{escape(content.choices.said)}</p>"
-        found.append(("choice", "Which one to take", said + table(content.choices.table)))
-    found += [(one.name, one.title, figures(one.figures, colours)) for one in content.sections]
-    if content.samples or content.readings or content.missing_text:
-        found.append(("samples", "Samples and surprise", _samples(content)))
-    if content.answers:
-        found.append(("answers", "What each answers", _answers(content)))
-    if content.disagreements:
-        found.append(("disagreement", "Where the models disagree", _disagreements(content)))
-    searched = f"<p>{escape(content.searched)}</p>"
-    found.append(("search", "The search", searched + (table(content.search) if content.search else "")))
-    found.append(("run", "What was run", _run(content)))
+    found = []
+    if len(content.models) > 1:
+        found.append(("lineage", "The models, in order of years", _models(content.models)))
+    several = len(content.parts) > 1
+    for part in content.parts:
+        name = part.name if several else "entries"
+        found.append((name, part.title if several else "Results", _results(part, content, several=several)))
+    for part in content.parts:
+        if part.samples or part.sampled:
+            found.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
+    more = figures(content.more, content.colours) if content.more else ""
+    more += "".join(_readings(part) + _disagreements(part) + _answers(part) for part in content.parts)
+    if more:
+        found.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
+    found.append(("settings", "Settings and search", "".join(_settings(part, several) for part in content.parts)))
+    found.append(("run", "Data, machine and command", _run(content)))
     return found
+
+
+def _results(part: PartContent, content: Content, *, several: bool) -> str:
+    name = f"{part.name}-entries" if several else "entries-table"
+    noisy = f" {part.noisy}" if part.noisy else ""
+    parts = [
+        f"<p>{escape(part.question)}</p>" if several else "",
+        table(part.table, sortable=True),
+        f'<p class="note">{escape(part.method)}{escape(noisy)} Click a column header to sort.</p>',
+        table_export(name, part.table),
+        figures(part.figures, content.colours) if part.figures else "",
+    ]
+    if part.choices is not None:
+        parts += [
+            f'<h3 class="table">Which one to choose</h3><p>{escape(part.choices.said)}</p>',
+            table(part.choices.table),
+        ]
+    return "".join(parts)
+
+
+def _models(some: Sequence[Model]) -> str:
+    rows = []
+    for one in some:
+        paper = escape(one.paper)
+        linked = f'<a href="{escape(one.link)}" rel="noopener">{paper}</a>' if one.link else paper
+        names = "" if one.entries == (one.kind,) else f' <span class="note">({escape(", ".join(one.entries))})</span>'
+        cells = [
+            f"{escape(one.kind).replace('_', '_<wbr>')}{names}",
+            str(one.year),
+            escape(one.state),
+            escape(one.fixed),
+            escape(one.cost),
+            f"{linked} · <code>{escape(one.page)}</code>",
+        ]
+        labels = ("", "", "state", "fixed", "costs", "read")
+        rows.append(f"<tr>{''.join(_cell(*both) for both in zip(cells, labels))}</tr>")
+    titles = ("model", "year", "the state", "what it fixed", "what it costs", "paper and page")
+    head = "".join(f'<th scope="col" class="text">{title}</th>' for title in titles)
+    return (
+        f'<div class="scroll" tabindex="0"><table class="lineage"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(inside: str, label: str) -> str:
+    """A cell of the lineage; on narrow screens the label stands before it."""
+    return f'<td class="text wrap" data-label="{label}">{inside}</td>' if label else f'<td class="text">{inside}</td>'
 
 
 # -------------------------------------------------------------------- text
 
 
-def _samples(content: Content) -> str:
-    parts = []
-    texts = [*(one.pieces for one in content.samples), *(one.pieces for one in content.readings)]
-    bounds = stretched(LEVELS, [bits for pieces in texts for _, bits in pieces])
-    if content.samples:
-        cards = "".join(
-            f'<div class="card"><h3>{escape(one.entry)} <small class="note">seed {one.seed}, '
-            f"{plain(one.per_character())} bits per character</small></h3>"
-            f'<pre class="heat" tabindex="0">{_coloured(one.pieces, bounds)}</pre></div>'
-            for one in content.samples
-        )
-        prompt = f'<pre class="command">{_code(content.prompt)}</pre>' if content.prompt else ""
-        parts.append(
-            f"<p>What each entry writes, from the same beginning:</p>{prompt}<p>The deeper the colour, the less it "
-            f'expected the piece that chance chose for it.</p>{_legend(bounds)}<div class="cards">{cards}</div>'
-        )
-    if content.readings:
-        best = min(content.readings, key=lambda one: one.total)
-        parts.append(
-            "<h3 style='margin-top:1.6rem'>The same held-out text, as each entry read it</h3>"
-            "<p>The deeper the colour, the more bits a piece cost: the less it was expected. The mean over seeds. "
-            f"{escape(best.entry)} paid least, {plain(best.per_character())} bits per character.</p>{_legend(bounds)}"
-            f'<div class="cards">{"".join(_reading(one, bounds) for one in content.readings)}</div>'
-        )
-    return "".join(parts) + missing(content.missing_text)
+def _samples(part: PartContent) -> str:
+    if not part.samples:
+        return f"<p>{escape(part.sampled)}</p>"
+    bounds = _bounds(part)
+    cards = "".join(
+        f'<div class="card"><h3>{escape(one.entry)} <small class="note">seed {one.seed}, '
+        f"{plain(one.per_character())} bits per character</small></h3>"
+        f'<pre class="heat" tabindex="0">{_coloured(one.pieces, bounds)}</pre></div>'
+        for one in part.samples
+    )
+    prompt = (
+        f'<p>All samples continue this prompt:</p><pre class="command">{_code(part.prompt)}</pre>'
+        if part.prompt
+        else ""
+    )
+    return (
+        f"{prompt}<p>Stronger colour: the model gave the sampled token a lower probability. {escape(part.sampled)}</p>"
+        f'{_scale(bounds)}<div class="cards">{cards}</div>'
+    )
 
 
-def _legend(levels: Sequence[float]) -> str:
+def _readings(part: PartContent) -> str:
+    """The same held-out text as the best models read it, and the worst."""
+    if not part.readings:
+        return ""
+    shown = part.readings if len(part.readings) <= SAMPLES else (*part.readings[: SAMPLES - 1], part.readings[-1])
+    bounds, best = _bounds(part), part.readings[0]
+    return (
+        "<h3 class='table'>The same held-out text, read by several models</h3>"
+        f"<p>Stronger colour: more bits, the piece was less expected (mean over seeds). {escape(best.entry)} needs the "
+        f"fewest, {plain(best.per_character())} bits per character.</p>{_scale(bounds)}"
+        f'<div class="cards">{"".join(_reading(one, bounds) for one in shown)}</div>{missing(part.missing_text)}'
+    )
+
+
+def _bounds(part: PartContent) -> tuple[float, ...]:
+    texts = [*(one.pieces for one in part.samples), *(one.pieces for one in part.readings)]
+    return stretched(LEVELS, [bits for pieces in texts for _, bits in pieces])
+
+
+def _scale(levels: Sequence[float]) -> str:
     bounds = [0.0, *levels, math.inf]
     steps = [
         f'<i class="heat h{at}">{f"{low:g}–{high:g}" if high < math.inf else f"over {low:g}"}</i>'
@@ -110,7 +196,7 @@ def _reading(one: Surprised, bounds: Sequence[float]) -> str:
 
 
 def _coloured(pieces: Sequence[tuple[str, float]], bounds: Sequence[float]) -> str:
-    """What adds no letter to the piece before it is shown with it: what they cost together."""
+    """A piece that adds no letter (a combining mark) is shown with the one before it, with the bits of both."""
     shown = []
     for some in whole_letters([piece for piece, _ in pieces]):
         text, bits = "".join(pieces[at][0] for at in some), sum(pieces[at][1] for at in some)
@@ -118,9 +204,11 @@ def _coloured(pieces: Sequence[tuple[str, float]], bounds: Sequence[float]) -> s
     return "".join(shown)
 
 
-def _disagreements(content: Content) -> str:
+def _disagreements(part: PartContent) -> str:
+    if not part.disagreements:
+        return ""
     rows = []
-    for one in content.disagreements:
+    for one in part.disagreements:
         least, most = (plain(one.bits[name]) for name in (one.expected_by, one.surprised))
         every = ", ".join(f"{name} {plain(bits)}" for name, bits in sorted(one.bits.items(), key=lambda item: item[1]))
         rows.append(
@@ -130,25 +218,22 @@ def _disagreements(content: Content) -> str:
             f'<td class="text">{escape(one.surprised)} <span class="note">{most}</span></td>'
             f'<td title="{escape(every)}">{plain(one.gap)}</td></tr>'
         )
-    heads = [
-        ("the piece, in its place", "text"),
-        ("expected by (bits)", "text"),
-        ("surprised (bits)", "text"),
-        ("gap (bits)", ""),
-    ]
+    heads = [("piece in context", "text"), ("fewest bits", "text"), ("most bits", "text"), ("difference (bits)", "")]
     head = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in heads)
     return (
-        f"<p>{escape(content.disagreement)} A row is a piece of the held-out text; those with the largest difference "
-        'between two entries come first.</p><div class="scroll" tabindex="0"><table class="places"><thead>'
+        f"<h3 class='table'>Where the models disagree</h3><p>{escape(part.disagreement)} Pieces of the held-out text, "
+        'largest difference first.</p><div class="scroll" tabindex="0"><table class="places"><thead>'
         f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _answers(content: Content) -> str:
-    entries = list(content.answers[0].answers)
-    head = "".join(f'<th scope="col" class="text">{escape(title)}</th>' for title in ("given", "the truth", *entries))
+def _answers(part: PartContent) -> str:
+    if not part.answers:
+        return ""
+    entries = list(part.answers[0].answers)
+    head = "".join(f'<th scope="col" class="text">{escape(title)}</th>' for title in ("input", "truth", *entries))
     rows = []
-    for one in content.answers:
+    for one in part.answers:
         cells = "".join(
             f'<td class="text wrap">{"<mark>" if name in one.right else ""}{escape(answer) or "–"}'
             f"{'</mark>' if name in one.right else ''}</td>"
@@ -157,7 +242,8 @@ def _answers(content: Content) -> str:
         known = "".join(f'<td class="text wrap">{escape(text)}</td>' for text in (one.given, one.truth))
         rows.append(f"<tr>{known}{cells}</tr>")
     return (
-        f'<p>{escape(content.answered)}</p><div class="scroll" tabindex="0"><table class="answers">'
+        f"<h3 class='table'>Answers</h3><p>{escape(part.answered)}</p>"
+        '<div class="scroll" tabindex="0"><table class="answers">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -166,15 +252,34 @@ def _code(text: str) -> str:
     return escape(visible(text))
 
 
-# -------------------------------------------------------------------- the rest
+# -------------------------------------------------------------------- settings, facts
+
+
+def _settings(part: PartContent, several: bool) -> str:
+    parts = [f"<h3 class='table'>{escape(part.title)}</h3>" if several else ""]
+    if part.settings is not None:
+        parts.append(f"<p>{escape(part.settings.shared)}</p>" if part.settings.shared else "")
+        parts.append(table(part.settings.table) if part.settings.table else "")
+    parts.append(f'<p class="after">{escape(part.searched)}</p>')
+    parts.append(table(part.record) if part.record else "")
+    parts.append(f"<details><summary>Every search trial</summary>{table(part.search)}</details>" if part.search else "")
+    return "".join(parts)
 
 
 def _run(content: Content) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in content.facts)
-    failures = f"<h3>Trials that failed</h3>{table(content.failures)}" if content.failures else ""
-    trials = f"<details><summary>Every trial, with its folder and weights</summary>{table(content.trials)}</details>"
+    several = len(content.parts) > 1
+    tables = []
+    for part in content.parts:
+        of = f" of {escape(part.name)}" if several else ""
+        if part.failures:
+            tables.append(f"<h3>Failed trials{of}</h3>{table(part.failures)}")
+        if part.trials.rows:
+            every = f"<summary>Every trial{of}, with its folder and weights</summary>"
+            tables.append(f"<details>{every}{table(part.trials)}</details>")
     return (
-        "<p>This command gives the same figures again (times are those of the machine):</p>"
-        f'<pre class="command">{escape(content.command)}</pre>'
-        f"<dl>{facts}</dl>{failures}{trials if content.trials.rows else ''}"
+        "<p>This command reproduces the results (times depend on the machine):</p>"
+        f'<pre class="command">{escape(content.command)}</pre><dl>{facts}</dl>{"".join(tables)}'
+        '<p class="note">Made with statewise: every sequence model is a state machine, '
+        "<code>y, state = model(x, state)</code>.</p>"
     )

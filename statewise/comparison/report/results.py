@@ -1,19 +1,23 @@
-"""What was found, entry by entry: the one place that sorts trials before they are written about."""
+"""The results of one study, entry by entry: the one place that sorts trials before they are reported."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
+from statewise.comparison.budget import Entry
+from statewise.comparison.report.lineage import form_of, kinds
 from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Failure, Found
 from statewise.figures.figure import Scale
 from statewise.specs.study import StudySpec
 
-WIDE = 8.0  # how far values may lie apart before their axis is a logarithm
-# The validation figures of which more is better; of all others, less is.
+WIDE = 8.0  # ratio of the largest to the smallest value from which on an axis is logarithmic
+SAME = 1.05  # ratio up to which values count as equal: a plot against them would show nothing
+# Validation metrics of which higher is better; of all others, lower is.
 HIGHER = frozenset({"accuracy", "root_accuracy", "node_accuracy", "span_f1", "bleu", "exact", "length_exact"})
-# Of a share, a difference is said as it is: a percentage of a percentage confuses.
+# Differences of shares are given as they are: a percentage of a percentage confuses.
 SHARES = HIGHER - {"bleu"} | {"macro_f1", "new_word_accuracy"}
 UNITS = {
     "bits_per_byte": "bits per byte",
@@ -41,12 +45,15 @@ UNITS = {
 class Results(NamedTuple):
     """`order`: the entries as the study lists them, those without a result included."""
 
+    part: str  # the name of the study
+    alone: bool  # whether it is the only one of its report
     study: StudySpec
     order: tuple[str, ...]
+    kinds: dict[str, str]  # model kinds, of entries whose model is known
     final: dict[str, list[Found]]  # by seed; only entries that have some
     search: list[Found]
     failures: list[Failure]
-    unheld: frozenset[str]  # entries for which a budget does not hold: without a size, or counting
+    unmatched: frozenset[str]  # entries outside the budget: without a width to solve for, or not trained by gradient
 
     @property
     def done(self) -> list[str]:
@@ -56,6 +63,14 @@ class Results(NamedTuple):
     def metric(self) -> str:
         return called(self.study.metric)
 
+    def figure_name(self, name: str) -> str:
+        """An identifier that no figure of another study of the report has."""
+        return name if self.alone else f"{self.part}-{name}"
+
+    def form(self, entry: str) -> str:
+        """What the state of an entry is, in a word."""
+        return form_of(self.kinds.get(entry))
+
     @property
     def several(self) -> bool:
         """Whether any entry has more than one seed, so that there is a spread to show."""
@@ -63,14 +78,14 @@ class Results(NamedTuple):
 
     @property
     def scale(self) -> Scale:
-        """Of an axis with the metric on it: where it spans magnitudes and less is better, a logarithm."""
-        seen = [value for name in self.done for value in self.figures(name)]
+        """Of an axis with the metric: logarithmic where lower is better and values span magnitudes."""
+        seen = [value for name in self.done for value in self.scores(name)]
         wide = self.study.better == "lower" and min(seen, default=0.0) > 0 and max(seen) > WIDE * min(seen)
         return "log" if wide else "linear"
 
     @property
     def anchors(self) -> dict[str, float]:
-        """What next to no learning gets of the metric, the mean over all that were told of it."""
+        """Trivial predictors and their score, the mean over all trials that have it."""
         told: dict[str, list[float]] = {}
         for runs in self.final.values():
             for one in runs:
@@ -78,16 +93,16 @@ class Results(NamedTuple):
                     told.setdefault(name, []).append(value)
         return {name: fmean(values) for name, values in told.items()}
 
-    def figures(self, entry: str) -> list[float]:
-        """The study's metric, a value a seed."""
+    def scores(self, entry: str) -> list[float]:
+        """The study's metric, a value per seed."""
         return [one.figures[self.study.metric] for one in self.final[entry]]
 
     def learned(self) -> bool:
-        """Whether there is anything to show of a training: a study of costs has none."""
+        """Whether there are learning curves: a study of costs has none."""
         return any(one.curve or one.watched for runs in self.final.values() for one in runs)
 
     def watched(self) -> list[str]:
-        """The validation figures besides the metric, as far as any entry has a curve of them."""
+        """Validation metrics besides the study's own that any entry has a curve of."""
         return sorted({name for runs in self.final.values() for one in runs for name in one.watched})
 
     def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
@@ -95,16 +110,25 @@ class Results(NamedTuple):
         values = [value for one in self.final[entry] if (value := of(one)) is not None and math.isfinite(value)]
         return fmean(values) if values else None
 
+    def model_bytes(self, entry: str) -> float | None:
+        """Bytes of everything it needs to predict; None where that was not measured."""
+        return self.mean(entry, lambda one: float(one.model_bytes)) or None
+
+    def state_bytes(self, entry: str, context: int | None = None) -> float | None:
+        """Bytes of state after so many tokens, by default those that the table states."""
+        at = self.stated_context() if context is None else context
+        return self.mean(entry, lambda one: float(one.state_bytes[at]) if at in one.state_bytes else None)
+
     def contexts(self) -> list[int]:
         return sorted({context for runs in self.final.values() for one in runs for context in one.state_bytes})
 
     def stated_context(self) -> int | None:
-        """The context the table states state bytes at: that of the budget, or the nearest one measured."""
+        """The context at which the table gives state bytes: that of the budget, or the nearest measured one."""
         wanted = self.study.budget.context
         return min(self.contexts(), key=lambda context: abs(context - wanted), default=None)
 
     def missing(self) -> list[str]:
-        """What the study asked for and the report does not have."""
+        """Seeds that have not finished, and what to do about them."""
         seeds, said, left = self.study.seeds, [], False
         for name in self.order:
             failed = [one for one in self.failures if one.entry == name and one.phase == "final"]
@@ -114,37 +138,70 @@ class Results(NamedTuple):
                 why = f", {len(failed)} failed" if failed else ""
                 count = "none" if have == 0 else f"only {have}"
                 said.append(f"{name}: {count} of {seeds} {'seed' if seeds == 1 else 'seeds'} finished{why}.")
-        return [*said, "The command at the end, run again, goes on with what is missing."] if left else said
+        return [*said, "Run the command at the end of this page again to finish the missing trials."] if left else said
 
 
 def possible(metric: str, value: float) -> float:
-    """A share lies between nothing and all, however far the interval of its mean reaches."""
+    """The value, clipped to [0, 1] for a share: the interval of its mean may reach beyond."""
     return min(max(value, 0.0), 1.0) if metric in SHARES else value
 
 
+def differ(sizes: Sequence[float]) -> bool:
+    """Whether a plot against these sizes shows something: there are three of them or more, or as many as values.
+
+    >>> differ([60_000, 60_100, 60_200, 90_000]), differ([60_000, 90_000])
+    (False, True)
+    """
+    ordered = sorted(sizes)
+    steps = sum(larger > SAME * smaller for smaller, larger in pairwise(ordered))
+    return len(sizes) > 1 and steps + 1 >= min(3, len(sizes))
+
+
+def pareto(costs_and_scores: Mapping[str, tuple[float, float]], better: Better) -> list[str]:
+    """Names that no other beats in cost or score without losing in the other, the cheapest first; costs that differ by
+    less than `SAME` count as equal.
+
+    >>> pareto({"a": (1.0, 3.0), "b": (2.0, 2.0), "c": (3.0, 2.5)}, "lower")
+    ['a', 'b']
+    """
+    sign = 1 if better == "lower" else -1
+    points = {name: (cost, sign * score) for name, (cost, score) in costs_and_scores.items()}
+    front = [
+        name
+        for name, (cost, score) in points.items()
+        if not any(
+            (other[0] <= SAME * cost and other[1] < score) or (SAME * other[0] < cost and other[1] <= score)
+            for other in points.values()
+        )
+    ]
+    return sorted(front, key=lambda name: points[name])
+
+
 def called(metric: str) -> str:
-    """A figure's name in a sentence."""
+    """A metric's name in a sentence."""
     return UNITS.get(metric, metric.replace("_", " "))
 
 
 def better(metric: str) -> Better:
-    """Which end of a validation figure is the good one."""
+    """Which direction of a validation metric is better."""
     return "higher" if metric in HIGHER else "lower"
 
 
 def sort(
     study: StudySpec,
-    names: Iterable[str],
+    entries: Sequence[Entry],
     found: Sequence[Found],
     failures: Sequence[Failure],
     *,
-    unheld: Iterable[str] = (),
+    part: str = "",
+    alone: bool = True,
 ) -> Results:
-    """A result whose metric is absent or not finite counts as a failure, and is said to be one."""
+    """A result whose metric is absent or not finite counts as a failure, and is listed as one."""
+    names = [entry.name for entry in entries] or [entry.name for entry in study.entry]
     order = list(dict.fromkeys([*names, *(one.entry for one in found)]))
     known = [one for one in found if math.isfinite(one.figures.get(study.metric, math.nan))]
     without = [
-        Failure(one.key, one.entry, one.seed, one.phase, f"it has no finite {study.metric!r}", True)
+        Failure(one.key, one.entry, one.seed, one.phase, f"no finite {study.metric!r}", True)
         for one in found
         if one not in known
     ]
@@ -153,10 +210,13 @@ def sort(
         for name in order
     }
     return Results(
+        part=part,
+        alone=alone,
         study=study,
         order=tuple(order),
+        kinds=kinds(entries, order),
         final={name: runs for name, runs in final.items() if runs},
         search=[one for one in known if one.phase == "search"],
         failures=[*failures, *without],
-        unheld=frozenset(unheld),
+        unmatched=frozenset(entry.name for entry in entries if len(entry.held) < len(study.budget.held())),
     )

@@ -1,4 +1,4 @@
-"""Where the models were surprised, and where they disagree: the same held-out text, piece by piece."""
+"""What models generate, how many bits the same held-out text costs each, and where they disagree."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,20 @@ from statistics import fmean
 from typing import NamedTuple
 
 from statewise.comparison.report.results import Results
+from statewise.comparison.statistics import Ranking
+from statewise.figures.number import plain
 from statewise.figures.piece import Pieces, between, shared_ends, text_of
 
-LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
+LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a darker colour begins
 MOST = 12  # disagreements that are shown
+SAMPLES = 4  # samples and readings that are shown at most
+READABLE = 0.5  # bits per byte of a readable sample, as a share of those of token frequencies, at most
+_UNIGRAM = "token frequencies"  # its name among the trivial predictors
 _BEFORE, _AFTER = 32, 12  # characters around a piece
 
 
 class Surprised(NamedTuple):
-    """A text as one entry read it: its pieces with the bits each cost, the mean over seeds."""
+    """A text in pieces with the bits each cost an entry, the mean over seeds."""
 
     entry: str
     pieces: tuple[tuple[str, float], ...]
@@ -25,7 +30,7 @@ class Surprised(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A sample of one entry, with the bits that each piece cost when it was chosen."""
+    """A sample of one entry, with the bits of each sampled piece."""
 
     entry: str
     seed: int
@@ -53,23 +58,40 @@ def level(bits: float, bounds: Sequence[float] = LEVELS) -> int:
     return sum(bits >= bound for bound in bounds)
 
 
-def written(results: Results) -> list[Written]:
-    """Of each entry what its first seed wrote."""
+def written(results: Results, ranking: Ranking) -> tuple[list[Written], str]:
+    """Readable samples of the best entries, one per kind of model, and a sentence on those that are left out.
+
+    A sample counts as readable if its model needs at most half as many bits per byte as token frequencies do.
+    """
+    sampled = [one.entry for one in ranking.standings if any(run.sample for run in results.final[one.entry])]
+    bound, metric = results.anchors.get(_UNIGRAM), results.study.metric
+    if not sampled:
+        return [], ""
+    if metric != "bits_per_byte" or bound is None:
+        return [], "No samples: the score of token frequencies is needed to judge whether text is readable."
+    means = {one.entry: one.mean for one in ranking.standings}
+    readable = [name for name in sampled if means[name] <= READABLE * bound]
+    first_of_kind = {results.kinds.get(name, name): name for name in reversed(readable)}
+    shown = [name for name in readable if name in first_of_kind.values()][:SAMPLES]
     found = []
-    for entry in results.done:
-        first = next((one for one in results.final[entry] if one.sample is not None), None)
-        if first is not None and first.sample is not None:
-            found.append(Written(entry, first.seed, tuple((piece, nats / math.log(2)) for piece, nats in first.sample)))
-    return found
+    for entry in shown:
+        run = next(run for run in results.final[entry] if run.sample)
+        pieces = tuple((piece, nats / math.log(2)) for piece, nats in run.sample or ())
+        found.append(Written(entry, run.seed, pieces))
+    rule = f"{plain(READABLE * bound)} bits per byte, half of what token frequencies need"
+    if not found:
+        return [], f"No samples: no model reaches {rule}, and worse models do not generate readable text."
+    left = len(sampled) - len(found)
+    return found, f"Shown: the best model of each kind below {rule}; {left} others are left out." if left else ""
 
 
 def readings(results: Results) -> tuple[list[Surprised], list[str]]:
-    """Each entry's reading, and a word on those that have none or that read another text."""
+    """The bits of each entry on the held-out text, and a note on entries that have none or read another text."""
     found, missing, texts = [], [], {}
     for entry in results.done:
         runs = [one.surprise for one in results.final[entry] if one.surprise]
         if not runs:
-            missing.append(f"{entry} has no surprise by piece: it is not a model of text, or it was not measured.")
+            missing.append(f"{entry}: bits per character were not measured.")
             continue
         same = [run for run in runs if text_of(run) == text_of(runs[0])]
         pieces = _merged(same)
@@ -78,13 +100,13 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
     if found:
         shared = max(texts.values(), key=list(texts.values()).count)
         other = [one.entry for one in found if texts[one.entry] != shared]
-        missing += [f"{entry} read another text than the others, and is not set beside them." for entry in other]
+        missing += [f"{entry} read another text, so it is not compared." for entry in other]
         found = [one for one in found if one.entry not in other]
     return found, missing
 
 
 def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
-    """The pieces with the largest difference between two entries, as far as the pieces' ends are shared."""
+    """The pieces with the largest difference between two entries; tokenizers are compared where tokens of both end."""
     if len(read) < 2:
         return []
     ends = shared_ends([one.pieces for one in read])

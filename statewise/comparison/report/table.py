@@ -1,81 +1,135 @@
-"""The report's tables: the entries, the search, every trial, what failed."""
+"""The report's tables: the entries, their settings, the search, every trial, what failed."""
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from statewise.comparison.budget import UNITS, Entry
 from statewise.comparison.report.held import off
 from statewise.comparison.report.results import Results
-from statewise.comparison.report.verdict import figure_text, told_apart
+from statewise.comparison.report.verdict import has_spread, score_text
 from statewise.comparison.statistics import Ranking
 from statewise.figures.number import NONE, count, duration, plain, share, size, whole
 from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.specs.study import Tried
+
+_KEPT = ("entry", "metric", "model_bytes", "state_bytes")  # columns that are shown even where all entries agree
 
 
 def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry]) -> Table:
-    """One row an entry, best first; those without a result stand at the end and say so."""
+    """A row per entry, best first; those without a result stand at the end. Columns without information are hidden."""
     context = results.stated_context()
     held = [kind for kind, _ in results.study.budget.held()]
     interval = f"{'mean ± 95 % interval' if results.several else 'one seed'}, {results.study.better} is better"
     columns = [
-        Column("entry", "entry", text=True),
+        Column("entry", "model", text=True),
+        Column("form", "state is", text=True, minor=True),
         Column("metric", results.metric, interval),
-        Column("low", "from", "of the interval", shown=False),
-        Column("high", "to", "of the interval", shown=False),
-        Column("seeds", "seeds"),
-        Column("group", "group", "equal: not distinguishable"),
-        Column("parameters", "parameters"),
-        *(Column(f"off_{kind}", "off the budget", UNITS[kind]) for kind in held),
-        Column("flops_per_token", "FLOPs", "a token, forward"),
+        Column("low", "interval from", shown=False),
+        Column("high", "interval to", shown=False),
+        Column("group", "group", "same number: statistically tied", minor=True),
+        Column("parameters", "parameters", minor=True),
+        Column("model_bytes", "model size", "everything needed to predict"),
         Column("state_bytes", "state", f"after {context:,} tokens" if context else ""),
-        Column("tokens_per_second", "training", "tokens / s"),
-        Column("decode_tokens_per_second", "decoding", "tokens / s"),
-        Column("peak_bytes", "memory", "peak of the process"),
-        Column("steps", "steps", "a trial"),
-        Column("seconds", "training time", "a trial"),
+        *(Column(f"off_{kind}", "off budget", UNITS[kind], shown=False) for kind in held),
+        Column("flops_per_token", "FLOPs", "per token, forward", minor=True),
+        Column("tokens_per_second", "training", "tokens / s", minor=True),
+        Column("decode_tokens_per_second", "decoding", "tokens / s", minor=True),
+        Column("seconds", "training time", "per trial", minor=True),
+        Column("steps", "steps", minor=True),
+        Column("seeds", "seeds", minor=True),
+        Column("peak_bytes", "peak memory", "of the process", shown=False),
     ]
-    several = told_apart(ranking)
+    several = has_spread(ranking)
     rows: list[tuple[Cell, ...]] = []
     for standing in ranking.standings:
         name = standing.entry
         low, high = standing.t_interval or (None, None)
+        form = results.form(name) if name in results.kinds else None
         rows.append(
             (
                 words(name),
-                Cell(standing.mean, figure_text(standing)),
+                Cell(form, form or NONE),
+                Cell(standing.mean, score_text(standing)),
                 number(low, plain),
                 number(high, plain),
-                Cell(len(standing.figures), f"{len(standing.figures)} of {results.study.seeds}"),
                 Cell(ranking.group(name), str(ranking.group(name))) if several else Cell(None, NONE),
-                number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # who counts has none
+                number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # count models have none
+                number(results.model_bytes(name), size),
+                number(results.state_bytes(name), size),
                 *(number(off(results, solved, name, kind), share) for kind in held),
                 number(results.mean(name, lambda one: one.flops_per_token) or None, count),
-                number(
-                    results.mean(
-                        name, lambda one: float(one.state_bytes[context]) if context in one.state_bytes else None
-                    )
-                    if context
-                    else None,
-                    size,
-                ),
                 number(results.mean(name, lambda one: one.tokens_per_second) or None, count),
                 number(results.mean(name, lambda one: one.decode_tokens_per_second), count),
-                number(results.mean(name, lambda one: float(one.peak_bytes)), size),
-                number(results.mean(name, lambda one: float(one.steps)) or None, whole),
                 number(results.mean(name, lambda one: one.seconds) or None, duration),
+                number(results.mean(name, lambda one: float(one.steps)) or None, whole),
+                Cell(len(standing.figures), f"{len(standing.figures)} of {results.study.seeds}"),
+                number(results.mean(name, lambda one: float(one.peak_bytes)), size),
             )
         )
-    nothing = (Cell(None, NONE),) * (len(columns) - 5)
     for name in results.order:
         if name not in results.final:
-            seeds = Cell(0, f"0 of {results.study.seeds}")
-            rows.append((words(name), Cell(None, "no result"), Cell(None, NONE), Cell(None, NONE), seeds, *nothing))
-    return _without_empty(Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None))
+            cells = {"entry": words(name), "metric": Cell(None, "no result")}
+            cells["seeds"] = Cell(0, f"0 of {results.study.seeds}")
+            rows.append(tuple(cells.get(column.name, Cell(None, NONE)) for column in columns))
+    return _informative(Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None))
+
+
+class Settings(NamedTuple):
+    """What all entries share, in a sentence, and a row per entry of what differs."""
+
+    shared: str
+    table: Table | None
+
+
+def settings_table(results: Results) -> Settings | None:
+    """Learning rate, depth, width, order, smoothing, truncation ...: whatever the trials recorded."""
+    known = {name: results.final[name][0].settings for name in results.done}
+    paths = list(dict.fromkeys(path for settings in known.values() for path in settings))
+    if not paths:
+        return None
+    same = [path for path in paths if len({json.dumps(settings.get(path)) for settings in known.values()}) == 1]
+    shared = ", ".join(f"{_short(path)} {_value(next(iter(known.values()))[path])}" for path in same)
+    differing = [path for path in paths if path not in same]
+    rows = tuple(
+        (words(name), *(words(_value(settings[path]) if path in settings else NONE) for path in differing))
+        for name, settings in known.items()
+    )
+    columns = (Column("entry", "model", text=True), *(Column(path, _short(path), text=True) for path in differing))
+    sentence = f"The same for all entries: {shared}." if shared else ""
+    return Settings(sentence, Table(columns, rows) if differing else None)
+
+
+def record_table(results: Results) -> Table | None:
+    """The recorded search that chose settings before the study: a row per entry, a column per tried combination of
+    values, the chosen one marked."""
+    study = results.study
+    if not study.record:
+        return None
+    tried = list(dict.fromkeys(_combination(trial) for trial in study.record))
+    rows = []
+    for name in dict.fromkeys(trial.entry for trial in study.record):
+        trials = {_combination(trial): trial for trial in study.record if trial.entry == name}
+        chosen = study.chosen(name)
+        cells = [_tried(trials.get(one), chosen=trials.get(one) is chosen) for one in tried]
+        rows.append((words(name), *cells))
+    titles = [Column(one, one, results.metric) for one in tried]
+    return Table((Column("entry", "model", text=True), *titles), tuple(rows))
+
+
+def _combination(trial: Tried) -> str:
+    return ", ".join(f"{_short(path)} {_value(value)}" for path, value in trial.settings.items())
+
+
+def _tried(trial: Tried | None, *, chosen: bool) -> Cell:
+    if trial is None:
+        return Cell(None, NONE)
+    text = "failed" if trial.metric is None else plain(trial.metric)
+    return Cell(trial.metric, f"✓ {text}" if chosen else text)
 
 
 def search_table(results: Results) -> Table | None:
-    """Every try of every entry, in its order; the chosen one is what the seeds were run with."""
+    """Every search trial of every entry in order; the seeds were run with the chosen one."""
     failed = [one for one in results.failures if one.phase == "search"]
     if not results.search and not failed:
         return None
@@ -97,21 +151,21 @@ def search_table(results: Results) -> Table | None:
             (words(name), words(NONE), Cell(None, "failed"), words(one.error)) for one in failed if one.entry == name
         ]
     columns = (
-        Column("entry", "entry", text=True),
+        Column("entry", "model", text=True),
         Column("settings", "settings", text=True),
-        Column("figure", results.metric, "on the search's seed"),
+        Column("figure", results.metric, "on the seed of the search"),
         Column("note", "", text=True),
     )
     return Table(columns, tuple(rows))
 
 
 def trial_table(results: Results) -> Table:
-    """Every final trial: what makes its numbers traceable to a folder."""
+    """Every final trial, so that each number can be traced to a folder."""
     columns = (
-        Column("entry", "entry", text=True),
+        Column("entry", "model", text=True),
         Column("seed", "seed"),
         Column("figure", results.metric),
-        Column("settings", "solved and searched", text=True),
+        Column("settings", "settings", text=True),
         Column("steps", "steps"),
         Column("tokens", "tokens"),
         Column("seconds", "training time"),
@@ -142,10 +196,10 @@ def failure_table(results: Results) -> Table | None:
     if not results.failures:
         return None
     columns = (
-        Column("entry", "entry", text=True),
+        Column("entry", "model", text=True),
         Column("seed", "seed"),
         Column("phase", "phase", text=True),
-        Column("error", "what happened", text=True),
+        Column("error", "error", text=True),
         Column("key", "trial", text=True),
     )
     rows = tuple(
@@ -159,10 +213,35 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={json.dumps(value)}" for path, value in settings.items()) or NONE
 
 
-def _without_empty(table: Table) -> Table:
-    """A column that no entry has anything in is left out."""
-    kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
+def _short(path: str) -> str:
+    """`learning rate` for `train.lr`: the last word of a path, as people call it."""
+    name = path.rpartition(".")[2]
+    return {"lr": "learning rate"}.get(name, name.replace("_", " "))
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case int():
+            return whole(value) if value >= 10_000 else str(value)
+        case None:
+            return NONE
+        case _:
+            return str(value)
+
+
+def _informative(table: Table) -> Table:
+    """Columns without a value are left out; those in which all entries agree stay for machines."""
     if not table.rows:
         return table
+    kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
+    columns = []
+    for at in kept:
+        column, texts = table.columns[at], {row[at].text for row in table.rows}
+        constant = len(texts) == 1 and len(table.rows) > 1 and column.name not in _KEPT
+        columns.append(column._replace(shown=column.shown and not constant))
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
-    return table._replace(columns=tuple(table.columns[at] for at in kept), rows=rows)
+    return table._replace(columns=tuple(columns), rows=rows)

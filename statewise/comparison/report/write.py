@@ -1,4 +1,4 @@
-"""From what was found to the three files of a report."""
+"""From the results of one or several studies to the three files of a report."""
 
 import json
 import math
@@ -6,33 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from statewise.comparison.budget import Entry
 from statewise.comparison.record import write_text
+from statewise.comparison.report.content import Part as Part
 from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
-from statewise.comparison.trial import Failure, Found
-from statewise.specs.study import StudySpec
+from statewise.figures.figure import Figure
 
 
 def write_report(
-    study: StudySpec,
-    entries: Sequence[Entry],
-    found: Sequence[Found],
+    parts: Sequence[Part],
     *,
+    title: str,
+    question: str,
     folder: str | Path,
     static: bool = False,
-    failures: Sequence[Failure] = (),
     command: str | None = None,
+    look: Figure | None = None,
 ) -> Path:
-    """Write `report.html`, `report.md` and `report.json` into the study's folder; the path of the first.
+    """Write `report.html`, `report.md` and `report.json` into a folder; the path of the first.
 
-    Not everything needs to be there: the report says what is missing. `static`: drawings only, without plotly.
-    `command` is what reproduces it.
+    Not every trial has to be there: the report lists what is missing. `look` is a figure that shows why, from inside a
+    model; `static`: a page without scripts; `command`: what reproduces it.
+
+        write_report([Part("memory", study, entries, found, (), folder)], title="Memory", question="...", folder=folder)
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = gather(study, entries, found, failures=failures, folder=folder, command=command)
+    content = gather(parts, title=title, question=question, command=command, look=look)
     write_text(folder / "report.json", json.dumps(_numbers(as_dict(content)), indent=1, allow_nan=False) + "\n")
     write_text(folder / "report.md", markdown(content))
     write_text(folder / "report.html", page(content, static=static))

@@ -2,13 +2,12 @@
 
 import ast
 from collections.abc import Iterator
-from typing import Any
 
 from statewise.data.embedded.parts import Parts, by_file, parts
 from statewise.data.embedded.source_tags import MODULES
 from statewise.data.embedded.standard_library import SourceFile, library_files
 from statewise.data.lines import Examples
-from statewise.data.trees import LabelledTree, nltk_tree
+from statewise.data.trees import LabelledTree, Tree
 
 _LEAST, _MOST = 3, 40  # words of a tree
 
@@ -31,7 +30,7 @@ def _trees(file: SourceFile) -> Examples[LabelledTree]:
     for node in ast.walk(file.tree()):
         if not isinstance(node, ast.stmt) or _holds_statements(node):
             continue
-        tree = LabelledTree(_converted(node, nltk_tree()), file.where(node.lineno))
+        tree = LabelledTree(_converted(node), file.where(node.lineno))
         size = len(tree.words())
         if _LEAST <= size <= _MOST:
             found.append(tree)
@@ -44,19 +43,17 @@ def _holds_statements(node: ast.stmt) -> bool:
     return any(isinstance(child, ast.stmt | ast.match_case) for child in ast.iter_child_nodes(node))
 
 
-def _converted(node: ast.AST, tree: Any) -> Any:
+def _converted(node: ast.AST) -> Tree | str:
     """Depth is that of one statement of the library, so recursion is safe."""
     label = type(node).__name__
     match node:
         case ast.Constant(value=value):
-            return tree(label, [type(value).__name__])
+            return Tree(label, [type(value).__name__])
         case ast.operator() | ast.unaryop() | ast.boolop() | ast.cmpop():
             return label  # a word of its parent: + is Add
-    inside = [
-        *_names(node),
-        *(_converted(child, tree) for child in ast.iter_child_nodes(node) if not _is_context(child)),
-    ]
-    return tree(label, inside or [label.lower()])
+    children = (_converted(child) for child in ast.iter_child_nodes(node) if not _is_context(child))
+    inside = [*_names(node), *children]
+    return Tree(label, inside or [label.lower()])
 
 
 def _names(node: ast.AST) -> Iterator[str]:

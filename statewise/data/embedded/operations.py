@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from statewise.data.embedded.dice import Dice
 from statewise.data.embedded.parts import Parts, distinct, parts
 from statewise.data.lines import Examples, Where
-from statewise.data.trees import LabelledTree, nltk_tree
+from statewise.data.trees import LabelledTree, parse_tree
 
 _STREAM = 2
 _DIGITS = tuple(range(10))
@@ -84,13 +84,13 @@ def operations(
     taken = {expression.text for expression in asked}
     learned = distinct(lambda: _operation(dice, language, depth), lambda e: e.text, count + held)
     kept = [expression for expression in learned if expression.text not in taken][:count]
-    tree = nltk_tree()
 
     def trees(expressions: list[_Expression], first: int) -> Examples[LabelledTree]:
-        return Examples(
-            LabelledTree(tree.fromstring(expression.text), Where(name, number, "example"))
-            for number, expression in enumerate(expressions, start=first)
-        )
+        found: Examples[LabelledTree] = Examples()
+        for number, expression in enumerate(expressions, start=first):
+            where = Where(name, number, "example")
+            found.append(LabelledTree(parse_tree(expression.text, where), where))
+        return found
 
     return parts(name, trees(kept, 0), trees(asked, count), text=lambda one: one.written_with(one.labels()))
 

@@ -3,6 +3,8 @@
 e 5 b 0 g 5 a 3 . . . . . . ? b  ->  0
 """
 
+from functools import lru_cache
+
 from statewise.data.embedded.dice import Dice
 from statewise.data.embedded.parts import Parts, distinct, parts
 from statewise.data.labelled import Labelled
@@ -13,6 +15,7 @@ _KEYS, _VALUES = "abcdefgh", "01234567"
 _PAUSE, _ASK = ".", "?"
 
 
+@lru_cache(maxsize=1)  # a trial asks for the same rows to train, to evaluate and to show answers
 def recall(
     *, distance: int = 16, pairs: int = 4, count: int = 20_000, held: int = 500, seed: int = 0
 ) -> Parts[Labelled]:

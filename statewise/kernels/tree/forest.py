@@ -113,7 +113,10 @@ def chain(lengths: Sequence[int]) -> Forest:
 
 
 def from_nltk(trees: Sequence[Any]) -> tuple[Forest, list[str]]:
-    """Of `nltk.Tree`s, the forest and the label of every node: a leaf's is its word. A bare word is a tree of one."""
+    """Of trees of `statewise.data` or of NLTK, the forest and the label of every node: a leaf's is its word.
+
+    A word by itself is a tree of one node.
+    """
     children: list[list[int]] = []
     labels: list[str] = []
     roots = []

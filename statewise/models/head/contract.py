@@ -7,14 +7,15 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from statewise.core import Described
 from statewise.specs import UserError
 
 P = TypeVar("P")
 
 
-class Head(nn.Module, ABC, Generic[P]):
+class Head(Described, ABC, Generic[P]):
     """From features `[..., D]` to parameters P. Concrete heads are final."""
 
     loss: ClassVar[str]  # what `nats` really counts: figures of unlike losses do not compare

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from statewise.core import Described
 from statewise.specs import UserError
 
 
 @final
-class Projection(nn.Module):
+class Projection(Described):
     """`[..., D]` to `[..., C, P]`, in at least float32; `start` is what the P numbers are for features of 0."""
 
     def __init__(

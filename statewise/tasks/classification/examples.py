@@ -30,25 +30,10 @@ from statewise.data import (
 )
 from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.labelled import of_label
+from statewise.data.memory_text import LABEL_NAMES, TEXT_NAMES
 from statewise.data.scaling import Scaling
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest, option
 from statewise.training.checkpoint import Payload
-
-# What the columns of labels and texts are called in most tables.
-_LABELS = {
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "polarity",
-    "rating",
-    "stars",
-    "target",
-    "topic",
-    "intent",
-}
-_TEXTS = {"text", "review", "sentence", "comment", "content", "body", "question", "document", "tweet", "title"}
 
 
 class Batch(NamedTuple):
@@ -310,7 +295,11 @@ def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:
         return
     counts = Counter(rows.labels)
     for text, label, where in zip(rows.content, rows.labels, rows.where):
-        if where.line == 1 and counts[label] == 1 and (label.lower() in _LABELS or text.strip().lower() in _TEXTS):
+        if (
+            where.line == 1
+            and counts[label] == 1
+            and (label.lower() in LABEL_NAMES or text.strip().lower() in TEXT_NAMES)
+        ):
             raise UserError(
                 f"{where}: {label!r} and {text!r} look like names of columns, and no other row has that label",
                 fix="set data.header = yes",

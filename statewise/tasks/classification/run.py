@@ -1,7 +1,7 @@
 """A trained classifier, opened."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -9,21 +9,32 @@ import numpy as np
 import torch
 
 from statewise.data import read_texts
+from statewise.data.in_memory import Data, array_of
 from statewise.data.labels import Labels as Classes
+from statewise.data.memory_source import given, source_name
 from statewise.decoding import Sampling
 from statewise.models.classifier import AnyClassifier, build_classifier
-from statewise.specs import ClassificationSpec, UserError, option
-from statewise.tasks.classification.examples import Encoding, Labels, load_encoding, read_rows, read_split
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
+from statewise.tasks.classification.examples import (
+    Encoding,
+    GridEncoding,
+    Labels,
+    ValueEncoding,
+    load_encoding,
+    read_rows,
+    read_split,
+)
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, percent, unknown_note, worse_than_trivial
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, unknown_note, worse_than_trivial
+from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.specimen import UNTOLD
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
 
+@shows_report
 class ClassificationEvaluation(NamedTuple):
     accuracy: float
     macro_f1: float
@@ -60,7 +71,23 @@ class ClassificationEvaluation(NamedTuple):
 
 
 @final
-class ClassificationRun(Run):
+class ClassificationRun(PredictingRun):
+    """A trained classifier.
+
+    >>> run = sw.load("runs/classification")
+    >>> run.evaluate().labels
+    ['bad', 'good']
+    >>> run.generate("a warm film") in run.classes.names
+    True
+    >>> rows = list(run.predict("rows.tsv"))
+    >>> rows[0]["line"], sorted(rows[0]["probabilities"])
+    (2, ['bad', 'good'])
+    >>> len(list(run.predict_lines("rows.tsv"))) == len(rows)
+    True
+    >>> len(run.specimens(text="a warm film"))
+    1
+    """
+
     spec: ClassificationSpec
     model: AnyClassifier
 
@@ -106,7 +133,7 @@ class ClassificationRun(Run):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> ClassificationEvaluation:
+    def evaluate(self, data: Data | None = None) -> ClassificationEvaluation:
         if data is None:
             train, held = read_split(self.spec.data, seed=self.spec.seed)
             known = set(train.content) if self.spec.data.kind == "text" else set()
@@ -137,14 +164,12 @@ class ClassificationRun(Run):
             learned=sum(text in known for text in held.content) if known else 0,
         )
 
-    def _read(self, data: str | Path | Sequence[str], *, labelled: bool = True) -> Labels:
-        paths = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
-        return read_rows(self.spec.data, paths, labelled=labelled)
+    def _read(self, data: Data) -> Labels:
+        with given(self.spec, data) as files:
+            return read_rows(files.data, files.paths)
 
-    def specimens(
-        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
-    ) -> ClassificationSpecimens:
-        """Of a text every line is a row, and its class is not known."""
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> ClassificationSpecimens:
+        """Rows for `sw.inspect`: held-out ones, those of `data`, or each line of a `text` (its class is not known)."""
         if text is not None:
             if self.spec.data.kind != "text":
                 raise UserError(
@@ -158,7 +183,7 @@ class ClassificationRun(Run):
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
             content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
-            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else f"{data}"
+            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else source_name(data)
         return ClassificationSpecimens(
             self.model,
             content,
@@ -187,22 +212,21 @@ class ClassificationRun(Run):
         log_NK = log_probabilities(self.model, self.encoding.encode([self._asked(prompt)]), device=self.device)
         return self.classes.names[int(log_NK[0].argmax())]
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        spec = self.spec.data
-        if spec.kind != "text":
-            rows = self._read(data, labelled=False)
+    def _rows(self, paths: Sequence[str], data: LabelledDataSpec) -> Iterator[dict[str, Any]]:
+        if data.kind != "text":
+            rows = read_rows(data, paths, labelled=False)
             content, where = list(rows.content), rows.where
         else:
-            if spec.format == "label-first" or spec.format == "folder":  # what has no label yet is one text a line
-                texts = read_texts(data, format="lines", encoding=spec.encoding)
+            if data.format == "label-first" or data.format == "folder":  # what has no label yet is one text a line
+                texts = read_texts(paths, format="lines", encoding=data.encoding)
             else:
                 texts = read_texts(
-                    data,
-                    text=spec.text,
-                    format=spec.format,
-                    header=spec.header,
-                    delimiter=spec.delimiter,
-                    encoding=spec.encoding,
+                    paths,
+                    text=data.text,
+                    format=data.format,
+                    header=data.header,
+                    delimiter=data.delimiter,
+                    encoding=data.encoding,
                 )
             content, where = [one.text for one in texts], [one.where for one in texts]
         for begin in range(0, len(content), _ROWS):
@@ -217,6 +241,19 @@ class ClassificationRun(Run):
                     "probabilities": {name: math.exp(log) for name, log in zip(self.classes.names, log_K.tolist())},
                 }
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+    def _answer(self, row: Mapping[str, Any]) -> str:
+        return str(row["label"])
+
+    def _is_one(self, data: Data) -> bool:
+        """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
+        found = None if self.spec.data.kind == "text" else array_of(data)
+        if found is None:
+            return isinstance(data, str)
+        assert isinstance(self.encoding, ValueEncoding | GridEncoding)
+        channels = len(self.encoding.scaling.mean_C)
+        axes = 2 if self.spec.data.kind == "grid" else 1
+        return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""
-        return (row["label"] for row in self.predict(data))
+        return (row["label"] for row in self._rows(named(data), self.spec.data))

@@ -16,11 +16,11 @@ from statewise.models.forecaster import DirectForecaster, Forecast, Forecaster, 
 from statewise.specs import BernoulliSpec, ForecastingSpec, GaussianSpec, QuantileSpec, SquaredSpec, StudentSpec
 from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare
-from statewise.tasks.forecasting.job import as_prepared, forecaster_loss, loss_name, one_step, whole_batches
+from statewise.tasks.forecasting.job import as_prepared, forecaster_loss, one_step, whole_batches
 from statewise.tasks.forecasting.known import Known
 from statewise.tasks.forecasting.tally import Errors, Tally
 from statewise.tasks.metric.series import crps_gaussian, crps_quantiles, crps_samples, crps_student, interval
-from statewise.tasks.report import Report, percent, worse_than_trivial
+from statewise.tasks.report import Report, percent, shows_report, worse_than_trivial
 
 Array = NDArray[np.float64]
 COVERAGES = (0.5, 0.8, 0.95)
@@ -28,6 +28,7 @@ STEPS = (1, 4, 16, 64)
 _VALUES = 1 << 17
 
 
+@shows_report
 class ForecastEvaluation(NamedTuple):
     """`mse` and `mae` are in units of the training part's deviation, the mean over the horizon and all windows."""
 
@@ -228,7 +229,7 @@ def evaluate_windows(
     errors = tally.errors(known.mase_C)
     shown = sorted({*(k for k in steps if k <= horizon), horizon})
     baselines = baseline_errors(spans, known, context=context, horizon=horizon, stride=spec.forecast.stride)
-    own, mean = loss_name(spec), total / weight if weight else None
+    own, mean = spec.loss_name, total / weight if weight else None
     windows = rolling.windows // (len(known.channels) if spec.data.channels == "shared" else 1)
     return ForecastEvaluation(
         part=part,
@@ -291,7 +292,7 @@ def evaluate_frames(
     else:
         errors = tally.errors(known.mase_C)
         baselines = {"repeat last": _baseline(naive.errors(known.mase_C), [1])}
-    own = loss_name(spec)
+    own = spec.loss_name
     return ForecastEvaluation(
         part=part,
         windows=int(weight) if bits else sum(max(0, span.end - span.begin - 1) for span in spans),

@@ -5,15 +5,16 @@ B batch, L context, H horizon, T context and horizon together, C channels, X cov
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core.transfer import onto
 from statewise.data.embedded.series import embedded_series
-from statewise.data.series import Series, read_series
+from statewise.data.series import Missing, Series, make_series, read_series, without_missing
 from statewise.data.series_split import (
     SeriesParts,
     split_as_filed,
@@ -79,6 +80,19 @@ def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -
         irregular=spec.irregular,
         decimal=spec.decimal,
     )
+
+
+def series_in(arrays: Sequence[NDArray[Any]], channels: Sequence[str], *, missing: Missing) -> list[Series]:
+    """Arrays [T] or [T, C] in memory, with these channels."""
+    for number, values in enumerate(arrays):
+        if (1 if values.ndim == 1 else values.shape[1]) != len(channels):
+            raise UserError(
+                f"series {number} has shape {list(values.shape)}, but this run forecasts {len(channels)} channels: "
+                f"{', '.join(channels)}",
+                fix=f"give arrays of shape [T, {len(channels)}]",
+            )
+    made = [make_series(values, id=str(number), channels=channels) for number, values in enumerate(arrays)]
+    return [without_missing(series, missing) for series in made]
 
 
 def read_parts(spec: SeriesDataSpec, *, seed: int = 0) -> SeriesParts:

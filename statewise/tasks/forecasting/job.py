@@ -17,7 +17,7 @@ from statewise.data.series_split import SeriesParts, Span
 from statewise.data.series_window import RollingOrigin, SeriesRows, SeriesWindows, series_rows
 from statewise.models.build_forecaster import build_forecaster
 from statewise.models.forecaster import DirectForecaster, Forecaster, Past, RecursiveForecaster
-from statewise.specs import BernoulliSpec, ForecastingSpec, QuantileSpec, SquaredSpec
+from statewise.specs import ForecastingSpec, SquaredSpec
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
@@ -36,19 +36,6 @@ class _Content(NamedTuple):
     prepared: Prepared
     lengths_B: Tensor | None  # of whole series; windows are all of one length
     step: int
-
-
-def loss_name(spec: ForecastingSpec) -> str:
-    """What the head's own loss counts."""
-    match spec.objective:
-        case SquaredSpec():
-            return "squared_error"
-        case QuantileSpec():
-            return "pinball"
-        case BernoulliSpec():
-            return "nats_per_frame"
-        case _:
-            return "nats"
 
 
 def row_channels(spec: ForecastingSpec, known: Known) -> int:
@@ -124,7 +111,7 @@ class ForecastingJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        own = loss_name(self.spec)
+        own = self.spec.loss_name
         if self.spec.objective.of_bits:
             return {own: "lower"}
         if isinstance(self.spec.objective, SquaredSpec):
@@ -225,7 +212,7 @@ class ForecastingJob(Job):
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
         spec, device = self.spec, self._par.device
         spans = self.parts.validation
-        own = loss_name(spec)
+        own = spec.loss_name
         total, weight = 0.0, 0.0
         squared, absolute, count = 0.0, 0.0, 0
         if spec.forecast.context == "all":

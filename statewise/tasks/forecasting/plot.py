@@ -1,25 +1,32 @@
-"""Pictures of forecasts, by matplotlib where it is installed.
+"""Pictures of forecasts: SVG by ourselves, PNG and PDF by matplotlib where it is installed.
 
 T time, H steps ahead.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from statewise.specs import UserError
+from statewise.data.series_split import Span
+from statewise.figures.figure import Axis, Figure, Series
+from statewise.figures.paint import paint
+from statewise.figures.standalone import svg_file
+from statewise.specs import ForecastingSpec, UserError, optional
+from statewise.tasks.forecasting.ahead import Ahead
+from statewise.tasks.forecasting.write import moment_of
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
 _ERRORS_READ = (
-    "The lower the better; where a dashed line runs below the solid one, that simple rule does better so far ahead."
+    "Lower is better. Where the curve of a simple rule is below the model's, that rule is better so far ahead."
 )
 _FORECAST_READ = (
-    "Right of the dotted line nothing of the truth was read; each band should hold the share of it that it names."
+    "Right of 0 the model has read nothing. An interval should contain the share of the truth that it names."
 )
+_COLOURS = {"truth": 7, "forecast": 0}
 
 
 @dataclass(frozen=True)
@@ -36,38 +43,65 @@ class Shown:
     unit: str = ""  # what is forecast
 
 
-def save_plot(path: Path, shown: Shown) -> Path:
-    """A picture, or as `.csv` the numbers in it."""
+def held_out_forecast(
+    forecast: Callable[..., Ahead],
+    span: Span,
+    *,
+    spec: ForecastingSpec,
+    part: str,
+    channel: str | None,
+    origin: int | None,
+) -> Shown:
+    """A forecast inside a held-out span, with some of what came before it."""
+    channels, horizon = span.series.channels, spec.forecast.horizon
+    context = spec.forecast.context if isinstance(spec.forecast.context, int) else 4 * horizon
+    at = max(span.begin, min(span.reach + context, span.end - 1)) if origin is None else origin
+    if not 0 < at < span.end:
+        raise UserError(f"origin = {at} is not a row of the {part}, which ends at {span.end}")
+    channel = channel or channels[0]
+    if channel not in channels:
+        raise UserError(f"there is no channel {channel!r}", fix=f"choose one of {', '.join(channels)}")
+    ahead = forecast(span.series, origin=at, horizon=min(horizon, span.end - at))
+    column = channels.index(channel)
+    rows = slice(max(0, at - max(4 * horizon, min(context, 8 * horizon))), at + len(ahead.time_H))
+    return Shown(
+        title=f"{spec.name}: {channel}, {part}",
+        unit=channel,
+        time=span.series.time_T[rows],
+        truth=span.series.values_TC[rows, column],
+        ahead_time=ahead.time_H,
+        mean=ahead.mean_HC[:, column],
+        quantiles={q: ahead.quantile_HCQ[:, column, i] for i, q in enumerate(ahead.levels)},
+    )
+
+
+def check_path(path: Path) -> None:
+    """Refuse, before any work, a file that could not be written."""
     if path.suffix not in _ENDINGS:
         raise UserError(f"{str(path)!r} is not a known format of pictures", fix=f"name it {', '.join(_ENDINGS)}")
     if not path.parent.is_dir():
         raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
+    if path.suffix in (".png", ".pdf"):
+        optional("matplotlib", extra="plots", needed_by=f"{path.suffix} files")
+
+
+def save_plot(path: Path, shown: Shown) -> Path:
+    """A picture, or as `.csv` the numbers in it."""
+    check_path(path)
     if path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows(_numbers(shown))
         return path
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError(
-            "plots are drawn with matplotlib, which is not installed", fix="pip install 'statewise[plots]'"
-        ) from None
-    figure = Figure(figsize=(9, 4), layout="constrained")  # no pyplot: nothing global, no screen needed
-    axes = figure.add_subplot()
-    if shown.errors:
-        _draw_errors(axes, shown.errors)
+    figure = _errors(shown) if shown.errors else _forecast(shown)
+    if path.suffix == ".svg":
+        path.write_text(svg_file(figure, colours=_COLOURS, width=860), encoding="utf-8")
     else:
-        _draw_forecast(axes, shown)
-    axes.set_title(shown.title)
-    figure.supxlabel(_ERRORS_READ if shown.errors else _FORECAST_READ, fontsize="small", color="0.35")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-    figure.savefig(path, dpi=120)
+        paint(figure, path)
     return path
 
 
 def _numbers(shown: Shown) -> Iterator[Sequence[Any]]:
-    """Rows with their header; what is not known at a moment stays empty."""
+    """Rows with their header; what is not known at a time step stays empty."""
     if shown.errors:
         yield ["steps ahead", *shown.errors]
         for step, values in enumerate(zip(*shown.errors.values(), strict=True), start=1):
@@ -82,40 +116,40 @@ def _numbers(shown: Shown) -> Iterator[Sequence[Any]]:
         yield [moment, "" if np.isnan(truth) else truth, *("" if np.isnan(one) else one for one in told)]
 
 
-def _draw_errors(axes: Any, errors: Mapping[str, Sequence[float]]) -> None:
-    for number, (name, curve) in enumerate(errors.items()):
-        own = number == 0
-        axes.plot(
-            np.arange(1, len(curve) + 1),
-            curve,
-            label=name,
-            linewidth=2.2 if own else 1.2,
-            linestyle="-" if own else "--",
-            marker="o" if len(curve) == 1 else None,
-        )
-    axes.set_xlabel("steps ahead")
-    axes.set_ylabel("mean squared error (scaled)")
-    axes.set_ylim(bottom=0)
+def _errors(shown: Shown) -> Figure:
+    series = tuple(
+        Series(name, tuple(range(1, len(curve) + 1)), tuple(map(float, curve))) for name, curve in shown.errors.items()
+    )
+    top = max(max(one.y) for one in series)
+    y = Axis("mean squared error (scaled)", limits=(0.0, 1.05 * top or 1.0))
+    best = min(series, key=lambda one: sum(one.y))
+    finding = f"{best.name} has the smallest error in the mean."
+    return Figure("error", shown.title, "line", Axis("steps ahead", unit="whole"), y, series, _ERRORS_READ, finding)
 
 
-def _draw_forecast(axes: Any, shown: Shown) -> None:
-    axes.plot(shown.time, shown.truth, color="0.25", linewidth=1.2, label="truth")
-    axes.plot(shown.ahead_time, shown.mean, color="tab:blue", linewidth=2, label="forecast")
+def _forecast(shown: Shown) -> Figure:
+    """Along x, time steps after the last value that was read."""
+    origin = len(shown.time) - len(shown.ahead_time) - 1
+    last = moment_of(shown.time[max(origin, 0)])
+    ahead = np.arange(1, len(shown.ahead_time) + 1)
+    series = [_known("truth", np.arange(len(shown.time)) - origin, shown.truth, entry="truth")]
     levels = sorted(shown.quantiles)
-    for number, low in enumerate(levels):
-        high = next((q for q in levels if abs(q - (1 - low)) < 1e-9), None)
-        if low < 0.5 and high is not None and not np.isnan(shown.quantiles[low]).all():
-            axes.fill_between(
-                shown.ahead_time,
-                shown.quantiles[low],
-                shown.quantiles[high],
-                color="tab:blue",
-                alpha=0.12 + 0.08 * number,
-                linewidth=0,
-                label=f"{high - low:.0%} interval",
-            )
-    axes.set_xlabel("time")
-    axes.set_ylabel(f"{shown.unit} (as in the data)")
-    axes.axvline(shown.ahead_time[0], color="0.6", linewidth=0.8, linestyle=":")
-    for label in axes.get_xticklabels():
-        label.set_rotation(20)
+    for low in levels:
+        high = next((q for q in levels if low < 0.5 and abs(q - (1 - low)) < 1e-9), None)
+        if high is not None and not np.isnan(shown.quantiles[low]).all():
+            bounds = {"low": shown.quantiles[low], "high": shown.quantiles[high]}
+            series.append(_known(f"{high - low:.0%} interval", ahead, shown.mean, **bounds, entry="forecast"))
+    series.append(_known("forecast", ahead, shown.mean, entry="forecast"))  # last, and so above its intervals
+    x = Axis(f"time steps after {last}", unit="whole")
+    finding = f"The last value that was read is that of {last}; {len(ahead)} steps are forecast."
+    y = Axis(f"{shown.unit} (as in the data)")
+    return Figure("forecast", shown.title, "line", x, y, tuple(series), _FORECAST_READ, finding)
+
+
+def _known(name: str, x: Any, y: Any, low: Any = None, high: Any = None, *, entry: str) -> Series:
+    """A series without what is missing."""
+    given = [np.asarray(one, dtype=np.float64) for one in (x, y, low, high) if one is not None]
+    there = ~np.isnan(given).any(0)
+    x, y, *bounds = (tuple(one[there].tolist()) for one in given)
+    low, high = bounds or ((), ())
+    return Series(name, x, y, low, high, entry)

@@ -8,24 +8,29 @@ import numpy as np
 import torch
 
 from statewise.data.at_rest import at_rest
+from statewise.data.file_or_data import file_names
+from statewise.data.in_memory import Data
+from statewise.data.memory_numbers import series_arrays
+from statewise.data.memory_source import given, held, source_name
 from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, UserError, option
+from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
+from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
-from statewise.tasks.forecasting.examples import as_read, read_files, read_parts
+from statewise.tasks.forecasting.examples import as_read, read_files, read_parts, series_in
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
-from statewise.tasks.forecasting.job import build_of, loss_name
+from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
-from statewise.tasks.forecasting.plot import Shown, save_plot
+from statewise.tasks.forecasting.plot import Shown, check_path, held_out_forecast, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
-from statewise.tasks.forecasting.stationarity import Stationarity, of_data
-from statewise.tasks.forecasting.write import appended, moment_of, number
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
+from statewise.tasks.forecasting.write import appended
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
@@ -34,7 +39,30 @@ _TABLE = ".csv"  # what standard input is taken for
 
 
 @final
-class ForecastingRun(Run):
+class ForecastingRun(PredictingRun, SelfReadingRun):
+    """A trained forecaster of time series.
+
+    >>> run = sw.load("runs/forecasting")
+    >>> run.evaluate(part="validation").mse > 0, [fold.windows > 0 for fold in run.backtest(folds=2)]
+    (True, [True, True])
+    >>> ahead = run.forecast([20.0, 21.0, 22.0] * 8, horizon=4)
+    >>> ahead.mean_HC.shape, run.generate("20 21 22 " * 8, tokens=2).count("\\n")
+    ((4, 1), 1)
+    >>> row = next(run.predict("series.csv"))
+    >>> row["channel"], row["step"], next(run.predict_lines("series.csv"))
+    ('load', 1, 'date,load')
+    >>> list(run.interpolate("series.csv")), run.interpolation(gap=2, holes=3).holes  # the file has no missing value
+    ([], 3)
+    >>> run.plot("error.csv", what="error").name
+    'error.csv'
+    >>> run.with_settings(["forecast.horizon=2"]).spec.forecast.horizon, len(run.exposure_gap(rows=4).gap_T) > 0
+    (2, True)
+    >>> run.specimens().source
+    'the test part'
+    >>> run.stationarity(seeds=(0, 1)).blocks > 0
+    True
+    """
+
     changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec
@@ -72,14 +100,15 @@ class ForecastingRun(Run):
 
     def evaluate(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         part: Part | None = None,
         steps: Sequence[int] = STEPS,
     ) -> ForecastEvaluation:
-        """On the test part where the data have one, on the validation part otherwise, or on the one named by `part`.
+        """Errors of the forecasts, beside those of naive ones, in units of the training part's deviation.
 
-        `data` are files of whole series, read at the scale of training.
+        On the test part if there is one, else on the validation part, or on `part`; or on `data`, whole series, at the
+        scale of training.
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
@@ -103,17 +132,18 @@ class ForecastingRun(Run):
             steps=steps,
         )
 
-    def stationarity(self) -> Stationarity:
-        return of_data(self.spec.data, seed=self.spec.seed)
+    def stationarity(self, *, seeds: Sequence[int] = SEEDS) -> Stationarity:
+        """Train small models with and without the time as input, for each seed: does the series change with time?"""
+        return of_data(self.spec.data, seed=self.spec.seed, seeds=seeds)
 
     def backtest(
         self,
         *,
         folds: int = 5,
         part: Part | None = None,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
     ) -> list[ForecastEvaluation]:
-        """The rolling origin in `folds` stretches of time, one after the other: is it as good later as earlier?"""
+        """Evaluate `folds` consecutive stretches of the held-out time, one by one: does the error grow later on?"""
         if isinstance(self.spec.forecast.context, str):
             raise UserError("a run with forecast.context = all reads whole series: there are no origins to roll")
         name, spans = self._chosen(data, part)
@@ -144,39 +174,33 @@ class ForecastingRun(Run):
         gap: int = 8,
         holes: int = 50,
         part: Part | None = None,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
     ) -> Interpolation:
-        """Cut holes into what was held out, fill them, and compare with what had stood there."""
+        """Remove stretches of `gap` values from the held-out series, fill them in, and compare with the truth."""
         _, spans = self._chosen(data, part, scaled=False)
         return filled_holes(self.model, self.spec, self.known, spans, gap=gap, holes=holes, device=self.device)
 
-    def specimens(
-        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
-    ) -> ForecastingSpecimens:
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> ForecastingSpecimens:
         if text is not None:
             raise UserError(
                 "this run forecasts series, and was given a text", fix=f"name a file: {option('data', 'FILE')}"
             )
         name, spans = self._chosen(data, None)
-        source = f"the {name}" if data is None else f"{data}"
+        source = f"the {name}" if data is None else source_name(data)
         return ForecastingSpecimens(
             self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
-    @property
-    def exposure_unit(self) -> str:
-        return loss_name(self.spec)
-
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "best",
         seed: int = 0,
         part: Part | None = None,
     ) -> ExposureGap:
-        """The loss of each next value after `context` true ones, on about `rows` windows without a missing value."""
+        """How much the loss of each next value rises when the model reads its own forecasts; `rows` windows."""
         model, context = self.model, self.spec.forecast.context
         if not isinstance(model, RecursiveForecaster):
             raise UserError(
@@ -193,9 +217,7 @@ class ForecastingRun(Run):
             seed=seed,
         )
 
-    def _chosen(
-        self, data: str | Path | Sequence[str] | None, part: Part | None, *, scaled: bool = True
-    ) -> tuple[str, tuple[Span, ...]]:
+    def _chosen(self, data: Data | None, part: Part | None, *, scaled: bool = True) -> tuple[str, tuple[Span, ...]]:
         """What figures are asked of, as it is read or as it was measured. Other files need no training data."""
 
         def read(series: Series) -> Series:
@@ -204,7 +226,7 @@ class ForecastingRun(Run):
         if data is not None:
             if part is not None:
                 raise UserError(f"part = {part!r} is a part of the training data, but other data are named")
-            return "files", tuple(whole(read(series)) for series in self._read(_paths(data)))
+            return "files", tuple(whole(read(series)) for series in self._series(data))
         parts = read_parts(self.spec.data, seed=self.spec.seed)
         part = part or ("test" if parts.test else "validation")
         if part not in ("validation", "test"):
@@ -213,8 +235,18 @@ class ForecastingRun(Run):
             raise UserError(f"the data have no {part} part", fix="give data.split three parts, or name data.test")
         return f"{part} part", getattr(parts.mapped(read), part)
 
-    def _read(self, paths: Sequence[str]) -> list[Series]:
-        found = read_files(self.spec.data, paths)
+    def _series(self, data: Data) -> list[Series]:
+        """What files, a table or arrays hold; arrays have the channels of the training data."""
+        arrays = series_arrays(data) if file_names(data) is None else None
+        if arrays is None:
+            with given(self.spec, data) as files:
+                return self._read(files.paths, files.data)
+        return self._checked(series_in(arrays, self.known.channels, missing=self.spec.data.missing))
+
+    def _read(self, paths: Sequence[str], data: SeriesDataSpec) -> list[Series]:
+        return self._checked(read_files(data, paths))
+
+    def _checked(self, found: list[Series]) -> list[Series]:
         if self.spec.objective.of_bits:
             for series in found:
                 refuse_no_bits(series)
@@ -231,7 +263,7 @@ class ForecastingRun(Run):
         levels: Sequence[float] = LEVELS,
         draw: int | None = None,
     ) -> Ahead:
-        """A series in memory, continued: after its end, or from row `origin` on; with a seed `draw`, by chance."""
+        """Forecast a series in memory: after its end, or from row `origin` on; with a seed `draw`, a sampled future."""
         if not isinstance(series, Series):
             series = make_series(np.asarray(series, dtype=np.float64), channels=self.known.channels)
         return go_on(
@@ -254,9 +286,9 @@ class ForecastingRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """`tokens` moments that come after the values of a prompt, or after the end of the data; a line for each.
+        """Forecast `tokens` time steps after the values of a prompt, or after the end of the data; a line for each.
 
-        A recursive model draws one future; at temperature 0, and of a model that has none to draw, it is the mean.
+        A recursive model samples one future. At temperature 0, or for any other model, it is the mean.
         """
         if prompt.strip() and self.known.covariates:
             raise UserError(
@@ -273,54 +305,55 @@ class ForecastingRun(Run):
         ahead = self.forecast(series, horizon=tokens, levels=(), draw=sampling.seed if sampling.temperature else None)
         return "\n".join(",".join(f"{value:.10g}" for value in moment) for moment in ahead.mean_HC)
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
-        for path in _paths(data):
-            with at_rest(path, ending=_TABLE) as file:
-                found = self._read([file])
-            for series in found:
-                ahead = self.forecast(series)
-                for step, moment in enumerate(ahead.time_H):
-                    for channel, name in enumerate(self.known.channels):
-                        quantiles = {
-                            f"{q:g}": number(ahead.quantile_HCQ[step, channel, i]) for i, q in enumerate(ahead.levels)
-                        }
-                        yield {
-                            "file": path,
-                            "series": series.id,
-                            "time": moment_of(moment),
-                            "channel": name,
-                            "step": step + 1,
-                            "mean": float(ahead.mean_HC[step, channel]),
-                            "quantiles": quantiles or None,
-                        }
+    def predict(self, data: Data) -> Any:
+        """Means of what comes next, in the form of `data`: `[T, C]` gives `[horizon, C]`, a frame gives a frame.
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
-        for path in _paths(data):
+            run.predict(np.sin(np.arange(200)))  # an array [horizon]
+
+        Of several series, `[N, T, C]` or a list of arrays, there are as many answers. `forecast` has quantiles too.
+        """
+        if file_names(data) is not None:
+            return list(self.predict_rows(data))
+        if series_arrays(data) is not None:
+            return array_like(data, [self.forecast(series).mean_HC for series in self._series(data)])
+        with held(self.spec, data) as file:
+            forecasts = [(series, self.forecast(series)) for series in self._read(file.paths, file.data)]
+            return frame_ahead(data, file.paths[0], forecasts, spec=file.data, known=self.known)
+
+    def _rows(self, paths: Sequence[str], data: SeriesDataSpec) -> Iterator[dict[str, Any]]:
+        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
+        for path in paths:
             with at_rest(path, ending=_TABLE) as file:
-                forecasts = [(series, self.forecast(series)) for series in self._read([file])]
+                found = self._read([file], data)
+            for series in found:
+                yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
+
+    def _rows_held(self, data: Data) -> list[dict[str, Any]]:
+        return [row for series in self._series(data) for row in rows_ahead(series, self.forecast(series))]
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
+        for path in named(data):
+            with at_rest(path, ending=_TABLE) as file:
+                forecasts = [(series, self.forecast(series)) for series in self._read([file], self.spec.data)]
                 yield from appended(file, forecasts, data=self.spec.data, known=self.known)
 
-    def interpolate(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Every missing value of the files, a row each: filled from both sides, and by a forecast from before alone.
+    def interpolate(self, data: Data) -> Iterator[dict[str, Any]]:
+        """Fill in the missing values of `data`: a dictionary for each, from both sides and by a forecast alone.
 
-        `mean` is None before the first value of a series: nothing was known yet.
+        `mean` is None before the first value of a series.
         """
-        for path in _paths(data):
+        paths = file_names(data)
+        for series in self._series(data) if paths is None else ():
+            yield from self._filled(series)
+        for path in paths or ():
             with at_rest(path, ending=_TABLE) as file:
-                found = self._read([file])
+                found = self._read([file], self.spec.data)
             for series in found:
-                filled, forward = fill(self.model, self.spec, self.known, series, device=self.device)
-                for row, channel in np.argwhere(np.isnan(series.values_TC[: last_seen(series)])):
-                    yield {
-                        "file": path,
-                        "series": series.id,
-                        "time": moment_of(series.time_T[row]),
-                        "channel": series.channels[channel],
-                        "mean": number(filled[row, channel]),
-                        "forecast": number(forward[row, channel]),
-                    }
+                yield from ({"file": path, **row} for row in self._filled(series))
+
+    def _filled(self, series: Series) -> Iterator[dict[str, Any]]:
+        return rows_filled(series, *fill(self.model, self.spec, self.known, series, device=self.device))
 
     # ---------------------------------------------------------------- pictures
 
@@ -333,43 +366,17 @@ class ForecastingRun(Run):
         channel: str | None = None,
         origin: int | None = None,
     ) -> Path:
-        """A forecast of held-out rows, or the error against k: an SVG, PNG, PDF or CSV, by the ending of `path`."""
+        """Draw a held-out forecast, or the error against the steps ahead, as SVG, PNG or PDF, or write it as CSV."""
+        check_path(Path(path))
         if what == "error":
-            return save_plot(
-                Path(path), Shown(errors=self._curves(part), title=f"{self.spec.name}: error along the way")
-            )
+            title = f"{self.spec.name}: error along the way"
+            return save_plot(Path(path), Shown(errors=self._curves(part), title=title))
         name, spans = self._chosen(None, part, scaled=False)
-        span, horizon = spans[0], self.spec.forecast.horizon
-        context = self.spec.forecast.context if isinstance(self.spec.forecast.context, int) else 4 * horizon
-        at = max(span.begin, min(span.reach + context, span.end - 1)) if origin is None else origin
-        if not 0 < at < span.end:
-            raise UserError(f"origin = {at} is not a row of the {name}, which ends at {span.end}")
-        ahead = self.forecast(span.series, origin=at, horizon=min(horizon, span.end - at))
-        channel = channel or self.known.channels[0]
-        if channel not in self.known.channels:
-            raise UserError(f"there is no channel {channel!r}", fix=f"choose one of {', '.join(self.known.channels)}")
-        column = self.known.channels.index(channel)
-        begin = max(0, at - max(4 * horizon, min(context, 8 * horizon)))
-        shown = slice(begin, at + len(ahead.time_H))
-        return save_plot(
-            Path(path),
-            Shown(
-                title=f"{self.spec.name}: {channel}, {name}",
-                unit=channel,
-                time=span.series.time_T[shown],
-                truth=span.series.values_TC[shown, column],
-                ahead_time=ahead.time_H,
-                mean=ahead.mean_HC[:, column],
-                quantiles={q: ahead.quantile_HCQ[:, column, i] for i, q in enumerate(ahead.levels)},
-            ),
-        )
+        shown = held_out_forecast(self.forecast, spans[0], spec=self.spec, part=name, channel=channel, origin=origin)
+        return save_plot(Path(path), shown)
 
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
         found = self.evaluate(part=part)
         if not found.curve:
             raise UserError("this run has no error against the distance: its time steps are bits")
         return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}
-
-
-def _paths(data: str | Path | Sequence[str]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]

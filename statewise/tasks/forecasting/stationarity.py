@@ -18,9 +18,9 @@ from statewise.kernels import student_t
 from statewise.specs import ForecastingSpec, ForecastSpec, TrainSpec, UserError, WindowSpec
 from statewise.specs.forecasting import SeriesDataSpec
 from statewise.tasks.forecasting.examples import prepare, read_parts
-from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss, loss_name
+from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss
 from statewise.tasks.forecasting.known import Known, learn
-from statewise.tasks.report import Report
+from statewise.tasks.report import Report, shows_report
 from statewise.training import Parallel, fit
 from statewise.training.device import pick_device
 
@@ -30,8 +30,10 @@ SMALL = ForecastingSpec(
     forecast=ForecastSpec(context=1, horizon=1),
     train=TrainSpec(steps=400, batch=64, lr=1e-2, warmup=20),
 )
+SEEDS = (0, 1, 2, 3, 4)
 
 
+@shows_report
 class Stationarity(NamedTuple):
     """Held-out loss without and with t, and by how much t helps, with the interval of that."""
 
@@ -73,7 +75,7 @@ def stationarity(
     spec: ForecastingSpec = SMALL,
     *,
     series: Series | Sequence[Series] | None = None,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    seeds: Sequence[int] = SEEDS,
     block: int = 25,
     every: int = 4,
     confidence: float = 0.95,
@@ -121,18 +123,19 @@ def stationarity(
         blocks=len(by_block_K),
         seeds=tuple(seeds),
         gain_by_seed=tuple(by_seed_S.tolist()),
-        loss=loss_name(spec),
+        loss=spec.loss_name,
     )
 
 
-def of_data(data: SeriesDataSpec, *, seed: int) -> Stationarity:
+def of_data(data: SeriesDataSpec, *, seed: int, seeds: Sequence[int] = SEEDS) -> Stationarity:
     """Of all series of a run, from their first row to their last. If it has the time as an input, that is left out."""
     features = tuple(feature for feature in data.time_features if feature != "t")
     data = data.model_copy(update={"time_features": features})
     parts = read_parts(data, seed=seed)
     spans = (*parts.train, *parts.validation, *parts.test)
     every = {id(span.series): span.series for span in spans}
-    return stationarity(SMALL.model_copy(update={"data": data, "seed": seed}), series=list(every.values()))
+    spec = SMALL.model_copy(update={"data": data, "seed": seed})
+    return stationarity(spec, series=list(every.values()), seeds=seeds)
 
 
 def _given(spec: ForecastingSpec, series: Series | Sequence[Series] | None) -> list[Span]:

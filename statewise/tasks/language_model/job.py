@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State
+from statewise.core import Machine, State, state_type
 from statewise.core.transfer import onto
 from statewise.data import (
     Batches,
@@ -34,7 +34,7 @@ from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForci
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.language_model.penalty import penalty
-from statewise.tasks.report import Report, unknown_note, worse_than_trivial
+from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload, read_tensors
@@ -44,6 +44,7 @@ from statewise.training.forcing import forced_forward, truth_probability
 _LANES, _WINDOW, _WARM = 16, 256, 256
 
 
+@shows_report
 class Evaluation(NamedTuple):
     """Surprise per token and per byte, beside its anchors: 1 is perfect, `uniform` knows nothing."""
 
@@ -73,6 +74,7 @@ class Evaluation(NamedTuple):
         return Report(("perplexity",), rows, own=1, note=note, warning=warning)
 
 
+@state_type
 class Speaking(NamedTuple):
     """What is carried where a model may have to read itself: its state, and what it gave last."""
 

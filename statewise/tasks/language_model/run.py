@@ -9,12 +9,15 @@ import torch
 
 from statewise.core import load_state, save_state
 from statewise.data import Split, Tokenizer, encode_files, open_corpus
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import Opened, SelfReadingRun
+from statewise.tasks.shipped import is_shipped
 from statewise.training.checkpoint import read_tensors
 from statewise.training.forcing import ExposureGap, exposure_gap
 
@@ -23,8 +26,14 @@ _LEAST = 16  # windows that an exposure gap is measured on
 
 
 @final
-class LanguageModelRun(Run):
-    """`run.generate(...)`, `run.stream(...)`, `run.evaluate()`, `run.model`."""
+class LanguageModelRun(SelfReadingRun):
+    """A trained language model: it generates text, and its state can be saved and continued from.
+
+    >>> run = sw.load("runs/lstm")
+    >>> text = run.generate("the cat", tokens=20, sampling=sw.Sampling(temperature=0.7))
+    >>> run.evaluate().perplexity > 1
+    True
+    """
 
     spec: LanguageModelSpec
     model: TokenMachine[Any]
@@ -81,8 +90,13 @@ class LanguageModelRun(Run):
         """The unknown token stands for what cannot be written."""
         return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> Evaluation:
-        """On `data` (files or folders), or on the part of the corpus that was held out of training."""
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """Perplexity and bits per byte on `data` (a text, documents, files or folders), or on the held-out text.
+
+        >>> evaluation = sw.load("runs/lstm").evaluate("text.txt")
+        >>> evaluation.perplexity < evaluation.uniform_perplexity
+        True
+        """
         return evaluate(
             self.model,
             self._split(data),
@@ -94,7 +108,7 @@ class LanguageModelRun(Run):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "sample",
@@ -103,10 +117,15 @@ class LanguageModelRun(Run):
         own: int = 64,
         after: int = 64,
     ) -> ExposureGap:
-        """What it costs to have read its own text: `prefix` true tokens, `own` of its own, and `after` true ones again.
+        """How much the loss rises when the model reads its own text, position by position, in nats.
 
-        On at most `rows` windows spread evenly over the text, shorter ones where it is short. Documents may begin
-        inside: the state starts afresh there, whoever wrote what came before.
+        A window has `prefix` true tokens, then `own` tokens that the model generates, then `after` true ones. At most
+        `rows` windows are spread evenly over the text; they are shorter where it is short. At the start of a document
+        inside a window the state is reset.
+
+        >>> gap = sw.load("runs/lstm").exposure_gap(rows=4, prefix=8, own=8, after=8)
+        >>> len(gap.gap_T)
+        24
         """
         if min(prefix, own) < 1 or after < 0 or rows < 1:
             raise UserError(
@@ -135,19 +154,39 @@ class LanguageModelRun(Run):
             seed=seed,
         )
 
-    def _split(self, data: str | Path | Sequence[str] | None) -> Split:
-        spec = self.spec.data
+    def _split(self, data: Data | None) -> Split:
         if data is None:
-            return open_corpus(spec, tokenizer=self.tokenizer).validation
-        paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
-        return encode_files(paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+            self.refuse_without_text()
+            return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
+        with given(self.spec, data) as files:
+            spec = files.data
+            return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+
+    def refuse_without_text(self) -> None:
+        if is_shipped(self.path):
+            name = self.spec.data.text[0]
+            raise UserError(
+                f"{self.path.name} comes without the text it learned from ({name})",
+                fix=f'give a text: statewise evaluate {self.path.name} --data FILE, or run.evaluate("FILE")',
+            )
 
     def begin(self, prompt: str = "") -> Continuation:
-        """Read a prompt as the beginning of a document."""
+        """Read a prompt as the start of a document. Returns a continuation: the state, and the last token.
+
+        >>> run = sw.load("runs/lstm")
+        >>> start = run.begin("the cat")
+        >>> pieces = [piece for piece, at in run.stream(tokens=5, start=start)]
+        """
         return begin(self.model, self._tokens(prompt, first=True), vocab=self.tokenizer.vocab)
 
     def read(self, at: Continuation, text: str) -> Continuation:
-        """Go on from `at` with a given text."""
+        """Read more text from a continuation. Returns the continuation after it.
+
+        >>> run = sw.load("runs/lstm")
+        >>> at = run.read(run.begin("the cat"), " sat on")
+        >>> int(at.position_B)  # characters read
+        14
+        """
         return read(self.model, at, self._tokens(text, first=False)) if text else at
 
     def _tokens(self, text: str, *, first: bool) -> torch.Tensor:
@@ -165,10 +204,14 @@ class LanguageModelRun(Run):
         stop: Sequence[str] = (),
         start: Continuation | None = None,
     ) -> Iterator[tuple[str, Continuation]]:
-        """New text piece by piece, each with the continuation from which the text could go on.
+        """Generate text piece by piece; each comes with the continuation after it, which can be saved.
 
-        Ends after `tokens` tokens, at the end of the document, or at a stop string. The pieces of a
-        model that reads in reverse come in the order it writes them: from the end.
+        Ends after `tokens` tokens, at the end of the document, or at a stop string. With `start`, the text goes on
+        from a continuation. A model that reads in reverse yields the last piece first.
+
+        >>> run = sw.load("runs/lstm")
+        >>> for piece, at in run.stream("the ", tokens=3, stop=["."]):
+        ...     assert isinstance(piece, str)
         """
         if tokens < 0:
             raise UserError(f"tokens = {tokens} is not valid, expected 0 or more")
@@ -193,14 +236,24 @@ class LanguageModelRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The text that follows the prompt (before it, for a model that reads in reverse)."""
+        """The text that follows the prompt, or precedes it for a model that reads in reverse.
+
+        Ends after `tokens` tokens, at the end of the document, or at a stop string.
+
+        >>> sw.load("runs/lstm").generate("the cat", tokens=20) == ""
+        False
+        """
         tokens = _TOKENS if tokens is None else tokens
         if self.spec.data.direction == "reverse":
             return self.tokenizer.decode(self.write(prompt, tokens=tokens, sampling=sampling)[::-1])
         return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
 
     def write(self, prompt: str = "", *, tokens: int = _TOKENS, sampling: Sampling | None = None) -> list[int]:
-        """The tokens that follow the prompt, in the order they are written; the end of the document is not one."""
+        """The numbers of the tokens that follow the prompt, without the end of the document.
+
+        >>> run = sw.load("runs/lstm")
+        >>> text = run.tokenizer.decode(run.write("the cat", tokens=5))
+        """
         ids: list[int] = []
         source = generate(self.model, self.begin(prompt), sampling or Sampling(), never=self._never)
         for _ in range(tokens):
@@ -211,7 +264,20 @@ class LanguageModelRun(Run):
         return ids
 
     def save_state(self, at: Continuation, path: str | Path) -> None:
+        """Write a continuation to a file, to go on with its text later.
+
+        >>> run = sw.load("runs/lstm")
+        >>> run.save_state(run.begin("the cat"), "later.safetensors")
+        """
         save_state(at, path)
 
     def load_state(self, path: str | Path) -> Continuation:
+        """Read a continuation that `save_state` wrote; the text goes on exactly as it would have.
+
+        >>> run = sw.load("runs/lstm")
+        >>> run.save_state(run.begin("the cat"), "later.safetensors")
+        >>> later = run.load_state("later.safetensors")
+        >>> [p for p, _ in run.stream(tokens=5, start=later)] == [p for p, _ in run.stream("the cat", tokens=5)]
+        True
+        """
         return load_state(path, like=self.begin())

@@ -1,4 +1,4 @@
-"""Predicted labels against true ones, by scikit-learn.
+"""Predicted labels against true ones, as scikit-learn defines the metrics.
 
 K labels.
 """
@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.specs import UserError
-from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
 
@@ -49,22 +47,21 @@ def accuracy(true: Sequence[str], predicted: Sequence[str], *, of: str = "labels
 def measure(true: Sequence[str], predicted: Sequence[str], *, names: Sequence[str] = ()) -> LabelScores:
     """All of it. `names` sets the order; a label that occurs without being named is added, never left out."""
     right = accuracy(true, predicted)
-    metrics = library("sklearn.metrics")
     occurring = set(true) | set(predicted)
     labels = [*names, *sorted(occurring - set(names))]
-    true, predicted = list(true), list(predicted)
-    table = metrics.precision_recall_fscore_support(true, predicted, labels=labels, zero_division=0.0)
-    macro = metrics.f1_score(true, predicted, labels=sorted(occurring), average="macro", zero_division=0.0)
+    place = {name: number for number, name in enumerate(labels)}
+    confusion_KK = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(confusion_KK, ([place[name] for name in true], [place[name] for name in predicted]), 1)
+    hits_K, count_K, predicted_K = confusion_KK.diagonal(), confusion_KK.sum(1), confusion_KK.sum(0)
+    precision_K, recall_K = hits_K / np.maximum(predicted_K, 1), hits_K / np.maximum(count_K, 1)
+    f1_K = 2 * hits_K / np.maximum(predicted_K + count_K, 1)
+    macro = float(np.mean([f1_K[place[name]] for name in sorted(occurring)]))
+    table = zip(labels, precision_K.tolist(), recall_K.tolist(), f1_K.tolist(), count_K.tolist())
     return LabelScores(
         accuracy=right,
-        macro_f1=Score("macro F1", float(macro), True, "over:occurring|zero:0", len(true)),
-        labels=tuple(
-            LabelScore(label, float(p), float(r), float(f), int(n)) for label, p, r, f, n in zip(labels, *table)
-        ),
-        # Of a single label scikit-learn warns that there may be more; `labels` are all there are.
-        confusion_KK=metrics.confusion_matrix(true, predicted, labels=labels)
-        if len(labels) > 1
-        else np.array([[len(true)]]),
+        macro_f1=Score("macro F1", macro, True, "over:occurring|zero:0", len(true)),
+        labels=tuple(LabelScore(*row) for row in table),
+        confusion_KK=confusion_KK,
     )
 
 
@@ -81,12 +78,3 @@ def label_scores(true: Sequence[str], predicted: Sequence[str], *, names: Sequen
         confusion=scores.confusion_KK.tolist(),
         labels=[one.label for one in scores.labels],
     )
-
-
-def auc(true: Sequence[bool], p_true: Sequence[float]) -> Score:
-    """Area under the receiver's curve: how often a true one is given more than a false one."""
-    check_pairs(len(p_true), len(true), of="labels")
-    if len(set(map(bool, true))) < 2:
-        raise UserError("the area under the curve needs both true and false examples, here is only one kind")
-    value = library("sklearn.metrics").roc_auc_score([bool(t) for t in true], list(p_true))
-    return Score("AUC", float(value), True, "binary", len(true))

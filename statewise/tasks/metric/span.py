@@ -1,17 +1,16 @@
-"""Tag sequences against true ones: whole spans by seqeval (as CoNLL-2000 counts them), and single tokens."""
+"""Tag sequences against true ones: whole spans as conlleval and seqeval count them, and single tokens."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from statewise.specs import UserError
 from statewise.tasks.metric import label
-from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
 
 _TAG = re.compile(r"O|[BIESLU]-.+")
 _SCHEMES = (re.compile(r"O|[BIES]-.+"), re.compile(r"O|[BILU]-.+"))  # IOB and IOBES, BILOU
-_AS_IOBES = {"L": "E", "U": "S"}  # what seqeval knows
+_AS_IOBES = {"L": "E", "U": "S"}
 
 
 class SpanScores(NamedTuple):
@@ -28,11 +27,8 @@ def marks_spans(names: Sequence[str]) -> bool:
     return set(names) != {"O"} and any(all(map(scheme.fullmatch, names)) for scheme in _SCHEMES)
 
 
-def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *, strict: bool = False) -> SpanScores:
-    """By default a stray `I-X` begins a span, as in conlleval; IOBES and BILOU end theirs where they say.
-
-    With `strict`, only what IOB2 allows is a span.
-    """
+def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScores:
+    """A stray `I-X` begins a span, as in conlleval; IOBES and BILOU end theirs where they say."""
     _check_rows(true, predicted)
     for number, row in enumerate((*true, *predicted)):
         for tag in row:
@@ -42,18 +38,27 @@ def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *
                     f"tag {tag!r} of {which} row {number % len(true)} names no span, expected O, B-<kind> or I-<kind>",
                     fix="for tags of single words measure the token accuracy",
                 )
-    arguments: dict[str, Any] = {"zero_division": 0}
-    if strict:
-        arguments |= {"mode": "strict", "scheme": library("seqeval.scheme").IOB2}
-    metrics = library("seqeval.metrics")
-    rows = [[[_AS_IOBES.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in side] for side in (true, predicted)]
-    precision, recall, f1 = (
-        float(score(*rows, average="micro", **arguments))
-        for score in (metrics.precision_score, metrics.recall_score, metrics.f1_score)
+    asked, given = (
+        {(number, *found) for number, row in enumerate(rows) for found in _spans(row)} for rows in (true, predicted)
     )
+    hits = len(asked & given)
+    f1 = 2 * hits / max(len(asked) + len(given), 1)
     tokens = token_accuracy(true, predicted)
-    signature = "micro|scheme:IOB2|mode:strict" if strict else "micro|mode:conlleval"
-    return SpanScores(Score("span F1", f1, True, signature, tokens.count), precision, recall, tokens)
+    score = Score("span F1", f1, True, "micro|mode:conlleval", tokens.count)
+    return SpanScores(score, hits / max(len(given), 1), hits / max(len(asked), 1), tokens)
+
+
+def _spans(row: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Kind, first and last token of each span: it ends before O and before the beginning of another."""
+    begin, before = 0, ("O", "")
+    for at, tag in enumerate([*row, "O"]):
+        mark, kind = _AS_IOBES.get(tag[0], tag[0]), tag[2:]
+        begins = mark in "BS" or (mark in "IE" and (before[0] in "ESO" or kind != before[1]))
+        if before[0] != "O" and (begins or mark == "O"):
+            yield before[1], begin, at - 1
+        if begins:
+            begin = at
+        before = mark, kind
 
 
 def token_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Score:

@@ -1,13 +1,17 @@
 """Translations against references: BLEU, chrF and TER by sacrebleu (Post 2018), each with its signature."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from statewise.data.spaces import chinese
 from statewise.specs import UserError
 from statewise.specs.translation import BleuTokens, SacreTokens
-from statewise.tasks.metric.optional import library
 from statewise.tasks.metric.score import Score, check_pairs
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 
 class TranslationScores(NamedTuple):
@@ -87,7 +91,7 @@ def bleu(
 ) -> Score:
     """Corpus BLEU of plain text, 0 to 100: sacrebleu tokenises it."""
     # `force` is only about a warning: the signature says how the text was split.
-    metric = library("sacrebleu.metrics").BLEU(tokenize=tokenize, force=True)
+    metric = _sacrebleu().BLEU(tokenize=tokenize, force=True)
     return _corpus("BLEU", metric, hypotheses, [references, *more_references])
 
 
@@ -102,7 +106,7 @@ def tokenised_bleu(
 
     Many published figures are this one. It depends on the tokeniser and does not compare with `bleu`.
     """
-    metric = library("sacrebleu.metrics").BLEU(tokenize="none", lowercase=lower, force=True)
+    metric = _sacrebleu().BLEU(tokenize="none", lowercase=lower, force=True)
     return _corpus("tokenised BLEU", metric, hypotheses, [references, *more_references])
 
 
@@ -110,14 +114,14 @@ def chrf(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
 ) -> Score:
     """F-score of character n-grams, 0 to 100 (Popović 2015)."""
-    return _corpus("chrF", library("sacrebleu.metrics").CHRF(), hypotheses, [references, *more_references])
+    return _corpus("chrF", _sacrebleu().CHRF(), hypotheses, [references, *more_references])
 
 
 def ter(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
 ) -> Score:
     """Edits needed for each hundred words of the reference (Snover et al. 2006): the fewer the better."""
-    metric = library("sacrebleu.metrics").TER()
+    metric = _sacrebleu().TER()
     return _corpus("TER", metric, hypotheses, [references, *more_references], higher_is_better=False)
 
 
@@ -128,9 +132,14 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return Score("exact match", hits / len(references), True, "words", len(references))
 
 
+def _sacrebleu() -> ModuleType:
+    """Imported when a translation is scored: its tokenizers take longer to import than the rest of a task."""
+    return import_module("sacrebleu.metrics")
+
+
 def _corpus(
     name: str,
-    metric: Any,
+    metric: "Metric",
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,

@@ -20,7 +20,6 @@ from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.metric import span
-from statewise.tasks.metric.optional import library
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
 from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
@@ -63,8 +62,6 @@ class TaggingJob(Job):
         )
         self._sentences = len(train)
         self._spans = span.marks_spans([*known.tags.names, *tags_of(held)])
-        if self._spans:
-            library("seqeval.metrics")  # that it is missing should be said now, not after the first evaluation's steps
 
     @classmethod
     def open(cls, spec: TaggingSpec, opening: Opening) -> "TaggingJob":

@@ -1,6 +1,6 @@
 """A trained tagger, opened."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -8,12 +8,14 @@ import torch
 
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
 from statewise.data.at_rest import at_rest, kept_as
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
 from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
-from statewise.specs import TaggingSpec
+from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table, percent, worse_than_trivial
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
 from statewise.tasks.tagging.specimens import TaggingSpecimens
@@ -21,6 +23,7 @@ from statewise.tasks.tagging.specimens import TaggingSpecimens
 _SENTENCES = 4096  # predicted at a time
 
 
+@shows_report
 class TaggingEvaluation(NamedTuple):
     """Figures over single words; a span is right when its kind and both its ends are."""
 
@@ -71,7 +74,23 @@ class TaggingEvaluation(NamedTuple):
 
 
 @final
-class TaggingRun(Run):
+class TaggingRun(PredictingRun):
+    """A trained tagger: a tag for each word of a sentence.
+
+    >>> run = sw.load("runs/tagging")
+    >>> 0 <= run.evaluate().accuracy <= 1
+    True
+    >>> run.generate("the cat sees").split()[::2]  # each word with its tag
+    ['the', 'cat', 'sees']
+    >>> row = next(run.predict("tags.tsv"))
+    >>> len(row["tags"]) == len(row["words"])
+    True
+    >>> len(next(run.predict_lines("tags.tsv")).split())
+    2
+    >>> len(run.specimens(text="the cat sees"))
+    1
+    """
+
     spec: TaggingSpec
     model: Tagger
 
@@ -102,11 +121,12 @@ class TaggingRun(Run):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "tags": len(self.known.tags)}
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TaggingEvaluation:
+    def evaluate(self, data: Data | None = None) -> TaggingEvaluation:
         if data is None:
             held = read_split(self.spec.data, seed=self.spec.seed)[1]
         else:
-            held = read_sentences(self.spec.data, _paths(data))
+            with given(self.spec, data) as files:
+                held = read_sentences(files.data, files.paths)
         tags, words, true = self.known.tags, words_of(held), tags_of(held)
         true_N, unseen = tags.encode(true, unseen="wrong")
         guessed = guess(self.model, encode(self.spec, self.known, held), true_N, device=self.device)
@@ -139,8 +159,8 @@ class TaggingRun(Run):
             unseen_tags=dict(unseen),
         )
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TaggingSpecimens:
-        """Of a text every line is a sentence, with spaces between its words; their tags are not known."""
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TaggingSpecimens:
+        """Sentences for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`."""
         if text is not None:
             lines = [tuple(line.split()) for line in text.splitlines()]
             sentences = [Tagged(words, (), Where("the text", at)) for at, words in enumerate(lines, 1) if words]
@@ -148,7 +168,8 @@ class TaggingRun(Run):
         elif data is None:
             sentences, source = read_split(self.spec.data, seed=self.spec.seed)[1], "the held-out sentences"
         else:
-            sentences, source = read_sentences(self.spec.data, _paths(data)), f"{data}"
+            with given(self.spec, data) as files:
+                sentences, source = read_sentences(files.data, files.paths), source_name(data)
         return TaggingSpecimens(
             self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
         )
@@ -167,17 +188,20 @@ class TaggingRun(Run):
             layout = Layout(format="columns", word=0, tag=1)
             return "\n".join(with_tags(file, [tags for _, tags, _ in self._tagged(str(file), layout)], layout=layout))
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, paths: Sequence[str], data: TaggedDataSpec) -> Iterator[dict[str, Any]]:
         """Each sentence with its tags and how sure each is: a softmax, or the marginals of all paths."""
-        for path in _paths(data):
+        for path in paths:
             with at_rest(path) as file:
-                for one, tags, p in self._tagged(file, layout_at(self.spec.data, path)):
+                for one, tags, p in self._tagged(file, layout_at(data, path)):
                     line = {"file": path, "line": one.where.line, "words": list(one.words)}
                     yield {**line, "tags": list(tags), "probabilities": list(p)}
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+    def _answer(self, row: Mapping[str, Any]) -> list[str]:
+        return list(row["tags"])
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The file itself, line by line, with these tags in its column of tags."""
-        for path in _paths(data):
+        for path in named(data):
             layout = layout_at(self.spec.data, path)
             with at_rest(path) as file:
                 tags = [tags for _, tags, _ in self._tagged(file, layout)]
@@ -190,10 +214,6 @@ class TaggingRun(Run):
             guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
             tags = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)
             yield from zip(some, tags, by_sentence(guessed.p_N.tolist(), some), strict=True)
-
-
-def _paths(data: str | Path | Sequence[str]) -> list[str]:
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
 
 
 def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]) -> float | None:

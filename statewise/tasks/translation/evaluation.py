@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
-from statewise.tasks.report import More, Report, percent, unknown_note, worse_than_trivial
+from statewise.tasks.report import More, Report, percent, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.translation.length import LengthRange
 
 
+@shows_report
 class TranslationEvaluation(NamedTuple):
     nats: float  # per target token, the true past told
     bleu: float

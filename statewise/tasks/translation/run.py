@@ -11,14 +11,16 @@ import torch
 
 from statewise.core import Machine
 from statewise.data import Text, Tokenizer, read_texts
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
 from statewise.data.vocabulary import END
 from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import DecodingSpec, TranslationSpec, UserError
+from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError
 from statewise.tasks.metric.translation import translation_scores
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -42,7 +44,24 @@ class Translation(NamedTuple):
 
 
 @final
-class TranslationRun(Run):
+class TranslationRun(PredictingRun, SelfReadingRun):
+    """A trained translator, or any other model from one sequence to another.
+
+    >>> run = sw.load("runs/translation")
+    >>> run.evaluate().bleu >= 0
+    True
+    >>> len(run.translate(["a b c", "d e"]))
+    2
+    >>> drawn = run.generate("a b c", tokens=4, sampling=sw.Sampling(seed=3))
+    >>> row = next(run.predict("pairs.tsv"))
+    >>> row["translation"] == row["hypotheses"][0]["text"] == next(run.predict_lines("pairs.tsv"))
+    True
+    >>> len(run.exposure_gap(rows=4).gap_T) > 0
+    True
+    >>> run.specimens(text="a b c\\tc b a").source
+    'the given text'
+    """
+
     changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
@@ -97,8 +116,12 @@ class TranslationRun(Run):
 
     # ---------------------------------------------------------------- figures
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TranslationEvaluation:
-        """`data` are files of pairs, or sources and then as many targets."""
+    def evaluate(self, data: Data | None = None) -> TranslationEvaluation:
+        """BLEU, chrF, TER and loss on held-out pairs, or on `data`: pairs, or files of pairs or of sources and targets.
+
+        >>> sw.load("runs/translation").evaluate("pairs.tsv").rows
+        60
+        """
         held = self._held(data)
         rows = self.languages.encode(held)
         truth = told(self._translator, self.model, rows)
@@ -150,39 +173,40 @@ class TranslationRun(Run):
 
     def exposure_gap(
         self,
-        data: str | Path | Sequence[str] | None = None,
+        data: Data | None = None,
         *,
         rows: int = 128,
         choice: Literal["sample", "best"] = "best",
         seed: int = 0,
     ) -> ExposureGap:
-        """What it costs, along the target, to have read its own output instead of the truth; on the first `rows`."""
+        """How much the loss rises along the target when the model reads its own output, on the first `rows` rows."""
         encoded = self.languages.encode(self._held(data))
         batch = self._translator.batch(encoded, np.arange(min(rows, len(encoded))))
         return self._translator.exposure_gap(self.model, batch, choice=choice, seed=seed)
 
     # ---------------------------------------------------------------- lenses
 
-    def specimens(
-        self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None
-    ) -> TranslationSpecimens:
-        """Of a text, lines without a target are looked at with the translation that the model itself writes."""
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TranslationSpecimens:
+        """Pairs for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`.
+
+        A line without a target is paired with the model's own translation.
+        """
         if text is not None:
             given = pairs_in(text, self.translate, self.languages)
         else:
             held = self._held(data)
             rows, where = self.languages.encode(held), [str(one) for one in held.where]
-            named = "the held-out pairs" if data is None else f"{data}"
+            source = "the held-out pairs" if data is None else source_name(data)
             cut = f", {rows.cut:,} of them cut to {self.languages.longest:,} tokens" if rows.cut else ""
-            given = Given(rows, where, [True] * len(held), f"{named}{cut}")
+            given = Given(rows, where, [True] * len(held), f"{source}{cut}")
         assert isinstance(self.model, ConditionalMachine | Terminating)
         return TranslationSpecimens(self.model, given, languages=self.languages, device=self.device)
 
-    def _held(self, data: str | Path | Sequence[str] | None) -> Pairs:
+    def _held(self, data: Data | None) -> Pairs:
         if data is None:
             return read_split(self.spec.data, seed=self.spec.seed)[1]
-        paths = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
-        return read_files(self.spec.data, paths)
+        with given(self.spec, data) as files:
+            return read_files(files.data, files.paths)
 
     def _writer(self) -> Writer:
         return Writer(self._translator, self.model, self.spec.decoding)
@@ -196,15 +220,23 @@ class TranslationRun(Run):
     def translate(self, text: list[str]) -> list[str]: ...
 
     def translate(self, text: str | list[str]) -> str | list[str]:
-        """The best translation of a text, or of each of several."""
+        """The best translation of a text, or a list of them for a list of texts.
+
+        >>> isinstance(sw.load("runs/translation").translate("a b c"), str)
+        True
+        """
         if isinstance(text, str):
             return self.translate([text])[0]
         return [found[0].text for found in self.hypotheses(text)]
 
     def hypotheses(self, texts: Sequence[str], *, align: bool = False) -> Iterator[list[Translation]]:
-        """For each text its `decoding.n_best` translations, the best first.
+        """For each text its `decoding.n_best` translations with their scores, the best first.
 
-        `align` gives the weights over the source's tokens for each token written. An empty text stays empty.
+        `align` adds the attention weights over the source for each token. An empty text stays empty.
+
+        >>> best, *others = next(sw.load("runs/translation").hypotheses(["a b c"]))
+        >>> best.log_probability < 0
+        True
         """
         writer = self._writer()
         for begin in range(0, len(texts), _ROWS):
@@ -238,7 +270,7 @@ class TranslationRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """A translation of the prompt by chance; at temperature 0 the likeliest token at every step."""
+        """A sampled translation of the prompt; at temperature 0 the most likely token at every step."""
         (source,) = self.languages.encode_sources([self._asked(prompt)])
         longest = int(self._translator.longest([source], self.spec.decoding)[0])
         if tokens is not None and tokens < 0:
@@ -254,9 +286,9 @@ class TranslationRun(Run):
         ends = [text.index(one) for one in stop if one in text]
         return text[: min(ends)] if ends else text
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, paths: Sequence[str], data: PairDataSpec) -> Iterator[dict[str, Any]]:
         """Of each source, read from lines or from a table's source column: its translations with their scores."""
-        texts, align = self._sources(data), self.spec.decoding.align
+        texts, align = self._sources(paths, data), self.spec.decoding.align
         for text, best in zip(texts, self.hypotheses([one.text for one in texts], align=align)):
             row = {
                 "file": text.where.path,
@@ -272,21 +304,23 @@ class TranslationRun(Run):
                 row |= {name: getattr(best[0], name) for name in names}
             yield row
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
+    def _answer(self, row: Mapping[str, Any]) -> str:
+        return str(row["translation"])
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The translation of each source, one a line; whatever breaks lines has become a space."""
-        found = self.hypotheses([one.text for one in self._sources(data)])
+        found = self.hypotheses([one.text for one in self._sources(named(data), self.spec.data)])
         return (" ".join(best[0].text.splitlines()) for best in found)
 
-    def _sources(self, data: str | Path | Sequence[str]) -> list[Text]:
-        spec = self.spec.data
+    def _sources(self, paths: Sequence[str], spec: PairDataSpec) -> list[Text]:
         if spec.format == "scan":
             return [
                 one._replace(text=_scan_source(one.text))
-                for one in read_texts(data, format="lines", encoding=spec.encoding)
+                for one in read_texts(paths, format="lines", encoding=spec.encoding)
             ]
         form = "auto" if spec.format == "gettext" else spec.format
         return read_texts(
-            data,
+            paths,
             text=spec.source_column,
             format=form,
             header=spec.header,

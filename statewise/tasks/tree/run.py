@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
 from statewise.data.at_rest import kept_as
 from statewise.data.flat_tree import flat_tree, spans_of
+from statewise.data.in_memory import Data
+from statewise.data.memory_source import given, source_name
+from statewise.data.memory_text import is_nltk_tree
 from statewise.data.trees import read_trees_and_gaps
 from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
-from statewise.specs.tree import TreeSpec
+from statewise.specs.tree import TreeDataSpec, TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, percent, worse_than_trivial
-from statewise.tasks.run import Opened, Run
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
 from statewise.tasks.tree.specimens import TreeSpecimens
@@ -37,6 +40,7 @@ class DepthFigure(NamedTuple):
     majority_accuracy: float
 
 
+@shows_report
 class TreeEvaluation(NamedTuple):
     root_accuracy: float | None  # None: no root has a label that counts
     node_accuracy: float | None  # None: only roots were learned
@@ -88,7 +92,23 @@ class TreeEvaluation(NamedTuple):
 
 
 @final
-class TreeRun(Run):
+class TreeRun(PredictingRun):
+    """A trained classifier of trees: a label for the root, or for every node.
+
+    >>> run = sw.load("runs/tree")
+    >>> run.evaluate().trees > 0
+    True
+    >>> run.generate("(1 (1 1) (0 0))").count("(")
+    3
+    >>> row = next(run.predict("trees.txt"))
+    >>> row["label"] in run.classes.names
+    True
+    >>> next(run.predict_lines("trees.txt"))[0]
+    '('
+    >>> len(run.specimens(text="(1 (1 1) (0 0))"))
+    1
+    """
+
     spec: TreeSpec
     model: NodeClassifier
 
@@ -141,12 +161,12 @@ class TreeRun(Run):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
-    def evaluate(self, data: str | Path | Sequence[str] | None = None) -> TreeEvaluation:
+    def evaluate(self, data: Data | None = None) -> TreeEvaluation:
         spec = self.spec
         if data is None:
             held = read_split(spec.read_data, seed=spec.seed)[1]
         else:
-            held = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data)
+            held = self._read(data)
         refuse_wide(spec, held)
         trees = make_trees(spec, held, self.tokenizer, self.classes)
         roots_only = spec.objective.nodes == "root"
@@ -190,8 +210,12 @@ class TreeRun(Run):
             unseen=dict(Counter(str(names[node]) for node in node_M[label_N[node_M] < 0])),
         )
 
-    def specimens(self, data: str | Path | Sequence[str] | None = None, *, text: str | None = None) -> TreeSpecimens:
-        """Of a text all trees in it, in brackets as files have them."""
+    def _read(self, data: Data) -> Read:
+        with given(self.spec, data) as files:
+            return formed(read_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
+
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TreeSpecimens:
+        """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
             with kept_as("the text", text) as file:
@@ -199,7 +223,7 @@ class TreeRun(Run):
         elif data is None:
             read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
         else:
-            read, source = formed(read_trees(data, encoding=spec.data.encoding), spec.read_data), f"{data}"
+            read, source = self._read(data), source_name(data)
         refuse_wide(spec, read)
         return TreeSpecimens(
             self.model,
@@ -219,13 +243,13 @@ class TreeRun(Run):
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The trees of the prompt, in brackets as files have them, with the labels that the model gives."""
+        """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with kept_as("the prompt", self._asked(prompt)) as file:
-            return "\n".join(self._lines(file, encoding="utf-8"))
+            return "\n".join(self._lines([str(file)], encoding="utf-8"))
 
-    def predict(self, data: str | Path | Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, paths: Sequence[str], data: TreeDataSpec) -> Iterator[dict[str, Any]]:
         """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
-        for one, answer in self._answers(data, self.spec.data.encoding):
+        for one, answer in self._answers(paths, data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
                 yield {"file": one.path, "line": one.line, "label": None, "probabilities": {}, "nodes": [], "tree": ""}
@@ -244,22 +268,26 @@ class TreeRun(Run):
                 "tree": answer.written(one),
             }
 
-    def predict_lines(self, data: str | Path | Sequence[str]) -> Iterator[str]:
-        """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
-        return self._lines(data, encoding=self.spec.data.encoding)
+    def _answer(self, row: Mapping[str, Any]) -> str:
+        return str(row["tree"])
 
-    def _lines(self, data: str | Path | Sequence[str], *, encoding: str) -> Iterator[str]:
-        for one, answer in self._answers(data, encoding):
+    def _is_one(self, data: Data) -> bool:
+        return isinstance(data, str) or is_nltk_tree(data)
+
+    def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
+        """Each tree on a line, with the labels that the model gives; an empty line for an empty line."""
+        return self._lines(named(data), encoding=self.spec.data.encoding)
+
+    def _lines(self, paths: Sequence[str], *, encoding: str) -> Iterator[str]:
+        for one, answer in self._answers(paths, encoding):
             if answer is None:
                 yield ""
             else:
                 assert isinstance(one, LabelledTree)
                 yield answer.written(one)
 
-    def _answers(
-        self, data: str | Path | Sequence[str], encoding: str
-    ) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
-        for some in _cut(read_trees_and_gaps(data, encoding=encoding), _TREES):
+    def _answers(self, paths: Sequence[str], encoding: str) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
+        for some in _cut(read_trees_and_gaps(paths, encoding=encoding), _TREES):
             trees = [one for one in some if isinstance(one, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
             for one in some:

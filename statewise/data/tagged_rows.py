@@ -1,29 +1,30 @@
-"""Tagged sentences of a Hugging Face dataset: a row is a sentence, its words and tags are lists side by side."""
+"""Tagged sentences as rows of JSON lines or of a Hugging Face dataset: the words and the tags are two lists."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from statewise.data.anywhere import HubName
-from statewise.data.hub import read_hub
-from statewise.data.lines import Where
+from statewise.data.anywhere import read_rows
+from statewise.data.lines import UTF8, Where
 from statewise.data.table import Row
 from statewise.specs import UserError, setting
 
-_WORDS, _TAGS = "tokens", "tags"  # the usual names
+WORDS, TAGS = "tokens", "tags"  # the usual names
 
 
-class HubSentence(NamedTuple):
+class RowSentence(NamedTuple):
     words: tuple[str, ...]
     tags: tuple[str, ...]
     where: Where
 
 
-def hub_sentences(
-    hub: HubName, *, word: str | int | None, tag: str | int | None, tags: bool = True
-) -> Iterator[HubSentence]:
+def row_sentences(
+    path: Path, *, word: str | int | None, tag: str | int | None, tags: bool = True, encoding: str = UTF8
+) -> Iterator[RowSentence]:
     """In order, rows without a word too. `tags=False` asks for no tags."""
-    word, tag = _WORDS if word is None else word, _TAGS if tag is None else tag
-    for row in read_hub(hub.name, (word, tag) if tags else (word,), config=hub.config, split=hub.split):
+    word, tag = WORDS if word is None else word, TAGS if tag is None else tag
+    columns = {"data.word": word} | ({"data.tag": tag} if tags else {})
+    for row in read_rows(path, columns=columns, encoding=encoding):
         words, given = _listed(row, word), _listed(row, tag) if tags else ()
         if tags and len(words) != len(given):
             raise UserError(
@@ -32,7 +33,7 @@ def hub_sentences(
             )
         if "" in words or "" in given:
             raise UserError(f"{row.where}: a word or a tag is empty", fix="correct the row, or leave it out")
-        yield HubSentence(words, given, row.where)
+        yield RowSentence(words, given, row.where)
 
 
 def tagged_lines(words: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,0 +1,104 @@
+"""What an installation of statewise brings along: every distribution with its size and licence, and their number.
+
+    python benchmarks/dependencies.py [--json FILE]
+
+The requirements are those of pyproject.toml (or of the installed package, where there is none), followed through the
+metadata of what is installed here. torch's own requirements are counted by themselves. Sizes are of installed files.
+"""
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+from asked import console, options, write
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from rich.table import Table
+
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+Closure = dict[str, metadata.Distribution | None]  # None: not installed here
+
+
+def requirements() -> tuple[list[str], dict[str, list[str]]]:
+    """Of statewise: its dependencies, and those of each extra that users install."""
+    if PROJECT.is_file():
+        project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+        core, extras = project["dependencies"], dict(project["optional-dependencies"])
+    else:
+        found = metadata.metadata("statewise")
+        given = [Requirement(text) for text in found.get_all("Requires-Dist", [])]
+        core = [f"{one.name}{one.specifier}" for one in given if one.marker is None]
+        extras = {
+            extra: [
+                f"{one.name}{one.specifier}" for one in given if one.marker and one.marker.evaluate({"extra": extra})
+            ]
+            for extra in found.get_all("Provides-Extra", [])
+        }
+    return core, {extra: needs for extra, needs in extras.items() if extra != "dev"}
+
+
+def closure(wanted: list[str]) -> Closure:
+    """All distributions that the requirements need, by canonical name."""
+    found: Closure = {}
+    waiting, seen = [Requirement(text) for text in wanted], set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        try:
+            found[name] = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+            continue
+        for extra in ("", *requirement.extras):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                given = map(Requirement, found[name].requires or ())
+                waiting += [one for one in given if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return found
+
+
+def beside_torch(core: list[str]) -> Closure:
+    """What an installation has, without torch and what torch itself needs."""
+    torch = closure(["torch"])
+    return {name: found for name, found in closure(core).items() if name not in torch}
+
+
+def megabytes(found: Closure) -> float:
+    files = [file.locate() for one in found.values() if one is not None for file in one.files or ()]
+    return sum(Path(str(file)).stat().st_size for file in files if Path(str(file)).is_file()) / 1e6
+
+
+def licence(one: metadata.Distribution) -> str:
+    about = one.metadata
+    named = [text.rsplit(" :: ", 1)[-1] for text in about.get_all("Classifier", []) if text.startswith("License :: ")]
+    short = (about.get("License") or "").strip()
+    return about.get("License-Expression") or (named[0] if named else "") or short.partition("\n")[0]
+
+
+def main() -> None:
+    asked = options(__doc__).parse_args()
+    core, extras = requirements()
+    ours, direct = beside_torch(core), {canonicalize_name(Requirement(text).name) for text in core}
+    groups = [("torch", closure(["torch"])), ("core", ours)]
+    groups += [
+        (extra, {name: one for name, one in beside_torch(needs).items() if name not in ours})
+        for extra, needs in extras.items()
+    ]
+    table, rows = Table("group", "distribution", "version", "MB", "licence"), []
+    for group, found in groups:
+        for name, one in sorted(found.items(), key=lambda pair: (pair[0] not in direct, pair[0])):
+            version, size = (one.version, megabytes({name: one})) if one else ("not installed here", 0.0)
+            terms = licence(one) if one else ""
+            rows.append({"group": group, "distribution": name, "version": version, "MB": size, "licence": terms})
+            table.add_row(group, name, version, f"{size:.1f}", terms)
+        table.add_section()
+    shown = console()
+    shown.print(table)
+    for group, found in groups:
+        beside = " beside torch's own" if group == "core" else ""
+        shown.print(f"{group}: {len(found)} distributions{beside}, {megabytes(found):.0f} MB", highlight=False)
+    write(asked.json, rows, distributions=len(ours), megabytes=megabytes(ours))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What it costs to check a state at every step: one step of each model on this CPU, with and without the check.
+
+    python benchmarks/state_check.py [--rounds 40] [--threads 1]
+
+A step of one row is the smallest call there is, so the share is the largest. Rounds with and without alternate; the
+columns are medians over rounds, in microseconds by the thread's own clock.
+"""
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from asked import console, options, positive, write
+from rich.table import Table
+from torch import Tensor
+
+from statewise.core.state_check import unchecked
+from statewise.models import LINEAGE, build
+
+_VOCAB = 65
+_SECONDS = 0.02  # a round at least
+
+
+def seconds_a_step(model: Any, token_B: Tensor, state: Any, steps: int) -> float:
+    begin = time.thread_time()
+    for _ in range(steps):
+        model.step(token_B, state)
+    return (time.thread_time() - begin) / steps
+
+
+@torch.no_grad()
+def measure(model: Any, *, rounds: int) -> tuple[float, float]:
+    """Medians of a step with the check and without it."""
+    token_B, state = torch.zeros(1, dtype=torch.int64), model.init_state(1)
+    for _ in range(20):
+        _, state = model.step(token_B, state)
+    steps = max(10, int(_SECONDS / seconds_a_step(model, token_B, state, 50)))
+    with_check, without = [], []
+    for _ in range(rounds):
+        with_check.append(seconds_a_step(model, token_B, state, steps))
+        with unchecked():
+            without.append(seconds_a_step(model, token_B, state, steps))
+    return statistics.median(with_check), statistics.median(without)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--rounds", type=positive, default=40)
+    parser.add_argument("--threads", type=positive, default=1)
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    table = Table(title="Checking the state, at every step")
+    for heading in ("model", "step, unchecked (us)", "check (us)", "share"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    rows = []
+    for entry in LINEAGE:
+        checked, unchecked_ = measure(build(entry.spec, vocab=_VOCAB).eval(), rounds=asked.rounds)
+        share = checked / unchecked_ - 1
+        rows.append({"model": entry.name, "step_us": unchecked_ * 1e6, "check_us": (checked - unchecked_) * 1e6})
+        table.add_row(entry.name, f"{unchecked_ * 1e6:.1f}", f"{(checked - unchecked_) * 1e6:.2f}", f"{share:.1%}")
+    console().print(table)
+    write(asked.json, rows)
+
+
+if __name__ == "__main__":
+    main()

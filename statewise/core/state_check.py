@@ -1,0 +1,228 @@
+"""Every machine refuses a state that is not its own, before any kernel sees it.
+
+A kernel trusts its arguments: given a state of fewer rows, it reads and writes past the end of memory. So the contract
+compares each state with the machine's own `init_state`: structure, rows, shape, kind of number, device. An axis that is
+empty at the start (a list that grows) may have any length, the same for all lists side by side.
+
+The machine that a caller calls makes the comparison; its parts trust it. Compiled and captured code makes none.
+"""
+
+import functools
+import operator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from statewise.core.state import State, leaves
+from statewise.specs import UserError
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_FIX = "pass the state that this machine returned for these rows, or None to begin anew"
+
+
+class _Inside(threading.local):
+    a_machine = False  # whether this thread is in a call of a machine, which has checked the whole state
+
+
+_inside = _Inside()
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Inside, this thread's machines check no state: for measuring what checking costs, and for nothing else."""
+    _inside.a_machine = True
+    try:
+        yield
+    finally:
+        _inside.a_machine = False
+
+
+def guard_sequence(method: Method) -> Method:
+    """For `forward` and `absorb`, which take a state or none, and lengths."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> Any:
+        if _inside.a_machine or torch.compiler.is_compiling():
+            return method(self, x, state, lengths_B)
+        if state is not None and not (self._state_check or _make_check(self)).fits(x, state):
+            _refuse(self, x, state)
+        _inside.a_machine = True
+        try:
+            return method(self, x, state, lengths_B)
+        finally:
+            _inside.a_machine = False
+
+    return guarded  # type: ignore[return-value]  # the same signature
+
+
+def guard_step(method: Method) -> Method:
+    """For `step` and `step_`, which always take a state."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, x: Tensor, state: Any) -> Any:
+        if _inside.a_machine or torch.compiler.is_compiling():
+            return method(self, x, state)
+        if not (self._state_check or _make_check(self)).fits(x, state):
+            _refuse(self, x, state)
+        _inside.a_machine = True
+        try:
+            return method(self, x, state)
+        finally:
+            _inside.a_machine = False
+
+    return guarded  # type: ignore[return-value]  # the same signature
+
+
+def _make_check(machine: Any) -> "StateCheck":
+    with torch.no_grad(), _disable_current_modes():  # a counter of FLOPs, say, must not count this
+        machine._state_check = StateCheck(machine.init_state(1))
+    check: StateCheck = machine._state_check
+    return check
+
+
+def _refuse(machine: Any, x: Tensor, state: Any) -> None:
+    """Say what is wrong with a state that does not fit; another floating-point type than the machine's is not wrong."""
+    rows = x.shape[0] if x.dim() else 0
+    complaint = _complaint(machine._state_check.like, state, rows, machine.like.device, "")
+    if complaint:
+        raise UserError(complaint, fix=_FIX)
+
+
+class StateCheck:
+    """Whether a state is built as `like`, a state of one row, in all of its details.
+
+    This runs at every step, so what it compares is gathered by C functions, for all leaves at once.
+    """
+
+    def __init__(self, like: State) -> None:
+        self.like = like
+        self.flatten = _flattener(like)
+        self.leaves = [leaf for _, leaf in leaves(like)]
+        self.grows = any(0 in leaf.shape[1:] for leaf in self.leaves)
+        self.rows = -1
+        self.device: torch.device | None = None
+        self.expected: list[tuple[Any, ...]] = []  # what `_facts` says of each leaf of a state of these rows
+
+    def fits(self, x: Tensor, state: Any) -> bool:
+        shape, _, device = _facts(x)
+        try:
+            facts = list(map(_facts, self.flatten(state)))
+            rows = shape[0]
+        except (AttributeError, TypeError, IndexError, ValueError):  # another structure, or no tensor
+            return False
+        if rows != self.rows or device != self.device:
+            self.expected = [((rows, *leaf.shape[1:]), leaf.dtype, device) for leaf in self.leaves]
+            self.rows, self.device = rows, device
+        return facts == self.expected or (self.grows and self._lists_fit(facts))
+
+    def _lists_fit(self, facts: list[tuple[Any, ...]]) -> bool:
+        """Only where all lists are on axis 1 and have the same length; the rest is left to `_complaint`."""
+        time = None
+        for (shape, dtype, device), (size, *rest) in zip(facts, self.expected, strict=True):
+            if [dtype, device] != rest:
+                return False
+            if shape != size:
+                if len(shape) != len(size) or size[1] != 0 or (shape[0], *shape[2:]) != (size[0], *size[2:]):
+                    return False
+                if time is not None and shape[1] != time:
+                    return False
+                time = shape[1]
+        return True
+
+
+_facts: Callable[[Any], tuple[Any, ...]] = operator.attrgetter("shape", "dtype", "device")
+_type: Callable[[Any], type] = type
+Flatten = Callable[[Any], Sequence[Any]]
+
+
+def _flattener(like: State) -> Flatten:
+    """Of a state that is built as `like`, the leaves in order; of another, a ValueError."""
+    if isinstance(like, Tensor):
+        return lambda state: (state,)
+    kind = type(like)
+    if kind is not tuple and all(isinstance(part, Tensor) for part in like):
+        return lambda state: state if type(state) is kind else _other()
+    match like:
+        case (tuple() as layers, ()) if layers and all(_is_flat(layer) for layer in layers):
+            kinds = list(map(_type, layers))  # a stack without positions of its own: by far the most calls
+
+            def flatten_stack(state: Any) -> Sequence[Any]:
+                if type(state) is not kind or state[1] != ():
+                    return _other()
+                inner = state[0]
+                return list(chain.from_iterable(inner)) if list(map(_type, inner)) == kinds else _other()
+
+            return flatten_stack
+    parts = [_flattener(part) for part in like]
+
+    def flatten(state: Any) -> Sequence[Any]:
+        if type(state) is not kind:
+            return _other()
+        return [leaf for part, inner in zip(parts, state, strict=True) for leaf in part(inner)]
+
+    return flatten
+
+
+def _is_flat(like: State) -> bool:
+    return type(like) is not tuple and all(isinstance(part, Tensor) for part in like)
+
+
+def _other() -> Sequence[Any]:
+    raise ValueError
+
+
+def _agrees(inner: torch.Size, shape: torch.Size, rows: int) -> bool:
+    if len(shape) != len(inner) + 1 or shape[0] != rows:
+        return False
+    return all(size == expected or expected == 0 for size, expected in zip(shape[1:], inner))
+
+
+def _complaint(like: State, state: Any, rows: int, device: torch.device, path: str) -> str:
+    name = f"state.{path}" if path else "state"
+    if isinstance(like, Tensor):
+        return _leaf_complaint(like, state, rows, device, name)
+    if type(state) is not type(like):
+        return f"{name} is {_kind(state)}, expected {_kind(like)}"
+    if len(state) != len(like):
+        return f"{name} has {len(state)} parts, expected {len(like)}"
+    names = getattr(like, "_fields", range(len(like)))
+    lists: dict[Any, int] = {}
+    part: Any
+    for key, expected, part in zip(names, like, state):
+        complaint = _complaint(expected, part, rows, device, f"{path}.{key}" if path else str(key))
+        if complaint:
+            return complaint
+        if isinstance(expected, Tensor) and expected.dim() > 2 and expected.shape[1] == 0:
+            lists[key] = part.shape[1]
+    if len(set(lists.values())) > 1:
+        lengths = ", ".join(f"{key}: {length}" for key, length in lists.items())
+        return f"{name} has lists of different lengths ({lengths}), expected one length for all"
+    return ""
+
+
+def _leaf_complaint(like: Tensor, leaf: Any, rows: int, device: torch.device, name: str) -> str:
+    if not isinstance(leaf, Tensor):
+        return f"{name} is {_kind(leaf)}, expected a tensor"
+    inner = like.shape[1:]
+    if not _agrees(inner, leaf.shape, rows):
+        expected = ", ".join(str(size) if size else "any" for size in (rows, *inner))
+        other_rows = leaf.dim() > 0 and _agrees(inner, leaf.shape, leaf.shape[0])
+        why = f": the input has {rows} rows, the state {leaf.shape[0]}" if other_rows else ""
+        return f"{name} has shape {list(leaf.shape)}, expected [{expected}]{why}"
+    if leaf.dtype is not like.dtype and not (leaf.is_floating_point() and like.is_floating_point()):
+        wanted = "a floating-point type" if like.is_floating_point() else str(like.dtype)
+        return f"{name} has type {leaf.dtype}, expected {wanted}"
+    return "" if leaf.device == device else f"{name} is on {leaf.device}, expected {device}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return f"a tuple of {len(value)} parts" if type(value) is tuple else f"a {type(value).__name__}"

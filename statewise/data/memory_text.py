@@ -1,0 +1,258 @@
+"""Texts, labels, pairs, tags and trees in memory, as the files that tasks read: plain text, or JSON lines."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from statewise.data.in_memory import (
+    Data,
+    Role,
+    Rows,
+    is_missing,
+    library_type,
+    listed,
+    rows_of,
+    shown,
+)
+from statewise.data.lines import Line, Where
+from statewise.data.memory_file import MemoryFile
+from statewise.data.tagged_rows import TAGS, WORDS
+from statewise.data.trees import LabelledTree, bracketed
+from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, UserError
+from statewise.specs.tree import TreeDataSpec
+
+# What the columns of labels and texts are called in most tables.
+LABEL_NAMES = frozenset(
+    {
+        "label",
+        "labels",
+        "class",
+        "category",
+        "sentiment",
+        "polarity",
+        "rating",
+        "stars",
+        "target",
+        "topic",
+        "intent",
+    }
+)
+TEXT_NAMES = frozenset(
+    {"text", "review", "sentence", "comment", "content", "body", "question", "document", "tweet", "title"}
+)
+_SOURCE_NAMES, _TARGET_NAMES = frozenset({"source", "src"}), frozenset({"target", "tgt"})
+_WORD_NAMES = frozenset({WORDS, "words"})
+_TAG_NAMES = frozenset({TAGS, "ner_tags", "pos_tags", "upos", "labels"})
+_TREE_NAMES = frozenset({"tree", "trees", "parse"})
+_NUMBERS = '; rows of numbers are settings={"data.kind": "values"}'
+_SEPARATORS = ("\x1e", "\x1f", "\x1c", "\x1d")  # ASCII has them to part records; texts hold none
+_ROWS_IN_JSON: Mapping[str, Any] = {"format": "auto", "header": "auto", "delimiter": None, "encoding": "utf-8"}
+_LINE_BREAKS = re.compile(r"[\n\r\v\f]+")
+
+
+def text_file(spec: DataSpec, data: Data, *, training: bool) -> MemoryFile:
+    """A string is a document, a list or a column holds several."""
+    role = Role("text", "", None, None, TEXT_NAMES, _is_text)
+    cells = [data] if isinstance(data, str) else rows_of(data, [role], training=training).columns[0]
+    documents = _texts(cells, "text")
+    for number, document in enumerate(documents):
+        if "\0" in document:
+            raise UserError(f"row {number}: character {document.index(chr(0))} of the text is zero", fix="remove it")
+    separator = spec.separator
+    if len(documents) > 1 and separator is None:
+        free = (one for one in _SEPARATORS if not any(one in document for document in documents))
+        separator = next(free, None)
+        if separator is None:
+            raise UserError(
+                "the documents hold every character that could part them",
+                fix='say what ends a document: settings={"data.separator": "..."}',
+            )
+    whole = (separator or "").join(documents).encode()
+    adjusted = spec.model_copy(update={"separator": separator})
+    return MemoryFile("data.txt", whole, adjusted, len(documents), unit="document")
+
+
+def labelled_file(spec: LabelledDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
+    """Texts and their labels. Of a table that is learned from, the columns keep their names."""
+    fields = type(spec).model_fields
+    roles = [
+        Role("text", "data.text", spec.text, fields["text"].default, TEXT_NAMES, _is_text, _NUMBERS),
+        Role("label", "data.label", spec.label, fields["label"].default, LABEL_NAMES | {"y"}, _is_label),
+    ][: 1 + labelled]
+    rows = rows_of([data] if isinstance(data, str) else data, roles, training=training)
+    columns = [_texts(rows.columns[0], "text"), *map(labels_of, rows.columns[1:])]
+    own = [spec.text if isinstance(spec.text, str) else "text", spec.label if isinstance(spec.label, str) else "label"]
+    names = [*rows.names, *own[len(rows.names) :]] if training else own
+    if names[0] == names[1]:
+        raise UserError(f"column {names[0]!r} is named for the text and for the label", fix="name another for one")
+    adjusted = spec.model_copy(update={**_ROWS_IN_JSON, "text": names[0], "label": names[1]})
+    return _json_lines(names, columns, adjusted, note=_note(roles, rows))
+
+
+def pair_file(spec: PairDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
+    """Sources and their targets."""
+    if training and spec.target:
+        raise UserError("data.target names files, but the data in memory holds both sides", fix="leave data.target out")
+    fields = type(spec).model_fields
+    asked = (spec.source_column, spec.target_column)
+    roles = [
+        Role(what, f"data.{what}_column", column, fields[f"{what}_column"].default, usual, _is_text)
+        for what, column, usual in zip(("source", "target"), asked, (_SOURCE_NAMES, _TARGET_NAMES))
+    ][: 1 + labelled]
+    rows = rows_of([data] if isinstance(data, str) else data, roles, training=training)
+    columns = [_texts(cells, role.what) for cells, role in zip(rows.columns, roles)]
+    names = [one if isinstance(one, str) else what for one, what in zip(asked, ("source", "target"))]
+    # By default columns are numbered, and then files without names can be read by the same settings.
+    kept: Sequence[str | int] = asked if asked == (0, 1) else names
+    update = {**_ROWS_IN_JSON, "language": None, "source_column": kept[0], "target_column": kept[1]}
+    return _json_lines(names, columns, spec.model_copy(update=update), note=_note(roles, rows))
+
+
+def tagged_file(spec: TaggedDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
+    """Sentences: a list of words each, and one of their tags."""
+    roles = [
+        Role("tokens", "data.word", WORDS if spec.word is None else spec.word, WORDS, _WORD_NAMES, _is_list),
+        Role("tags", "data.tag", TAGS if spec.tag is None else spec.tag, TAGS, _TAG_NAMES, _is_list),
+    ][: 1 + labelled]
+    if not labelled:
+        data = _sentences(data)
+    rows = rows_of(data, roles, training=training)
+    columns = [
+        [_words(cell, number, role.what) for number, cell in enumerate(cells)]
+        for cells, role in zip(rows.columns, roles)
+    ]
+    for number, (words, tags) in enumerate(zip(*columns) if labelled else ()):
+        if len(words) != len(tags):
+            raise UserError(f"row {number}: {len(words)} tokens, but {len(tags)} tags", fix="give each token a tag")
+    asked = [one if isinstance(one, str) else None for one in (spec.word, spec.tag)]
+    update = {"format": "auto", "encoding": "utf-8", "word": asked[0], "tag": asked[1]}
+    names = [one or usual for one, usual in zip(asked, (WORDS, TAGS))]
+    return _json_lines(names, columns, spec.model_copy(update=update), note=_note(roles, rows))
+
+
+def _sentences(data: Data) -> Data:
+    """Of a text its words. A list of words alone could be one sentence, or as many as it has words."""
+    if isinstance(data, str):
+        return [data.split()]
+    items = listed(data)
+    if not items or not any(isinstance(item, str) for item in items):
+        return data
+    words = [item.split() if isinstance(item, str) else item for item in items]
+    if len(words) > 1 and all(isinstance(item, str) and len(item.split()) == 1 for item in items):
+        raise UserError(
+            f"{shown(items)} could be one sentence, or {len(items)} of one word each",
+            fix="give a list of sentences: [[word, word, ...]] for one, [[word], [word]] for two",
+        )
+    return words
+
+
+def tree_file(spec: TreeDataSpec, data: Data, *, training: bool) -> MemoryFile:
+    """Trees in brackets, one a line. A string may hold several."""
+    role = Role("tree", "", None, None, _TREE_NAMES, _is_tree)
+    if isinstance(data, str):
+        lines = (Line(line, Where("the text", at)) for at, line in enumerate(_text(data, "the data").split("\n"), 1))
+        trees = [_LINE_BREAKS.sub(" ", text) for text, _ in bracketed(lines) if text is not None]
+    else:
+        cells = [data] if is_nltk_tree(data) else rows_of(data, [role], training=training).columns[0]
+        trees = [_tree(cell, number) for number, cell in enumerate(cells)]
+    content = "".join(f"{tree}\n" for tree in trees).encode()
+    return MemoryFile("data.txt", content, spec.model_copy(update={"encoding": "utf-8"}), len(trees), unit="tree")
+
+
+def _tree(cell: Any, number: int) -> str:
+    where = Where("the data", number, "row")
+    if is_nltk_tree(cell):
+        tree = LabelledTree(cell, where)
+        return tree.written_with(tree.labels())
+    text = _LINE_BREAKS.sub(" ", _text(cell, f"row {number}: the tree"))
+    try:
+        found = [one for one, _ in bracketed([Line(text, where)]) if one is not None]
+    except UserError as error:
+        raise UserError(error.what.replace(str(where), f"row {number}"), fix=error.fix) from None
+    if len(found) != 1:
+        raise UserError(f"row {number} holds {len(found)} trees, expected one: {shown(text)}", fix="one tree a row")
+    return found[0]
+
+
+# -------------------------------------------------------------------- cells
+
+
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str)
+
+
+def _is_label(cell: Any) -> bool:
+    return isinstance(cell, str | bool | int | np.integer | np.bool_)
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, list | tuple | np.ndarray)
+
+
+def _is_tree(cell: Any) -> bool:
+    return is_nltk_tree(cell) or (isinstance(cell, str) and cell.lstrip().startswith("("))
+
+
+def is_nltk_tree(data: Any) -> bool:
+    return library_type(data) == "nltk.Tree"
+
+
+def _texts(cells: Sequence[Any], what: str) -> list[str]:
+    return [_text(cell, f"row {number}: the {what}") for number, cell in enumerate(cells)]
+
+
+def _text(cell: Any, what: str) -> str:
+    if is_missing(cell):
+        raise UserError(f"{what} is missing ({cell})", fix="fill it in, or leave the row out")
+    if not isinstance(cell, str):
+        raise UserError(f"{what} is {shown(cell)}, expected a string", fix="give a string, or leave the row out")
+    try:
+        cell.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{what} has half a character at {error.start}", fix="mend or remove it") from None
+    return cell
+
+
+def labels_of(cells: Sequence[Any]) -> list[str]:
+    """Names of classes. Whole numbers and truth values are written as Python writes them."""
+    return [_label(cell, f"row {number}: the label") for number, cell in enumerate(cells)]
+
+
+def _label(cell: Any, what: str) -> str:
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+    if is_missing(cell):
+        raise UserError(f"{what} is missing ({cell})", fix="fill it in, or leave the row out")
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, bool | int):
+        return str(cell)
+    if not isinstance(cell, str):
+        raise UserError(f"{what} is {shown(cell)}, expected a name or a whole number", fix="give one of these")
+    return _text(cell, what)
+
+
+def _words(cell: Any, number: int, what: str) -> list[str]:
+    cells = listed(cell)
+    if cells is None:
+        raise UserError(f"row {number}: the {what} are {shown(cell)}, expected a list of strings", fix="give a list")
+    if what == "tags":
+        return [_label(one, f"row {number}: tag {place}") for place, one in enumerate(cells)]
+    return [_text(one, f"row {number}: token {place}") for place, one in enumerate(cells)]
+
+
+# -------------------------------------------------------------------- files
+
+
+def _json_lines(names: Sequence[str], columns: Sequence[Sequence[Any]], data: Any, *, note: str) -> MemoryFile:
+    lines = (json.dumps(dict(zip(names, row)), ensure_ascii=False) for row in zip(*columns))
+    return MemoryFile("data.jsonl", "".join(f"{line}\n" for line in lines).encode(), data, len(columns[0]), note=note)
+
+
+def _note(roles: Sequence[Role], rows: Rows) -> str:
+    """Which columns were chosen, where nobody had named them."""
+    pairs = zip(roles, rows.names)
+    said = [f"{role.what} from column {name!r}" for role, name in pairs if name != role.asked]
+    return f"; {', '.join(said)}" if said else ""

@@ -1,0 +1,123 @@
+"""`statewise compare` on a story: all parts side by side, one report, nothing run twice, a search that can be kept."""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Said, call
+from tiny_study import events, results, write_study
+
+import statewise
+
+RECALL = """
+title = "Recall"
+question = "Who recalls?"
+seeds = 2
+metric = "accuracy"
+better = "higher"
+minutes = 0.1
+budget = { kind = "none", context = 14 }
+search = { trials = 2, space = { "train.lr" = [0.01, 0.001] } }
+[base]
+task = "classification"
+data = { embedded = "recall", distance = 4 }
+model.width = 8
+[base.train]
+device = "cpu"
+steps = 3
+batch = 4
+evaluate_every = 3
+[[entry]]
+name = "elman"
+settings.model.kind = "elman"
+[[entry]]
+name = "gru"
+settings.model.kind = "gru"
+"""
+STORY = """
+title = "A small story"
+question = "Who recalls, and who predicts?"
+[[part]]
+study = "recall.toml"
+[[part]]
+study = "tiny.toml"
+[look]
+part = "recall"
+rows = 8
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("story")
+    write_study(folder)
+    (folder / "recall.toml").write_text(RECALL, encoding="utf-8")
+    (folder / "story.toml").write_text(STORY, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> Said:
+    with contextlib.chdir(folder):
+        return call("compare", "story.toml", "--workers", "2", "--static", "--quiet", "--json")
+
+
+def of_entry(report: dict[str, Any], part: int) -> set[str]:
+    return {row["entry"]["value"] for row in report["parts"][part]["table"]["rows"]}
+
+
+def test_a_story_has_one_report_and_a_folder_for_each_part(folder: Path, said: Said) -> None:
+    assert said.code == 0, said.err
+    report = json.loads(said.out)
+    assert (report["title"], report["left"], report["failed"]) == ("A small story", 0, 0)
+    assert [part["name"] for part in report["parts"]] == ["recall", "tiny"]
+    assert of_entry(report, 0) == {"elman", "gru"}
+    assert of_entry(report, 1) == {"lstm", "gru"}
+    top = folder / "studies/story"
+    assert (top / "report.html").exists()
+    assert not (top / "trials").exists()
+    assert len(results(top / "recall")) == 2 * 2 + 2 * 2, "a search of two values, and two seeds"
+    assert len(results(top / "tiny")) == 4
+    assert set(events(top / "tiny").values()) == {1}
+    trial = next(iter(results(top / "tiny").values()))
+    assert trial["model_bytes"] == 4 * trial["parameters"]
+    assert "share of the gradient" in (top / "report.json").read_text()
+
+
+def test_the_search_of_a_run_can_be_kept_beside_the_study(folder: Path, said: Said, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied)
+    record = copied / "studies/story/recall/search.json"
+    shutil.copy(record, copied / "recall.search.json")
+    tried = json.loads(record.read_text())["record"]
+    assert [(one["entry"], one["settings"]["train.lr"]) for one in tried] == [
+        (name, rate) for name in ("elman", "gru") for rate in (0.01, 0.001)
+    ]
+    with contextlib.chdir(copied):
+        found = statewise.compare("story.toml", static=True)
+    assert [part.name for part in found.parts] == ["recall", "tiny"]
+    assert {row["part"] for row in found.table} == {"recall", "tiny"}
+    assert "Recall" in found._repr_html_()
+    begun = [key for event, key in events(copied / "studies/story/recall") if event == "start"]
+    assert len(begun) == 8, "the recorded values are those of the search, so all trials are there"
+
+
+def test_the_story_in_its_folder_says_the_same(folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    again = call("compare", "studies/story/study.toml", "--out", "studies/story", "--static", "--quiet", "--json")
+    assert again.code == 0, again.err
+    tables = [[part["table"] for part in json.loads(one.out)["parts"]] for one in (said, again)]
+    assert tables[0] == tables[1]
+    assert set(events(Path("studies/story/tiny")).values()) == {1}
+
+
+def test_one_entry_of_one_part(folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    some = call("compare", "story.toml", "--only", "lstm", "--static", "--quiet")
+    assert some.code == 0, some.err
+    assert "Two small ones" in some.out
+    assert "Recall" not in some.out
+    assert set(events(Path("studies/story/tiny")).values()) == {1}
