@@ -7,6 +7,7 @@ from statewise.specs.autoregressive import WindowSpec as WindowSpec
 from statewise.specs.classification import ClassificationSpec as ClassificationSpec
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
 from statewise.specs.data import DataSpec as DataSpec
+from statewise.specs.error import Note as Note
 from statewise.specs.error import UserError as UserError
 from statewise.specs.error import either as either
 from statewise.specs.error import in_python as in_python

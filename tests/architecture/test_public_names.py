@@ -86,7 +86,6 @@ ONLY: dict[str, set[str]] = {
     "predict": RUNS.keys() - {"language_model"},
     "predict_lines": RUNS.keys() - {"language_model"},
     "exposure_gap": {"language_model", "translation", "forecasting"},
-    "with_settings": {"translation", "forecasting"},
     "translate": {"translation"},
     "stream": {"language_model"},
     **{name: {"forecasting"} for name in ("backtest", "forecast", "interpolate", "plot", "stationarity")},
