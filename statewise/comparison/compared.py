@@ -107,12 +107,21 @@ class Compared:
 
     @property
     def failed(self) -> int:
-        """Trials that failed."""
+        """The number of trials that failed.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> compared.failed, compared.left
+        (0, 0)
+        """
         return sum(len(part.ran.failed) for part in self.parts)
 
     @property
     def left(self) -> int:
-        """Trials that a signal left undone."""
+        """The number of trials that a signal left undone.
+
+        >>> sw.compare("two.toml", out="studies/two", workers=1, static=True).left
+        0
+        """
         return sum(len(part.ran.left) for part in self.parts)
 
     def __repr__(self) -> str:

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +24,12 @@ from statewise.models import CountingMachine
 from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option, setting
 from statewise.specs.parse import as_overrides, read_override
 from statewise.specs.toml import dumps
-from statewise.tasks.dispatch import load, open_job
+from statewise.tasks.dispatch import open_job
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
 from statewise.tasks.report import worse_than_trivial
-from statewise.tasks.run import NEEDS, Run, read_spec
+from statewise.tasks.run import NEEDS, read_spec
+from statewise.tasks.trained import Trained
 from statewise.training import (
     Display,
     Outcome,
@@ -55,57 +55,10 @@ from statewise.training.folder import (
     weights_sha256,
 )
 from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats
-
-
-class Trained(NamedTuple):
-    """What `train` returns: where the run is, how training went, and the way to use it.
-
-    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
-    >>> trained
-    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
-    >>> trained.outcome.step
-    20
-    """
-
-    path: Path
-    outcome: Outcome
-    resumed_from: int | None
-    proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # the command to try first on such a run
-    warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
-
-    def load(self) -> Run:
-        """Open the run that was trained: to evaluate it, generate, predict or translate.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.load().evaluate().tokens > 0
-        True
-        """
-        return load(self.path)
-
-    @property
-    def history(self) -> History:
-        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.history["step"]
-        [10, 20]
-        """
-        return read_history(self.path, unit=read_spec(self.path).loss_name)
-
-    def __repr__(self) -> str:
-        outcome = self.outcome
-        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
-        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
-        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
-
-    def _repr_html_(self) -> str:
-        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
 
 
 def train(

@@ -42,7 +42,7 @@ class Run(ABC):
     'language_model'
     """
 
-    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
@@ -109,7 +109,7 @@ class Run(ABC):
             return self
         table = self.spec.model_dump(mode="json")
         asked = make_spec(table, settings, source=f"{self.path}/run.toml")
-        free = {"data": self.spec.data.layout_of_files, **self.changeable}
+        free = {"data": self.spec.data.layout_of_files, **self._changeable}
         changed: dict[str, Any] = {}
         for group, names in free.items():
             old, new = getattr(self.spec, group), getattr(asked, group, None)
