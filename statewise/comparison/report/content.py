@@ -187,7 +187,8 @@ def _choose(studies: Sequence[_Study], look: Figure | None) -> tuple[list[Figure
     done = [study for study in studies if study.results.done]
     lead = [lesson(study.results, study.ranking) for study in done]
     lead += [look] if look is not None else []
-    learning = {study.part.name: learning_curves(study.results) for study in done}
+    trained = [study for study in done if study.part.study.metric not in COSTS]
+    learning = {study.part.name: learning_curves(study.results) for study in trained}
     growth = {study.part.name: contexts(study.results) for study in done}
     against = {study.part.name: tradeoffs(study.results, study.ranking) for study in done}
     widest = max(done, key=lambda study: len(study.results.done), default=None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from statewise.comparison.report.results import SHARES, Results, differ, pareto, possible
+from statewise.comparison.report.results import SAME, SHARES, Results, differ, pareto, possible
 from statewise.comparison.report.verdict import (
     best_sentence,
     compares_sizes,
@@ -290,7 +290,13 @@ def contexts(results: Results) -> list[Figure]:
             reading="Flat: the next token takes as long after a long text as after a short one.",
         ),
     ]
-    return [figure for figure in found if any(len(series.x) > 1 for series in figure.series)]
+    return [figure for figure in found if any(len(series.x) > 1 for series in figure.series) and _varies(figure)]
+
+
+def _varies(figure: Figure) -> bool:
+    """Whether any value differs: entries of one model have the same state at every length."""
+    values = [value for series in figure.series for value in series.y]
+    return max(values) > SAME * min(values)
 
 
 def _by_context(

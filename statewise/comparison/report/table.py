@@ -234,14 +234,16 @@ def _value(value: object) -> str:
 
 
 def _informative(table: Table) -> Table:
-    """Columns without a value are left out; those in which all entries agree stay for machines."""
+    """Columns without a value are left out; those in which all entries agree, or one has a value, stay for machines."""
     if not table.rows:
         return table
     kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
     columns = []
     for at in kept:
-        column, texts = table.columns[at], {row[at].text for row in table.rows}
-        constant = len(texts) == 1 and len(table.rows) > 1 and column.name not in _KEPT
+        column, cells = table.columns[at], [row[at] for row in table.rows]
+        alone = len(cells) > 2 and sum(cell.value is not None for cell in cells) == 1
+        constant = len(cells) > 1 and len({cell.text for cell in cells}) == 1
+        constant = (constant or alone) and column.name not in _KEPT
         columns.append(column._replace(shown=column.shown and not constant))
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
     return table._replace(columns=tuple(columns), rows=rows)
