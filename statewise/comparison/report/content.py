@@ -331,7 +331,7 @@ def _facts(studies: Sequence[_Study], environment: Mapping[str, Any]) -> list[tu
             (f"{before}held equal", held_equal(results, part.entries)),
             (
                 f"{before}trials",
-                f"{done} of {len(results.order) * part.study.seeds} finished, {part.study.seeds} seeds each",
+                f"{done} of {len(results.order) * part.study.seeds} finished, {_seeds(part.study.seeds)} each",
             ),
             (f"{before}data", ", ".join(sorted({entry.data for entry in part.entries})) or "not recorded"),
         ]
@@ -339,6 +339,10 @@ def _facts(studies: Sequence[_Study], environment: Mapping[str, Any]) -> list[tu
             facts.append((f"{before}not size-matched", ", ".join(sorted(results.unmatched))))
     facts.append(("corpus", _corpus(environment)))
     return [*facts, *((name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment)]
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _corpus(environment: Mapping[str, Any]) -> str:
