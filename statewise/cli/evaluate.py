@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.tasks.report import Report
@@ -20,6 +20,7 @@ def evaluate(
         list[str] | None,
         typer.Option("--text", "--data", "-t", help="File or folder. Default: what training held out."),
     ] = None,
+    mixer: MixerOption = None,
     json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
     set_: Annotated[
         list[str] | None,
@@ -51,7 +52,7 @@ def evaluate(
     """
     from statewise.specs import UserError
 
-    opened = open_run(run).with_settings(set_ or ())
+    opened = open_run(run, mixer).with_settings(set_ or ())
     read = ", ".join(text) if text else "what training held out"
     if exposure:
         from statewise.tasks.exposure import exposure_figures, exposure_report

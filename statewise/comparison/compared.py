@@ -16,7 +16,19 @@ from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
 from statewise.comparison.report import write_report
-from statewise.comparison.study import as_table, load_study, parse_study, scaled, with_entries
+from statewise.comparison.study import (
+    as_table,
+    entry_of,
+    load_study,
+    parse_study,
+    read_added,
+    scaled,
+    spec_of,
+    with_entries,
+)
+from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
+from statewise.models.custom import from_source
+from statewise.specs import UserError, mixers_of
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.training.device import pick_device
@@ -68,6 +80,7 @@ def compare(
     minutes: float | None = None,
     only: Sequence[str] = (),
     add: Sequence[str] = (),
+    mixers: AnyMixer | Sequence[AnyMixer] = (),
     out: str | Path | None = None,
     workers: int | None = None,
     threads: int = 1,
@@ -80,8 +93,11 @@ def compare(
 
     The study is a shipped one's name, a TOML file, a `StudySpec`, or a table of the same keys. `settings` are paths of
     the study, such as `base.train.lr`; `data` takes the place of its own; `command` is what reproduces the report.
+
+    `mixers` are classes of your own, or the files they are in: each becomes an entry, unless an entry has it already.
+    `add` may begin with such a file too: `add=["mine=ema.py model.options.decay=0.5"]`.
     """
-    asked = changed_study(study, settings=settings or {}, minutes=minutes, only=only, add=add)
+    asked = changed_study(study, settings=settings or {}, minutes=minutes, only=only, add=add, mixers=mixers)
     folder = Path(out) if out is not None else Path("studies") / _name(study)
     with Signals() as signals:
         planned = plan(asked, data=data)
@@ -96,7 +112,9 @@ def compare(
             display=display,
             signals=signals,
         )
+        files = {own.source.path for own in classes_of(asked.mixers) if own.source is not None}
         again = ["statewise", "compare", str(folder / "study.toml"), "--out", str(folder)]
+        again += [word for file in sorted(files) for word in ("--mixer", file)]
         page = write_report(
             planned.study,
             planned.entries,
@@ -126,23 +144,43 @@ def changed_study(
     minutes: float | None = None,
     only: Sequence[str] = (),
     add: Sequence[str] = (),
+    mixers: AnyMixer | Sequence[AnyMixer] = (),
 ) -> StudySpec:
     """The study, read, with what is asked to be otherwise."""
+    likes = [like for _, like, _ in map(read_added, add) if names_a_file(like)]
+    added = {like: own_mixer(like) for like in likes}
+    given = tuple(_for_workers(own) for own in own_mixers(mixers))
+    every = tuple(dict.fromkeys([*given, *added.values()]))
     match study:
         case StudySpec():
-            found = parse_study(as_table(study), source=f"study {study.title!r}")
+            found = parse_study(as_table(study), source=f"study {study.title!r}", mixers=every)
         case Mapping():
-            found = parse_study(study)
+            found = parse_study(study, mixers=every)
         case _:
-            found = load_study(study)
+            found = load_study(study, mixers=every)
     if settings:
-        found = parse_study(with_settings(as_table(found), settings), source=f"study {found.title!r} with settings")
+        table = with_settings(as_table(found), settings)
+        found = parse_study(table, source=f"study {found.title!r} with settings", mixers=every)
     if only or add:
-        found = with_entries(found, only=only, add=add)
+        found = with_entries(found, only=only, add=add, own={**{own.name: own for own in given}, **added})
+    named = {own for entry in found.entry for own in mixers_of(spec_of(found, entry))}
+    new = tuple(entry_of(own) for own in given if own not in named)
+    found = parse_study(as_table(found.model_copy(update={"entry": (*found.entry, *new)})), mixers=every)
     if minutes is not None:
         amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
-        found = parse_study(with_settings(as_table(scaled(found, minutes)), amounts))  # what was said stands as it was
+        table = with_settings(as_table(scaled(found, minutes)), amounts)  # what was said stands as it was
+        found = parse_study(table, mixers=every)
     return found
+
+
+def _for_workers(own: CustomMixer) -> CustomMixer:
+    """The class as the processes of a study will have it: out of the text of its file."""
+    if own.source is None:
+        raise UserError(
+            f"{own.name} cannot be sent to the processes of a study: it does not come from a file of its own",
+            fix=f"write it into a file, and name that: mixers=['{own.name.lower()}.py']",
+        )
+    return from_source(own.source, own.name)
 
 
 def one_each(planned: Plan) -> int:

@@ -24,7 +24,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial
-from statewise.comparison.worker import STOPPED
+from statewise.comparison.worker import STOPPED, sent
 from statewise.specs import UserError
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
@@ -71,7 +71,12 @@ def run(
     with locked(folder) as lock:
         write_study(folder, plan.study)
         pool = Pool(
-            workers=workers, threads=threads, log=folder / "workers.log", devices=devices_for(plan), keep=[lock]
+            workers=workers,
+            threads=threads,
+            log=folder / "workers.log",
+            devices=devices_for(plan),
+            keep=[lock],
+            mixers=sent(plan.study.mixers),
         )
         with pool:
             return in_phases(plan, folder, display, signals, lambda phase: _drive(phase, signals, pool))
@@ -86,7 +91,7 @@ class Phase:
     """Trials that can be run in any order, and how far they are."""
 
     def __init__(self, trials: Sequence[Trial], *, study: StudySpec, folder: Path, display: Board) -> None:
-        self.folder, self.display, self._study = folder, display, study
+        self.folder, self.display, self.study = folder, display, study
         self.log = Log(folder)
         self.trials = list({trial.key: trial for trial in trials}.values())  # two entries may be the same run
         self.found: dict[str, Found] = {}
@@ -110,7 +115,7 @@ class Phase:
         return trial_folder(self.folder, trial.key)
 
     def order(self, trial: Trial) -> Order:
-        return Order(trial._replace(spec=trial.spec.absolute()), self._study.metric, self._study.budget.context)
+        return Order(trial._replace(spec=trial.spec.absolute()), self.study.metric, self.study.budget.context)
 
     def prepare(self, trial: Trial) -> Path:
         """Write down what is to be done; the folder to do it in."""

@@ -29,7 +29,7 @@ from statewise.comparison.record import (
     write_order,
 )
 from statewise.comparison.trial import Failure, Trial
-from statewise.comparison.worker import run_trial
+from statewise.comparison.worker import received, run_trial, sent
 from statewise.specs import UserError
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
@@ -88,14 +88,15 @@ def _environment() -> dict[str, str]:
     return {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _work(path: str, order: dict[str, Any], threads: int) -> dict[str, Any]:
+def _work(path: str, order: dict[str, Any], threads: int, mixers: list[dict[str, str]]) -> dict[str, Any]:
     """On the cluster: one trial, and what it left as plain data."""
     torch.set_num_threads(threads)
     folder = Path(path)
     make_folder(folder)
     with locked(folder, patience=_PATIENCE, wait=True):
-        write_order(folder, order_of(order, source="the trial"))
-        run_trial(folder)
+        own = received(mixers)
+        write_order(folder, order_of(order, source="the trial", mixers=own))
+        run_trial(folder, mixers=own)
         found, failure = read_found(folder), read_failure(folder)
         return {
             "found": None if found is None else found_record(found),
@@ -105,11 +106,12 @@ def _work(path: str, order: dict[str, Any], threads: int) -> dict[str, Any]:
 
 def _drive(ray: Any, task: Any, phase: Phase, signals: Signals, workers: int, threads: int) -> None:
     running: dict[Any, Trial] = {}
+    mixers = sent(phase.study.mixers)
     while (phase.waiting or running) and not signals.received:
         while phase.waiting and len(running) < workers:
             trial = phase.waiting.popleft()
             path = phase.prepare(trial)
-            running[task.remote(str(path), order_record(phase.order(trial)), threads)] = trial
+            running[task.remote(str(path), order_record(phase.order(trial)), threads, mixers)] = trial
         done, _ = ray.wait(list(running), timeout=_TICK)
         for reference in done:
             _take_in(ray, reference, running.pop(reference), phase)

@@ -8,13 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, UserError, nearest, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, nearest, parse_spec
 from statewise.specs.base import Spec
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
 
-_ADD = "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'"
+_ADD = (
+    "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'; or a mixer file of "
+    "your own: --add 'mine=my_mixer.py'"
+)
 # What is counted in steps, and so becomes shorter with a study.
 IN_STEPS = ("train.steps", "train.warmup", "train.evaluate_every", "train.save_every", "forcing.steps")
 
@@ -23,7 +26,7 @@ def study_names() -> list[str]:
     return sorted(path.stem for path in _shipped().glob("*.toml"))
 
 
-def load_study(name_or_path: str | Path) -> StudySpec:
+def load_study(name_or_path: str | Path, *, mixers: Sequence[OwnMixer] = ()) -> StudySpec:
     """A shipped study by its name, or any by the path of its TOML file."""
     named = str(name_or_path)
     path = Path(name_or_path)
@@ -31,13 +34,13 @@ def load_study(name_or_path: str | Path) -> StudySpec:
         if named not in study_names():
             raise UserError(f"{named!r} is neither a shipped study nor a .toml file", fix=nearest(named, study_names()))
         path = _shipped() / f"{named}.toml"
-    return parse_study(_read(path), source=f"study {named!r}")
+    return parse_study(_read(path), source=f"study {named!r}", mixers=mixers)
 
 
-def parse_study(table: Mapping[str, Any], *, source: str = "the study") -> StudySpec:
-    """Validate a table; every entry must be a run that could be trained."""
+def parse_study(table: Mapping[str, Any], *, source: str = "the study", mixers: Sequence[OwnMixer] = ()) -> StudySpec:
+    """Validate a table; every entry must be a run that could be trained. `mixers`: the user's own classes."""
     try:
-        study = StudySpec.model_validate(table)
+        study = StudySpec.model_validate(table, context=mixers)
     except ValidationError as error:
         lines = [_explain(one["loc"], one["msg"], one["type"]) for one in error.errors()]
         raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
@@ -61,7 +64,7 @@ def as_table(study: StudySpec) -> dict[str, Any]:
 def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | None = None) -> AnyRunSpec:
     """The run of an entry: the base, what the entry says, and `settings` above both."""
     table = with_settings(with_settings(study.base, entry.settings), settings or {})
-    return parse_spec(table, source=f"entry {entry.name!r} of the study")
+    return parse_spec(table, source=f"entry {entry.name!r} of the study", mixers=study.mixers)
 
 
 def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
@@ -69,19 +72,36 @@ def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
     return study.model_copy(update={"base": with_settings(study.base, settings)})
 
 
-def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[str] = ()) -> StudySpec:
-    """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`."""
+def with_entries(
+    study: StudySpec,
+    *,
+    only: Sequence[str] = (),
+    add: Sequence[str] = (),
+    own: Mapping[str, OwnMixer] | None = None,
+) -> StudySpec:
+    """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`.
+
+    `own`: what LIKE may be besides, with the class that an entry is then made of.
+    """
     known = {entry.name: entry for entry in study.entry}
     for name in only:
         if name not in known:
             raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
-    added = [_added(known, written) for written in add]
+    made = {like: entry_of(mixer) for like, mixer in (own or {}).items()}
+    added = [_added(known, made, written) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
-    return parse_study(table, source=f"the study with {'--add' if add else '--only'}")
+    source = f"the study with {'--add' if add else '--only'}"
+    return parse_study(table, source=source, mixers=study.mixers)
 
 
-def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
+def entry_of(mixer: OwnMixer, name: str | None = None) -> EntrySpec:
+    """An entry that is made of a user's class, at the settings that all entries share."""
+    return EntrySpec(name=name or mixer.name.lower(), settings={"model": {"kind": "custom", "mixer": mixer.name}})
+
+
+def read_added(written: str) -> tuple[str, str, list[str]]:
+    """`NAME=LIKE path=value …`: the name, what it is like, and what differs."""
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
@@ -89,12 +109,17 @@ def _added(known: Mapping[str, EntrySpec], written: str) -> EntrySpec:
     name, equals, like = first.partition("=")
     if not equals or not name:
         raise UserError(f"--add {written!r} does not say what the new entry is like", fix=_ADD)
-    if like not in known:
-        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
-    if not settings:
+    return name, like, settings
+
+
+def _added(known: Mapping[str, EntrySpec], made: Mapping[str, EntrySpec], written: str) -> EntrySpec:
+    name, like, settings = read_added(written)
+    if like not in known and like not in made:
+        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, {**known, **made}))
+    if not settings and like not in made:
         raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
-    old = known[like]
+    old = made.get(like) or known[like]
     return old.model_copy(update={"name": name, "settings": with_settings(old.settings, changed)})
 
 

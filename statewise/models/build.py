@@ -1,6 +1,7 @@
 """The only place where a spec becomes a module."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, assert_never
 
 import torch
@@ -30,6 +31,7 @@ from statewise.mixers import (
 )
 from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
+from statewise.models.custom import CustomMixer, own_mixer
 from statewise.models.head import CategoricalHead
 from statewise.models.language_model import LanguageModel
 from statewise.models.markov import Markov
@@ -37,6 +39,7 @@ from statewise.models.stack import Stack
 from statewise.models.token_machine import TokenMachine
 from statewise.specs import (
     BasicAttentionSpec,
+    CustomSpec,
     DeepRNNSpec,
     ElmanSpec,
     GatedDeltaSpec,
@@ -59,16 +62,25 @@ from statewise.specs import (
     TTTMLPSpec,
     UserError,
     WindowSpec,
+    nearest,
     parse_spec,
 )
+from statewise.specs.stacked import StackedSpec
 
 
-def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **options: Any) -> TokenMachine[Any]:
+def build(
+    model: str | ModelSpec | type[Mixer[Any]] = "lstm", *, vocab: int, seed: int = 0, **options: Any
+) -> TokenMachine[Any]:
     """A language model from a spec, or from a name and options: `build("lstm", vocab=65, width=256)`.
+
+    A mixer class of your own is passed as it is: `build(EMA, vocab=65, width=32, decay=0.9)`.
 
     The weights are a function of the seed alone, whatever else was drawn before.
     """
-    if isinstance(model, str):
+    spec: ModelSpec
+    if isinstance(model, type):
+        spec = custom_spec(own_mixer(model), options)
+    elif isinstance(model, str):
         parsed = parse_spec({"model": {"kind": model, **options}}, source=f"build({model!r}, ...)")
         assert isinstance(parsed, LanguageModelSpec)
         spec = parsed.model
@@ -103,6 +115,20 @@ def build(model: str | ModelSpec = "lstm", *, vocab: int, seed: int = 0, **optio
         stack=stack,
         head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
     )
+
+
+def custom_spec(own: CustomMixer, options: Mapping[str, Any]) -> CustomSpec:
+    """The spec of a user's class. `options` are settings that every model has, and those of the class itself."""
+    shared = {name: value for name, value in options.items() if name in CustomSpec.model_fields}
+    its = {name: value for name, value in options.items() if name not in shared}
+    for name in its:
+        if name not in own.options.model_fields:
+            known = {*own.options.model_fields, *StackedSpec.model_fields}
+            raise UserError(f"{name!r} is neither an option of {own.name} nor a setting", fix=nearest(name, known))
+    table = {"kind": "custom", "mixer": own.name, "options": its, **shared}
+    spec = parse_spec({"model": table}, source=f"build({own.name}, ...)", mixers=[own]).model
+    assert isinstance(spec, CustomSpec)
+    return spec
 
 
 def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator | None = None) -> tuple[Stack, int]:
@@ -318,5 +344,9 @@ def build_mixer(
                 conv=spec.conv,
                 **shared,
             )
+        case CustomSpec(own=CustomMixer() as own):
+            return own.build(spec, input_width=input_width, generator=generator)
+        case CustomSpec():
+            raise AssertionError("a user's class stands behind every such spec")
         case _:
             assert_never(spec)

@@ -34,7 +34,7 @@ class LanguageModelSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return self.model.kind
+        return self.model.known_as
 
     def absolute(self) -> Self:
         data = {"text": absolute(self.data.text), "validation": absolute(self.data.validation)}

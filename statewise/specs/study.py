@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from statewise.specs.base import Spec
+from statewise.specs.custom import OwnMixer
 
 Scalar = str | int | float | bool
 SizeKind = Literal["parameters", "state_bytes"]  # met by the width
@@ -122,3 +123,12 @@ class StudySpec(Spec):
     metric: str = Field("bits_per_byte", description="the figure of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
     minutes: float = Field(4.0, gt=0, description="what it takes on two cores as written; --minutes scales the steps")
+    _mixers: tuple[OwnMixer, ...] = PrivateAttr(())
+
+    def model_post_init(self, context: Any) -> None:
+        self._mixers = tuple(context or ())
+
+    @property
+    def mixers(self) -> tuple[OwnMixer, ...]:
+        """The user's own classes that entries may be made of. They are passed in and are no part of the data."""
+        return self._mixers

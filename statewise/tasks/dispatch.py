@@ -1,8 +1,10 @@
 """The one place where a spec's task becomes the code that does it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
+from statewise.models import AnyMixer, own_mixers
 from statewise.specs import (
     AnyRunSpec,
     ClassificationSpec,
@@ -42,11 +44,21 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
             assert_never(spec)
 
 
-def load(path: str | Path, *, device: str = "auto") -> Run:
-    """Open a run folder. Every byte is checked first; a damaged top falls back to a verified checkpoint."""
+def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[AnyMixer] | None = None) -> Run:
+    """Open a run folder. Every byte is checked first; a damaged top falls back to a verified checkpoint.
+
+    `mixer`: the class of your own that the run was trained with, or the file it is in. Nothing that lies in the
+    folder is executed.
+    """
+    mixers = own_mixers(mixer)
     found = find_published(Path(path), needs=NEEDS)
-    spec = read_spec(found.path)
-    opened = Opened(Path(path), found.path, found.skipped, pick_device(device))
+    spec = read_spec(found.path, mixers=mixers)
+    run = _open_run(spec, Opened(Path(path), found.path, found.skipped, pick_device(device)))
+    run.mixers = mixers
+    return run
+
+
+def _open_run(spec: AnyRunSpec, opened: Opened) -> Run:
     match spec:
         case LanguageModelSpec():
             return LanguageModelRun.open(spec, opened)

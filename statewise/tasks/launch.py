@@ -15,8 +15,18 @@ import torch
 from torch import nn
 
 import statewise
-from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
+from statewise.core import Mixer
+from statewise.models import AnyMixer, CountingMachine, CustomMixer, classes_of, names_a_file, own_mixers
+from statewise.specs import (
+    AnyRunSpec,
+    OwnMixer,
+    RunSpec,
+    TrainSpec,
+    UserError,
+    load_recipe,
+    make_spec,
+    mixers_of,
+)
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import load, open_job
 from statewise.tasks.job import Job, Opening
@@ -50,14 +60,16 @@ class Trained(NamedTuple):
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # what one does with such a run
+    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was trained with
 
     def load(self) -> Run:
-        return load(self.path)
+        return load(self.path, mixer=self.mixers)
 
 
 def train(
-    recipe: str | AnyRunSpec = "lstm",
+    recipe: str | AnyRunSpec | type[Mixer[Any]] = "lstm",
     *,
+    mixer: AnyMixer | Sequence[AnyMixer] | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     data: str | Path | Sequence[str] | None = None,
     out: str | Path | None = None,
@@ -68,6 +80,9 @@ def train(
     """Train a recipe, a model by name, or a spec. `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
     `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
 
+    `mixer` is a class of your own, or the file it is in: it takes the place of the recipe's model, and
+    `{"model.options.decay": 0.5}` sets what its constructor takes. `train(EMA)` is a language model of it.
+
     With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
     """
     signals = Signals()
@@ -77,11 +92,10 @@ def train(
         overrides, paths = _overrides(settings), _paths(data)
         if resume:
             folder = Path(out) if out is not None else newest_run()
-            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
+            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display, own_mixers(mixer))
         else:
-            table = recipe.model_dump() if isinstance(recipe, RunSpec) else load_recipe(recipe)
-            source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=paths, source=source)
+            table, source, mixers = _asked_for(recipe, mixer)
+            spec = make_spec(table, overrides, data=paths, source=source, mixers=mixers)
             folder, checkpoint = fresh_folder(spec, out), None
         spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
@@ -90,6 +104,21 @@ def train(
         with parallel(pick_device(spec.train.device)) as par:
             wake(par.device)
             return _train(spec, folder, checkpoint, par, display, signals, on_step)
+
+
+def _asked_for(
+    recipe: str | AnyRunSpec | type[Mixer[Any]], mixer: AnyMixer | Sequence[AnyMixer] | None
+) -> tuple[Mapping[str, Any], str, Sequence[OwnMixer]]:
+    """The table that is to be trained, what it is called in messages, and the user's own classes it may need."""
+    if isinstance(recipe, RunSpec):
+        table, source, mixers = recipe.model_dump(), "the spec", mixers_of(recipe)
+    elif isinstance(recipe, type) or names_a_file(recipe):
+        if mixer is not None:
+            raise UserError("two mixer classes were given, and one run has one", fix=f"leave out {recipe} or mixer")
+        table, source, mixers, mixer = {}, str(recipe), (), recipe
+    else:
+        table, source, mixers = load_recipe(recipe), f"recipe {recipe}", ()
+    return table, source, mixers if mixer is None else own_mixers(mixer)
 
 
 def _train(
@@ -161,7 +190,7 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, classes_of(mixers_of(spec)))
 
 
 class _Enough(Exception):
@@ -216,20 +245,24 @@ def newest_run() -> Path:
 
 
 def _where_it_stopped(
-    path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
+    path: Path,
+    overrides: Sequence[str],
+    data: Sequence[str] | None,
+    display: Display,
+    mixers: Sequence[OwnMixer],
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
-    if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
+    if (path / "run.toml").is_file() and read_spec(path, mixers=mixers).learns == "counting":
         raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
     if checkpoint is None:
         raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
-    before = read_spec(checkpoint.path)
+    before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
-    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
+    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers).absolute()
     kept = ("batch", "window", "truncation", "optimizer")
     if spec.model_copy(update={"train": before.train}) != before or any(
         getattr(spec.train, name) != getattr(before.train, name) for name in kept

@@ -2,6 +2,7 @@
 
 import html
 import tomllib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from statewise.decoding import Sampling
-from statewise.specs import AnyRunSpec, UserError, parse_spec
+from statewise.models import CustomMixer
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, parse_spec
+from statewise.specs.custom import custom_tables
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
@@ -30,6 +33,7 @@ class Run(ABC):
     spec: AnyRunSpec
     model: nn.Module
     skipped: list[str]  # damaged parts that were passed over
+    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was opened with
 
     @property
     @abstractmethod
@@ -166,13 +170,18 @@ class Opened(NamedTuple):
         return model.to(self.device).eval()
 
 
-def read_spec(folder: Path) -> AnyRunSpec:
+def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
+    """What `run.toml` says. A run with a user's class needs that class: a run folder never brings code with it."""
     path = folder / "run.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    spec = parse_spec(table, source=str(path))
+    recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
+    spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers)
+    for own in mixers:
+        if own.sha256 and recorded.get(own.name, own.sha256) not in ("", own.sha256):
+            warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_depth(spec, weights)
