@@ -29,6 +29,7 @@ from statewise.comparison.study import (
 from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
 from statewise.models.custom import from_source
 from statewise.specs import UserError, mixers_of
+from statewise.specs.custom import snake
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.training.device import pick_device
@@ -178,7 +179,7 @@ def _for_workers(own: CustomMixer) -> CustomMixer:
     if own.source is None:
         raise UserError(
             f"{own.name} cannot be sent to the processes of a study: it does not come from a file of its own",
-            fix=f"write it into a file, and name that: mixers=['{own.name.lower()}.py']",
+            fix=f"write it into a file, and name that: mixers=['{snake(own.name)}.py']",
         )
     return from_source(own.source, own.name)
 

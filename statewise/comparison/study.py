@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, nearest, parse_spec
 from statewise.specs.base import Spec
+from statewise.specs.custom import KIND as CUSTOM
+from statewise.specs.custom import snake
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import BudgetSpec, EntrySpec, SearchSpec, StudySpec, TrainingBudgetSpec
@@ -95,9 +97,9 @@ def with_entries(
     return parse_study(table, source=source, mixers=study.mixers)
 
 
-def entry_of(mixer: OwnMixer, name: str | None = None) -> EntrySpec:
+def entry_of(mixer: OwnMixer) -> EntrySpec:
     """An entry that is made of a user's class, at the settings that all entries share."""
-    return EntrySpec(name=name or mixer.name.lower(), settings={"model": {"kind": "custom", "mixer": mixer.name}})
+    return EntrySpec(name=snake(mixer.name), settings={"model": {"kind": CUSTOM, "mixer": mixer.name}})
 
 
 def read_added(written: str) -> tuple[str, str, list[str]]:

@@ -36,7 +36,8 @@ from statewise.comparison.measure import (
 from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.models import CustomMixer, classes_of
-from statewise.models.custom import Source, from_source
+from statewise.models.custom import from_source
+from statewise.models.source import Source
 from statewise.specs import OwnMixer, UserError
 from statewise.tasks import Trained, load, train
 from statewise.tasks.run import NEEDS, read_spec

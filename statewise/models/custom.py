@@ -3,18 +3,15 @@
 Only a file that a person names is ever executed: never one that a recipe, a study or a run folder speaks of.
 """
 
-import hashlib
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -22,6 +19,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import Mixer, leaves
+from statewise.models.source import Source, run_source
 from statewise.specs import CustomSpec, MixerSize, OwnMixer, UserError, nearest
 from statewise.specs.custom import Option
 from statewise.specs.stacked import StackedSpec, StateSize
@@ -32,13 +30,6 @@ Arguments = tuple[tuple[str, Any], ...]
 _GIVEN = ("width", "input_width", "init", "kernel", "generator")  # as the package's own mixers are given them
 _CONTRACT = "docs/adding-a-mixer.md shows a whole one"
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?")
-
-
-class Source(NamedTuple):
-    """A file as it was when it was read: this, not the file, is what other processes get."""
-
-    path: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -125,21 +116,23 @@ def classes_of(mixers: Sequence[OwnMixer]) -> tuple[CustomMixer, ...]:
 
 def from_source(source: Source, name: str) -> CustomMixer:
     """A class by the text of its file: what a worker does with what it was sent."""
-    return next(own for own in _classes(source) if own.name == name)
+    return _classes(source, name)[0]
 
 
 def _of_class(given: type[Mixer[Any]] | CustomMixer) -> CustomMixer:
     if isinstance(given, CustomMixer):
         return given
     _refuse_other_contract(given)
+    if given.__module__.startswith("statewise."):
+        raise UserError(f"{given.__name__} is part of statewise", fix="give its name, as `statewise models` lists it")
     file, source, sha256 = "", None, ""
     module = sys.modules.get(given.__module__)
     if given.__module__ == "__main__":  # a script or a notebook: its other lines are no part of the class
         with suppress(OSError, TypeError):
-            sha256 = _sha256(inspect.getsource(given))
+            sha256 = Source("", inspect.getsource(given)).sha256
     elif module is not None and (path := getattr(module, "__file__", None)) and Path(path).suffix == ".py":
         source = getattr(module, "__source__", None) or Source(path, Path(path).read_text(encoding="utf-8"))
-        file, sha256 = Path(path).name, _sha256(source.text)
+        file, sha256 = Path(path).name, source.sha256
     return CustomMixer(given, sha256, file, source, _options(given))
 
 
@@ -159,7 +152,7 @@ def _of_file(named: str | Path) -> tuple[CustomMixer, ...]:
 
 def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]:
     """The mixer classes that a file defines, or the one of this name."""
-    module, file = _module(source), Path(source.path).name
+    module, file = run_source(source), Path(source.path).name
     defined = {
         key: value
         for key, value in vars(module).items()
@@ -177,36 +170,6 @@ def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]
         )
     whole = [one for one in mixers if not inspect.isabstract(one)]
     return tuple(_of_class(one) for one in whole or mixers[:1])
-
-
-def _module(source: Source) -> ModuleType:
-    """The file, executed once for each text of it. What lies beside it can be imported while it runs."""
-    name = f"statewise_own_{Path(source.path).stem}_{_sha256(source.path + source.text)[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    module = ModuleType(name)
-    module.__file__ = source.path
-    vars(module)["__source__"] = source
-    beside = str(Path(source.path).parent)
-    sys.modules[name] = module
-    sys.path.append(beside)
-    try:
-        exec(compile(source.text, source.path, "exec"), vars(module))
-    except BaseException as error:
-        del sys.modules[name]
-        if not isinstance(error, Exception):
-            raise
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source.path]
-        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-        where = source.path if line is None else f"{source.path}, line {line}"
-        raise UserError(f"{where}: {type(error).__name__}: {error}", fix="mend the file") from error
-    finally:
-        sys.path.remove(beside)
-    return module
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # ------------------------------------------------------------------------- the contract

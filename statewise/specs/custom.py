@@ -48,7 +48,7 @@ class CustomSpec(StackedSpec):
 
     kind: Literal["custom"] = "custom"
     mixer: str = Field(pattern=r"^[^\W\d]\w*$", description="name of the mixer class")
-    file: str = Field("", pattern=r"^[^/\\\x00-\x1f]*$", description="the file it was read from, for information")
+    file: str = Field("", description="the file it was read from, for information")
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="of its source, for information")
     options: dict[str, Option] = Field({}, validate_default=True, description="what its constructor takes")
     _own: OwnMixer = PrivateAttr()
@@ -71,8 +71,7 @@ class CustomSpec(StackedSpec):
 
     @property
     def known_as(self) -> str:
-        """`ForgetfulSum` is `forgetful_sum`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.mixer).lower()
+        return snake(self.mixer)
 
     def mixer_output(self) -> int:
         return self._own.size(self, self.width).output_width
@@ -85,6 +84,11 @@ class CustomSpec(StackedSpec):
 
     def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
         return self._own.state(self, input_width, context)
+
+
+def snake(name: str) -> str:
+    """`SlowSum` is `slow_sum`, `EMA` is `ema`: what folders and entries are called."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def mixers_of(spec: Spec) -> tuple[OwnMixer, ...]:
@@ -124,7 +128,8 @@ def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source
             known = several if given else "pass it: --mixer FILE.py"
             raise UserError(f"{source} does not say which mixer class it needs", fix=known)
         if name not in given:
-            file = str(one.get("file") or "")
+            file = str(one.get("file"))
+            file = file if re.fullmatch(r"[\w.-]+\.py", file) else ""  # a folder does not say where to look
             others = f"; given: {', '.join(sorted(given))}" if given else ""
             raise UserError(
                 f"{source} needs the mixer class {name!r}{f' (from {file})' if file else ''}, which is not part of "
