@@ -1,7 +1,7 @@
 """What the documentation shows is run: every shell and Python block, page by page; and its links lead somewhere.
 
 The blocks of a page run in order, in one temporary folder; its Python blocks share one namespace.
-A block marked `text` (or anything else) is not run. The commands of the README start as they do for everybody;
+A block marked `text` (or anything else) is not run. A Python block that begins with `# NAME.py` is that file. The commands of the README start as they do for everybody;
 those of the other pages are forks of one process that has imported everything (`warm.py`).
 """
 
@@ -22,6 +22,7 @@ WARM = Path(__file__).with_name("warm.py")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+FILE = re.compile(r"# (\w+\.py)\n")
 HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
 
 
@@ -99,11 +100,15 @@ def test_the_blocks_of_a_page_run(
     page: Path, cold: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     commands = any(block.language != "python" for block in runnable(page))
     environment = request.getfixturevalue("warm") if commands and page.name != "README.md" else cold
     namespace: dict[str, Any] = {"__name__": "page"}
     for block in runnable(page):
         where = f"{name_of(page)}:{block.line}"
+        if block.language == "python" and (named := FILE.match(block.code)):
+            Path(named[1]).write_text(block.code, encoding="utf-8")
+            continue
         if block.language == "python":
             # Padded, so that a traceback names the line of the page.
             exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
