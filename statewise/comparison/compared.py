@@ -166,7 +166,8 @@ def changed_study(
         found = with_entries(found, only=only, add=add, own={**{own.name: own for own in given}, **added})
     named = {own for entry in found.entry for own in mixers_of(spec_of(found, entry))}
     new = tuple(entry_of(own) for own in given if own not in named)
-    found = parse_study(as_table(found.model_copy(update={"entry": (*found.entry, *new)})), mixers=every)
+    if new:
+        found = parse_study(as_table(found.model_copy(update={"entry": (*found.entry, *new)})), mixers=every)
     if minutes is not None:
         amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
         table = with_settings(as_table(scaled(found, minutes)), amounts)  # what was said stands as it was

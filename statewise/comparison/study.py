@@ -118,10 +118,10 @@ def _added(known: Mapping[str, EntrySpec], made: Mapping[str, EntrySpec], writte
     name, like, settings = read_added(written)
     if like not in known and like not in made:
         raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, {**known, **made}))
-    if not settings and like not in made:
+    if not settings and like in known:
         raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
-    old = made.get(like) or known[like]
+    old = known[like] if like in known else made[like]
     return old.model_copy(update={"name": name, "settings": with_settings(old.settings, changed)})
 
 

@@ -93,6 +93,9 @@ def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer
     """The classes that were passed in: objects, or those of files that were named."""
     if given is None:
         return ()
+    if isinstance(given, Mixer):
+        name = type(given).__name__
+        raise UserError(f"{name} was given as an object that is already built", fix=f"pass the class: mixer={name}")
     many = [given] if isinstance(given, type | str | Path | CustomMixer) else list(given)
     found = [own for one in many for own in (_of_file(one) if isinstance(one, str | Path) else (_of_class(one),))]
     return tuple(dict.fromkeys(found))

@@ -114,8 +114,9 @@ def _asked_for(
         table, source, mixers = recipe.model_dump(), "the spec", mixers_of(recipe)
     elif isinstance(recipe, type) or names_a_file(recipe):
         if mixer is not None:
-            raise UserError("two mixer classes were given, and one run has one", fix=f"leave out {recipe} or mixer")
-        table, source, mixers, mixer = {}, str(recipe), (), recipe
+            raise UserError(f"{recipe} and mixer both give a mixer class", fix="leave one of them out")
+        name = recipe.__name__ if isinstance(recipe, type) else str(recipe)
+        table, source, mixers, mixer = {}, name, (), recipe
     else:
         table, source, mixers = load_recipe(recipe), f"recipe {recipe}", ()
     return table, source, mixers if mixer is None else own_mixers(mixer)
@@ -262,7 +263,7 @@ def _where_it_stopped(
         raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
     before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
-    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers).absolute()
+    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()
     kept = ("batch", "window", "truncation", "optimizer")
     if spec.model_copy(update={"train": before.train}) != before or any(
         getattr(spec.train, name) != getattr(before.train, name) for name in kept

@@ -1,7 +1,8 @@
 """What the documentation shows is run: every shell and Python block, page by page; and its links lead somewhere.
 
 The blocks of a page run in order, in one temporary folder; its Python blocks share one namespace.
-A block marked `text` (or anything else) is not run. A Python block that begins with `# NAME.py` is that file. The commands of the README start as they do for everybody;
+A block marked `text` (or anything else) is not run. A Python block that begins with `# NAME.py` is that file.
+The commands of the README start as they do for everybody;
 those of the other pages are forks of one process that has imported everything (`warm.py`).
 """
 

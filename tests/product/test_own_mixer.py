@@ -105,6 +105,14 @@ def test_a_run_is_resumed_with_its_class(here: Path, tmp_path: Path) -> None:
     assert json.loads(said.out)["resumed_from"] == 20
 
 
+def test_a_run_of_ours_is_resumed_whatever_is_passed_in(here: Path, tmp_path: Path) -> None:
+    """A study that has a class of the user's among its entries resumes the others with it."""
+    small = {"train.steps": 2, "model.width": 6, "train.save_every": 1}
+    trained = sw.train("elman", data="text.txt", settings=small, out=tmp_path / "run", display=Silent())
+    more = sw.train(out=trained.path, resume=True, mixer="fading.py", settings={"train.steps": 3}, display=Silent())
+    assert (more.resumed_from, more.load().spec.model.kind) == (2, "elman")
+
+
 def test_a_source_that_has_changed_is_told_and_read(here: Path, tmp_path: Path) -> None:
     changed = write_fading(tmp_path, more="# a comment\n")
     said = run("evaluate", "runs/fading_sum", "--mixer", str(changed), "--json", cwd=here)

@@ -233,6 +233,11 @@ def test_names_of_files_that_lead_nowhere(tmp_path: Path) -> None:
         own_mixer("statewise.mixers")
 
 
+def test_a_class_is_passed_and_not_an_object(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="pass the class: mixer=Looks"):
+        sw.load(tmp_path, mixer=Looks(4))  # type: ignore[arg-type]  # what a newcomer may do
+
+
 def test_what_ships_goes_by_its_name() -> None:
     with pytest.raises(UserError, match="LSTM is part of statewise"):
         sw.build(sw.LSTM, vocab=5)
