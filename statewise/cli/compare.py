@@ -60,7 +60,15 @@ def compare(
     add: Annotated[
         list[str] | None,
         typer.Option(
-            "--add", metavar="NAME=LIKE PATH=VALUE", help="One more entry: like another, but for some settings."
+            "--add",
+            metavar="NAME=LIKE PATH=VALUE",
+            help="One more entry: like another, but for some settings; LIKE may be the .py file of your own mixer.",
+        ),
+    ] = None,
+    mixer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mixer", metavar="FILE.py", help="Your own mixer class: an entry of it, or the one a study has."
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which studies there are, and end.")] = False,
@@ -76,6 +84,7 @@ def compare(
     Whatever is done is kept: the same command goes on where it was stopped, and with --add only what is new is run.
 
     Example: statewise compare lineage --data my.txt --minutes 10
+    Example: statewise compare lineage --add 'mine=my_mixer.py model.options.decay=0.5'
     """
     if list_:
         return _list(json_)
@@ -91,6 +100,7 @@ def compare(
         only=only or (),
         add=add or (),
         search=search,
+        mixers=mixer or (),
         out=out,
         workers=workers,
         threads=threads,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.tasks.report import Evaluation, Report
@@ -21,6 +21,7 @@ def evaluate(
         list[str] | None,
         typer.Option("--text", "--data", "-t", help="File or folder. Default: what training held out."),
     ] = None,
+    mixer: MixerOption = None,
     json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
     set_: Annotated[
         list[str] | None,
@@ -54,7 +55,7 @@ def evaluate(
     from statewise.tasks.forecasting import ForecastingRun
     from statewise.tasks.run import SelfReadingRun
 
-    opened = open_run(run, set_ or ())
+    opened = open_run(run, set_ or (), mixer=mixer)
     read = ", ".join(text) if text else "what training held out"
     files = [Path(name) for name in text] if text else None
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from statewise.cli.output import print_json, safe
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 _TOKENS = 300  # of a text
 
@@ -32,6 +32,7 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
     state: Annotated[Path | None, typer.Option(help="Go on from a saved state; --prompt is read after it.")] = None,
     save_state: Annotated[Path | None, typer.Option(help="Save the state after the last token.")] = None,
+    mixer: MixerOption = None,
     json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
 ) -> None:
     """Continue a prompt, token by token. The state can be saved and continued from, exactly.
@@ -53,7 +54,7 @@ def generate(
         raise UserError(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
-    opened = open_run(run)
+    opened = open_run(run, mixer)
     if not isinstance(opened, LanguageModelRun):
         if state or save_state:
             raise UserError(

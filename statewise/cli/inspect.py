@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.inspection import Inspection
@@ -38,6 +38,7 @@ def inspect(
             help="A setting of the lens (window=64), or of one of all lenses (gradient.window=64).",
         ),
     ] = None,
+    mixer: MixerOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into. Default: RUN/inspect/LENS.")
     ] = None,
@@ -67,7 +68,7 @@ def inspect(
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
-    opened = None if run is None else open_run(Path(run))
+    opened = None if run is None else open_run(Path(run), mixer=mixer)
     found = look_at(
         opened,
         lens,

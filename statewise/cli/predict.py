@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 
 def predict(
@@ -26,6 +26,7 @@ def predict(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
     ] = None,
+    mixer: MixerOption = None,
 ) -> None:
     """Classes, tags, translations, tree labels or forecasts, in the order of the input; no row is lost.
 
@@ -39,7 +40,7 @@ def predict(
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
-    opened = open_run(run, set_ or ())
+    opened = open_run(run, set_ or (), mixer=mixer)
     lines: Iterator[str]
     files = [Path(name) for name in file]
     if fill:

@@ -7,11 +7,15 @@ from typing import Annotated
 import typer
 
 from statewise.cli.output import print_json
+from statewise.cli.run_argument import MixerOption
 
 
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="RECIPE|MODEL", help="A recipe (.toml or name) or a model's name.")
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|MODEL", help="A recipe (.toml or name), a model's name, or the .py file of your own mixer."
+        ),
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -21,6 +25,7 @@ def train(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. train.steps=500."),
     ] = None,
+    mixer: MixerOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run. Default: runs/MODEL.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with --out, or with the newest run.")] = False,
     deterministic: Annotated[
@@ -32,6 +37,7 @@ def train(
     """Train a model on a text, in a folder that can be resumed, evaluated and generated from.
 
     Example: statewise train lstm --text my.txt --set train.steps=2000 --out runs/mine
+    Example: statewise train classification --mixer my_mixer.py --set model.options.decay=0.5
     """
     from statewise.specs import UserError
     from statewise.tasks import train as run_training
@@ -49,6 +55,7 @@ def train(
         settings.append("train.deterministic=true")
     trained = run_training(
         recipe or "lstm",
+        mixer=mixer,
         settings=settings,
         data=None if text is None else [Path(name) for name in text],
         out=out,
@@ -78,7 +85,8 @@ def train(
             print(f"best at step {outcome.best_step}: {figures}")
         print(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
         print(f"weights sha256 {outcome.weights_sha256[:16]}…")
-        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}")
+        own = f" --mixer {mixer or recipe or 'FILE.py'}" if trained.mixers else ""
+        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
     return 1 if trained.proof is False else 0
 
 

@@ -16,12 +16,22 @@ import torch
 from torch import nn
 
 import statewise
+from statewise.core import Mixer
 from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import MemoryFile, kept_in
 from statewise.data.memory_source import memory_file
-from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec
+from statewise.models import AnyMixer, CountingMachine, CustomMixer, classes_of, names_a_file, own_mixers
+from statewise.specs import (
+    AnyRunSpec,
+    OwnMixer,
+    RunSpec,
+    TrainSpec,
+    UserError,
+    load_recipe,
+    make_spec,
+    mixers_of,
+)
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import load, open_job
 from statewise.tasks.job import Job, Opening
@@ -73,6 +83,7 @@ class Trained(NamedTuple):
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # the command to try first on such a run
+    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was trained with
 
     def load(self) -> Run:
         """Open the run that was trained: to evaluate it, generate, predict or translate.
@@ -81,7 +92,7 @@ class Trained(NamedTuple):
         >>> trained.load().evaluate().tokens > 0
         True
         """
-        return load(self.path)
+        return load(self.path, mixer=self.mixers)
 
     @property
     def history(self) -> History:
@@ -91,7 +102,7 @@ class Trained(NamedTuple):
         >>> trained.history["step"]
         [10, 20]
         """
-        return read_history(self.path, unit=read_spec(self.path).loss_name)
+        return read_history(self.path, unit=read_spec(self.path, mixers=self.mixers).loss_name)
 
     def __repr__(self) -> str:
         outcome = self.outcome
@@ -104,8 +115,9 @@ class Trained(NamedTuple):
 
 
 def train(
-    recipe: "str | AnyRunSpec" = "lstm",
+    recipe: "str | AnyRunSpec | type[Mixer[Any]]" = "lstm",
     *,
+    mixer: AnyMixer | Sequence[AnyMixer] | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     data: Data | None = None,
     out: str | Path | None = None,
@@ -118,6 +130,8 @@ def train(
     `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
     `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
     `out` is the folder to write (default: a new one under `runs/`).
+    `mixer` is a class of your own, or the file it is in: it takes the place of the recipe's model, and
+    `{"model.options.decay": 0.5}` sets what its constructor takes. `train(EMA)` is a language model of it.
     With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
     `on_step` is called with the number of every step.
 
@@ -136,11 +150,10 @@ def train(
             folder = Path(out) if out is not None else newest_run()
             if in_memory:
                 raise UserError("a resumed run reads the data that it began with", fix="leave data out")
-            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
+            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display, own_mixers(mixer))
         else:
-            table = _table(recipe)
-            source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
+            table, source, mixers = _asked_for(recipe, mixer)
+            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source, mixers=mixers)
             folder, checkpoint = fresh_folder(spec, out), None
             if in_memory:
                 made = memory_file(spec, data, training=True)
@@ -157,6 +170,20 @@ def train(
         ):
             wake(par.device)
             return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
+
+
+def _asked_for(
+    recipe: str | AnyRunSpec | type[Mixer[Any]], mixer: AnyMixer | Sequence[AnyMixer] | None
+) -> tuple[Mapping[str, Any], str, Sequence[OwnMixer]]:
+    """The table that is to be trained, what it is called in messages, and the user's own classes it may need."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump(), "the spec", mixers_of(recipe) if mixer is None else own_mixers(mixer)
+    if isinstance(recipe, type) or names_a_file(recipe):
+        if mixer is not None:
+            raise UserError(f"{recipe} and mixer both give a mixer class", fix="leave one of them out")
+        return {}, recipe.__name__ if isinstance(recipe, type) else recipe, own_mixers(recipe)
+    mixers = own_mixers(mixer)
+    return _table(recipe, mixers), f"recipe {recipe}", mixers
 
 
 def _train(
@@ -231,7 +258,7 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, classes_of(mixers_of(spec)))
 
 
 class _Enough(Exception):
@@ -288,11 +315,15 @@ def newest_run() -> Path:
 
 
 def _where_it_stopped(
-    path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
+    path: Path,
+    overrides: Sequence[str],
+    data: Sequence[str] | None,
+    display: Display,
+    mixers: Sequence[OwnMixer],
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
-    if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
+    if (path / "run.toml").is_file() and read_spec(path, mixers=mixers).learns == "counting":
         raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
@@ -304,9 +335,9 @@ def _where_it_stopped(
         )
     if checkpoint is None:
         raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
-    before = read_spec(checkpoint.path)
+    before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
-    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
+    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()
     kept = ("batch", "window", "truncation", "optimizer")
     if spec.model_copy(update={"train": before.train}) != before or any(
         getattr(spec.train, name) != getattr(before.train, name) for name in kept
@@ -324,12 +355,12 @@ def _where_it_stopped(
     return spec, checkpoint
 
 
-def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+def _table(recipe: str, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     """Of the `run.toml` of a run, relative names of files are those of its folder."""
-    if isinstance(recipe, RunSpec):
-        return recipe.model_dump()
     path = Path(recipe)
-    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
+    if path.name == "run.toml" and path.is_file():
+        return read_spec(path.parent, mixers=mixers).model_dump()
+    return load_recipe(recipe)
 
 
 def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, make_spec
+from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, make_spec, mixers_of
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
@@ -100,7 +100,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         if not settings:
             return self
         table = self.spec.model_dump(mode="json", exclude_none=True)
-        spec = make_spec(table, settings, source=f"{self.path}/run.toml")
+        spec = make_spec(table, settings, source=f"{self.path}/run.toml", mixers=mixers_of(self.spec))
         assert isinstance(spec, ForecastingSpec)
         changed = {name: getattr(spec.forecast, name) for name in _CHANGEABLE}
         kept = self.spec.model_copy(update={"forecast": self.spec.forecast.model_copy(update=changed)})

@@ -18,7 +18,7 @@ from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import PairDataSpec, TranslationSpec, UserError, make_spec
+from statewise.specs import PairDataSpec, TranslationSpec, UserError, make_spec, mixers_of
 from statewise.tasks.metric.translation import translation_scores
 from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
@@ -108,7 +108,8 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         return {**self.spec.model.sizes(), **vocabularies}
 
     def with_settings(self, settings: Sequence[str]) -> "TranslationRun":
-        spec = make_spec(self.spec.model_dump(exclude_none=True), settings, source="run.toml")
+        table = self.spec.model_dump(exclude_none=True)
+        spec = make_spec(table, settings, source="run.toml", mixers=mixers_of(self.spec))
         if not isinstance(spec, TranslationSpec) or spec != self.spec.model_copy(update={"decoding": spec.decoding}):
             raise UserError("only decoding.* can be changed after training", fix="for example decoding.beam=10")
         return TranslationRun(
