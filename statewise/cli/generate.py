@@ -54,7 +54,7 @@ def generate(
         raise UserError(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
-    opened = open_run(run, mixer)
+    opened = open_run(run, mixer=mixer)
     if not isinstance(opened, LanguageModelRun):
         if state or save_state:
             raise UserError(

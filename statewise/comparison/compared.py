@@ -248,7 +248,7 @@ def changed_story(
     """The story, read, with what is asked to be otherwise."""
     given = tuple(_for_workers(own) for own in own_mixers(mixers))
     likes = [like for _, like, _ in map(read_added, add) if names_a_file(like)]
-    made: dict[str, OwnMixer] = {own.name: own for own in given} | {like: own_mixer(like) for like in likes}
+    made = {own.name: own for own in given} | {like: own_mixer(like) for like in likes}
     story = load_story(study, mixers=tuple(dict.fromkeys([*given, *made.values()])))
     if minutes is not None and not minutes > 0:
         raise UserError(f"minutes is {minutes:g}, expected more than 0")

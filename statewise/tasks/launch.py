@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import MemoryFile, kept_in
 from statewise.data.memory_source import memory_file
-from statewise.models import AnyMixer, CountingMachine, CustomMixer, classes_of, names_a_file, own_mixers
+from statewise.models import AnyMixer, CountingMachine, classes_of, names_a_file, own_mixers
 from statewise.specs import (
     AnyRunSpec,
     OwnMixer,
@@ -33,13 +32,13 @@ from statewise.specs import (
     mixers_of,
 )
 from statewise.specs.toml import dumps
-from statewise.tasks.dispatch import load, open_job
+from statewise.tasks.dispatch import open_job
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.run import NEEDS, Run, read_spec
+from statewise.tasks.run import NEEDS, read_spec
+from statewise.tasks.trained import Trained
 from statewise.training import (
     Display,
-    Outcome,
     Parallel,
     RunFolder,
     Signals,
@@ -62,56 +61,9 @@ from statewise.training.folder import (
     weights_sha256,
 )
 from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _REHEARSAL = 50  # steps that `deterministic` repeats
-
-
-class Trained(NamedTuple):
-    """What `train` returns: where the run is, how training went, and the way to use it.
-
-    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
-    >>> trained
-    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
-    >>> trained.outcome.step
-    20
-    """
-
-    path: Path
-    outcome: Outcome
-    resumed_from: int | None
-    proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # the command to try first on such a run
-    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was trained with
-
-    def load(self) -> Run:
-        """Open the run that was trained: to evaluate it, generate, predict or translate.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.load().evaluate().tokens > 0
-        True
-        """
-        return load(self.path, mixer=self.mixers)
-
-    @property
-    def history(self) -> History:
-        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.history["step"]
-        [10, 20]
-        """
-        return read_history(self.path, unit=read_spec(self.path, mixers=self.mixers).loss_name)
-
-    def __repr__(self) -> str:
-        outcome = self.outcome
-        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
-        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
-        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
-
-    def _repr_html_(self) -> str:
-        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
 
 
 def train(

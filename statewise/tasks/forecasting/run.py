@@ -110,9 +110,11 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
                 "can be changed",
                 fix="train anew to change the rest",
             )
-        return ForecastingRun(
+        changed_run = ForecastingRun(
             self.path, spec=kept, model=self.model, known=self.known, device=self.device, skipped=self.skipped
         )
+        changed_run.mixers = self.mixers
+        return changed_run
 
     # ---------------------------------------------------------------- figures
 

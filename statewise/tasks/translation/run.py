@@ -112,7 +112,7 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         spec = make_spec(table, settings, source="run.toml", mixers=mixers_of(self.spec))
         if not isinstance(spec, TranslationSpec) or spec != self.spec.model_copy(update={"decoding": spec.decoding}):
             raise UserError("only decoding.* can be changed after training", fix="for example decoding.beam=10")
-        return TranslationRun(
+        changed = TranslationRun(
             self.path,
             spec=spec,
             model=self.model,
@@ -122,6 +122,8 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
             device=self.device,
             skipped=self.skipped,
         )
+        changed.mixers = self.mixers
+        return changed
 
     # ---------------------------------------------------------------- figures
 
