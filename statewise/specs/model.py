@@ -6,6 +6,8 @@ from pydantic import BeforeValidator, Field
 
 from statewise.specs.attention import BasicAttentionSpec, TransformerSpec
 from statewise.specs.autoregressive import LatentSpec, WindowSpec
+from statewise.specs.custom import KIND as CUSTOM
+from statewise.specs.custom import CustomSpec
 from statewise.specs.linear import GatedDeltaSpec, LinearAttentionSpec, Mamba2Spec, MinGRUSpec, MinLSTMSpec
 from statewise.specs.markov import MarkovSpec
 from statewise.specs.recurrent import ElmanSpec, GRUSpec, LSTMSpec
@@ -31,10 +33,14 @@ AnyMixerSpec = (
     | Mamba2Spec
     | TTTLinearSpec
     | TTTMLPSpec
+    | CustomSpec
 )
 
 AnyModelSpec = MarkovSpec | AnyMixerSpec
-KINDS: tuple[str, ...] = tuple(spec.model_fields["kind"].default for spec in get_args(AnyModelSpec))
+# What ships. A user's own class has no name here: it is passed in.
+KINDS: tuple[str, ...] = tuple(
+    kind for spec in get_args(AnyModelSpec) if (kind := spec.model_fields["kind"].default) != CUSTOM
+)
 
 
 def _default_kind(value: Any) -> Any:

@@ -1,9 +1,10 @@
-"""What training returns."""
+"""The result of a training: where its run is, how it went, and the way to use it."""
 
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from statewise.models import CustomMixer
 from statewise.tasks.dispatch import load
 from statewise.tasks.run import Run, read_spec
 from statewise.training import Outcome
@@ -26,6 +27,7 @@ class Trained(NamedTuple):
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # the command to try first on such a run
     warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
+    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was trained with
 
     def load(self) -> Run:
         """Open the run that was trained: to evaluate it, generate, predict or translate.
@@ -34,7 +36,7 @@ class Trained(NamedTuple):
         >>> trained.load().evaluate().tokens > 0
         True
         """
-        return load(self.path)
+        return load(self.path, mixer=self.mixers)
 
     @property
     def history(self) -> History:
@@ -44,7 +46,7 @@ class Trained(NamedTuple):
         >>> trained.history["step"]
         [10, 20]
         """
-        return read_history(self.path, unit=read_spec(self.path).loss_name)
+        return read_history(self.path, unit=read_spec(self.path, mixers=self.mixers).loss_name)
 
     def __repr__(self) -> str:
         outcome = self.outcome
