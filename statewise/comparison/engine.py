@@ -220,8 +220,8 @@ def in_phases(works: Sequence[Work], display: Board, signals: Signals, drive: Ca
 
 
 def _longest_first(trial: Trial) -> tuple[int, float]:
-    """Of each seed, so that no worker is left alone with a long trial at the end. Roughly: by FLOPs."""
-    return trial.seed, -trial.flops_per_token * trial.spec.train.steps
+    """Of each seed, so that no worker is left alone with a long trial at the end."""
+    return trial.seed, -trial.cost
 
 
 def _drive(phase: Phase, signals: Signals, pool: Pool) -> None:
