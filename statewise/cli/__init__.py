@@ -148,7 +148,12 @@ def _run() -> int:
 
 def _notes(error: BaseException) -> str:
     """What was added to an error on its way, for example how to continue a training."""
-    return "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    notes = getattr(error, "__notes__", ())
+    if not notes:
+        return ""
+    from statewise.specs.error import Note, on_command_line
+
+    return "".join(f"\n{on_command_line(note.marked) if isinstance(note, Note) else note}" for note in notes)
 
 
 def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -65,15 +65,17 @@ def _settings(verb: str, given: Sequence[str]) -> "tuple[list[Setting], dict[str
 
     words = [word for word in given if not word.startswith("-")]
     if verb == "compare":
-        from statewise.comparison.study import load_study
+        from statewise.comparison.study import load_story
 
         for word in (*words, "lineage"):
             try:
-                study = load_study(word)
-                base = [one._replace(path=f"base.{one.path}") for one in settings_of(make_spec(study.base))]
-                return [*settings_of(study), *base], {}
+                studies = [chapter.study for chapter in load_story(word).chapters]
             except UserError:
                 continue
+            found = {one.path: one for study in studies for one in settings_of(study)}
+            every = [one for study in studies for one in settings_of(make_spec(study.base))]
+            found |= {f"base.{one.path}": one._replace(path=f"base.{one.path}") for one in every}
+            return list(found.values()), {}
     if verb in ("train", "reproduce", "settings"):
         for word in (*words, "lstm"):
             try:

@@ -266,7 +266,7 @@ def changed_story(
     everything = [name for names in known.values() for name in names]
     for name in only:
         if name not in everything:
-            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, everything))
+            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, everything))
     kept = [one for one in story.chapters if not only or set(only) & set(known[one.name])]
     chapters = []
     for chapter in kept:

@@ -65,7 +65,7 @@ def mismatch(study: StudySpec, entries: Sequence[Entry]) -> str:
         return ""
     return (
         f"The recorded search was run with {'; '.join(differing)}: its values may not be the best ones here "
-        "(--search runs it again)."
+        "(a new search finds them)."
     )
 
 

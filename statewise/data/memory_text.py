@@ -212,7 +212,7 @@ def _text(cell: Any, what: str) -> str:
     try:
         cell.encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{what} has half a character at {error.start}", fix="mend or remove it") from None
+        raise UserError(f"{what} has half a character at {error.start}", fix="correct or remove it") from None
     return cell
 
 

@@ -83,7 +83,7 @@ def read_table(
         for row in found:
             if row.cells and not checked:
                 checked = True
-                _check(wanted, row, found)
+                _check(wanted, row, found, named=kind == "jsonl")
             rows.append(row)
     return rows
 
@@ -202,8 +202,11 @@ def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
         raise UserError(f"{where}: {half} is half a character", fix="correct or remove it") from None
 
 
-def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row]) -> None:
-    """Refuse a table without the columns that will be asked for, and guess which of its own they are."""
+def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row], *, named: bool) -> None:
+    """Refuse a table without the columns that will be asked for, and guess which of its own they are.
+
+    `named`: every row names its columns, so that no header can be missing.
+    """
     names = {path: str(column) for path, column in wanted.items() if isinstance(column, str) and column.strip()}
     if not first.names or all(name in first.names or name.isdecimal() for name in names.values()):
         for path, column in wanted.items():
@@ -213,7 +216,7 @@ def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row]) -> Non
     with suppress(UserError):  # of a row below, which is not what is wrong first
         some += islice(rest, SAMPLE)
     cells = {name: [str(row.cells[at]) for row in some if at < len(row.cells)] for at, name in enumerate(first.names)}
-    raise no_column(first.where.path, names, cells, headed=bool(set(names.values()) & set(first.names)))
+    raise no_column(first.where.path, names, cells, headed=named or bool(set(names.values()) & set(first.names)))
 
 
 def _place(column: Column, row: Row, path: str = "") -> int:

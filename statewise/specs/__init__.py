@@ -11,6 +11,7 @@ from statewise.specs.custom import MixerSize as MixerSize
 from statewise.specs.custom import OwnMixer as OwnMixer
 from statewise.specs.custom import mixers_of as mixers_of
 from statewise.specs.data import DataSpec as DataSpec
+from statewise.specs.error import Note as Note
 from statewise.specs.error import UserError as UserError
 from statewise.specs.error import either as either
 from statewise.specs.error import in_python as in_python

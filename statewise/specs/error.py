@@ -66,6 +66,17 @@ def lens_setting(name: str, value: Any) -> str:
     return either(f"--set {shlex.quote(f'{name}={as_toml(value)}')}", f"{name}={_literal(value)}")
 
 
+class Note(str):
+    """A marked text for `Exception.add_note`: Python shows its arguments, and the command line reads `marked`."""
+
+    marked: str
+
+    def __new__(cls, marked: str) -> "Note":
+        made = super().__new__(cls, in_python(marked))
+        made.marked = marked
+        return made
+
+
 def in_python(text: str) -> str:
     """A message with arguments in place of its marked parts."""
     return _EITHER.sub(r"\2", text)

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from statewise.specs.classification import ClassificationSpec
 from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import OwnMixer, custom_tables, name_classes
-from statewise.specs.error import UserError, either, nearest
+from statewise.specs.error import UserError, either, nearest, option, setting
 from statewise.specs.forecasting import ForecastingSpec
 from statewise.specs.language_model import LanguageModelSpec
 from statewise.specs.run import RunSpec
@@ -107,6 +107,20 @@ def as_overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
         f"{path}={'none' if value is None else dumps({'v': value}).partition('= ')[2].strip()}"
         for path, value in settings.items()
     ]
+
+
+def with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
+    """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
+    said = dict(map(read_override, overrides))
+    for name, value in plain.items():
+        path = name if name == "seed" else f"train.{name}"
+        if value is not None and said.setdefault(path, value) != value:
+            raise UserError(
+                f"{option(name, value)} and {setting(path, said[path])} contradict each other",
+                fix="leave one of them out",
+            )
+        overrides += [] if value is None else as_overrides({path: value})
+    return overrides
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A task bound to its data: all that training, and the folder after it, have to know."""
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from statewise.specs import AnyRunSpec
+from statewise.tasks.report import worse_than_trivial
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload
 
@@ -92,6 +94,17 @@ class Job(ABC):
     def trivial(self) -> Trivial | None:
         """What any trained model should beat; None where nothing is known."""
         return None
+
+    def warning(self, name: str, evaluation: Mapping[str, float]) -> str:
+        """That the evaluation of the model of this name is not finite, or worse than a trivial one; else nothing."""
+        for metric, value in evaluation.items():
+            if not math.isfinite(value):
+                return f"the validation {metric.replace('_', ' ')} is not finite; try a smaller train.lr"
+        trivial = self.trivial()
+        if trivial is None or trivial.metric not in evaluation:
+            return ""
+        own, known = evaluation[trivial.metric], {trivial.name: trivial.value}
+        return worse_than_trivial(name, f"validation {trivial.metric}", own, known, better=trivial.better)
 
     def begin(self, model: Any, rows: int) -> Any:
         """The state before anything was read. Whoever reads whole sequences carries nothing along."""

@@ -1,6 +1,5 @@
 """From a spec to a trained folder, and on from where it stopped."""
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -26,15 +25,13 @@ from statewise.specs import (
     make_spec,
     mixers_of,
     option,
-    setting,
 )
-from statewise.specs.parse import as_overrides, read_override
+from statewise.specs.parse import as_overrides, with_plain
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import open_job
 from statewise.tasks.environment import write_environment
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.report import worse_than_trivial
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.tasks.trained import Trained
 from statewise.training import (
@@ -103,7 +100,7 @@ def train(
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
         plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
-        overrides = _with_plain(as_overrides(settings), plain)
+        overrides = with_plain(as_overrides(settings), plain)
         paths = None if data is None else file_names(data)
         in_memory = data is not None and paths is None
         made: MemoryFile | None = None
@@ -225,16 +222,7 @@ def _train(
 
 def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str:
     """Say it where a model is of no use."""
-    trivial = job.trivial()
-    infinite = [name for name, value in outcome.evaluation.items() if not math.isfinite(value)]
-    warning = ""
-    if infinite:
-        warning = f"the validation {infinite[0].replace('_', ' ')} is not finite; try a smaller train.lr"
-    elif trivial is not None and trivial.metric in outcome.evaluation:
-        own = outcome.evaluation[trivial.metric]
-        named = {trivial.name: trivial.value}
-        warning = worse_than_trivial(spec.name, f"validation {trivial.metric}", own, named, better=trivial.better)
-    if warning:
+    if warning := job.warning(spec.name, outcome.evaluation):
         display.say(f"warning: {warning}")
     return warning
 
@@ -311,7 +299,7 @@ def _where_it_stopped(
     if checkpoint is None and never_trained(path):
         raise UserError(
             f"the run in {str(path)!r} ended before its first checkpoint, so there is nothing to resume",
-            fix="start it again with the same --out and without --resume",
+            fix=f"start it again with the same {option('out')} and without {option('resume')}",
         )
     if checkpoint is None:
         raise UserError(
@@ -344,20 +332,6 @@ def _table(recipe: str, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     if path.name == "run.toml" and path.is_file():
         return read_spec(path.parent, mixers=mixers).model_dump()
     return load_recipe(recipe)
-
-
-def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
-    """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
-    said = dict(map(read_override, overrides))
-    for name, value in plain.items():
-        path = name if name == "seed" else f"train.{name}"
-        if value is not None and said.setdefault(path, value) != value:
-            raise UserError(
-                f"{option(name, value)} and {setting(path, said[path])} contradict each other",
-                fix="leave one of them out",
-            )
-        overrides += [] if value is None else as_overrides({path: value})
-    return overrides
 
 
 def _make_deterministic(wanted: bool) -> None:

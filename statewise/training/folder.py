@@ -143,7 +143,8 @@ def hold(path: Path, *, fresh: bool) -> io.TextIOWrapper:
     except BlockingIOError:
         file.close()
         raise UserError(
-            f"another process is training in {str(path)!r}", fix="wait for it to end, or choose another --out"
+            f"another process is training in {str(path)!r}",
+            fix=f"wait for it to end, or choose another folder: {option('out', 'DIR')}",
         ) from None
     except (ImportError, OSError):
         pass  # a system, or a network file system, without such locks

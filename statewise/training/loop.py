@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from statewise.core import leaves, rows
-from statewise.specs import TrainSpec, UserError, nearest
+from statewise.specs import Note, TrainSpec, UserError, either, nearest
 from statewise.training.course import Progress, passed
 from statewise.training.folder import (
     Checkpoint,
@@ -358,13 +358,15 @@ class Trainer:
                 problem = str(second)
         if self.folder is None:
             return
-        on = f"continue with: statewise train --resume --out {self.folder.path}"
+        path = self.folder.path
+        on = "continue with: "
+        on += either(f"statewise train --resume --out {path}", f'statewise.train(resume=True, out="{path}")')
         if not problem:
-            error.add_note(f"training is saved up to step {step}; {on}")
+            error.add_note(Note(f"training is saved up to step {step}; {on}"))
             return
         kept, _ = newest_verified(self.folder.path)
         on = f"the last checkpoint is of step {kept.step}; {on}" if kept else "there is no checkpoint: start it again"
-        error.add_note(f"step {step} could not be saved ({problem}); {on}")
+        error.add_note(Note(f"step {step} could not be saved ({problem}); {on}"))
 
     def publish(self) -> None:
         if self.folder is not None:

@@ -80,10 +80,10 @@ def test_without_triton_and_without_a_gpu_everything_runs() -> None:
         (("bench", "tre"), "did you mean 'tree'"),
         (("bench", "--explain", "tree"), "leave one of them out"),
         (("bench", "--explain", "--model", "markov"), "learns by gradients"),
-        (("bench", "--wrong"), "No such option"),
-        (("bench", "--width", "8", "tree"), "behind its name: statewise bench tree --width"),
-        (("bench", "--json", "tree"), "behind its name: statewise bench tree --json"),
-        (("bench", "--model", "lstm"), "it goes with --explain"),
+        (("bench", "--wrong"), "no option --wrong"),
+        (("bench", "--width", "8", "tree"), "follow its name: statewise bench tree --width"),
+        (("bench", "--json", "tree"), "follow its name: statewise bench tree --json"),
+        (("bench", "--model", "lstm"), "use it with --explain"),
     ],
 )
 def test_mistakes(words: tuple[str, ...], told: str) -> None:

@@ -168,7 +168,7 @@ def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     process.send_signal(signal.SIGINT)
     said, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     wait_until_gone(trial_pids(out))
     assert len(results(out)) < 4
     report = json.loads((out / "report.json").read_text())

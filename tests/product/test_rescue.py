@@ -66,7 +66,8 @@ def test_a_failing_evaluation(kind: str, number: int, text: Path, tmp_path: Path
     checkpoint, skipped = newest_verified(out)
     assert checkpoint is not None
     assert (checkpoint.progress["evaluated"], skipped) == (False, [])
-    saved = f"training is saved up to step {checkpoint.step}; continue with: statewise train --resume --out {out}"
+    on = f'continue with: statewise.train(resume=True, out="{out}")'
+    saved = f"training is saved up to step {checkpoint.step}; {on}"
     assert error.__notes__ == [saved]
     # It fails once more where it failed before: nothing is lost, and nothing is trained twice.
     assert failing(LanguageModelJob, "evaluate", 1, lambda: resume(out)).__notes__ == [saved]
@@ -189,7 +190,7 @@ def test_a_folder_in_which_nothing_was_trained_is_used_again(text: Path, tmp_pat
 def test_a_folder_with_anything_else_is_not(other: str, text: Path, tmp_path: Path) -> None:
     (tmp_path / "environment.json").write_text("{}")
     (tmp_path / other).write_text("mine")
-    with pytest.raises(UserError, match=r"other things in it|already holds a run"):
+    with pytest.raises(UserError, match=r"other files in it|already holds a run"):
         start("gru", text, tmp_path)
     assert (tmp_path / other).read_text() == "mine"
 

@@ -246,7 +246,7 @@ def test_tagged_sentences_as_json_lines(tmp_path: Path) -> None:
     path.write_text('{"words": ["EU", "rejects"], "ner": ["B-ORG"]}\n')
     with pytest.raises(UserError, match=r"line 1: 2 words in 'words', but 1 tags in 'ner'"):
         read_tagged(path, layout=Layout(word="words", tag="ner"))
-    with pytest.raises(UserError, match="no column 'tokens'"):
+    with pytest.raises(UserError, match="no columns 'tokens' and 'tags'"):
         read_tagged(path)
 
 

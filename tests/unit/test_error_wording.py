@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from statewise.specs import UserError, either, lens_setting, option, setting
+from statewise.specs import Note, UserError, either, lens_setting, option, setting
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,6 @@ def test_a_message_keeps_both_wordings_through_another_process_and_another_error
     what, fix = again.marked
     outer = UserError(f"source: {what}", fix=fix)
     assert outer.on_command_line() == "source: wrong\nchoose --out DIR"
+    note = Note(f"saved in {option('out', 'DIR')}")
+    assert (note, note.marked) == ('saved in out="DIR"', f"saved in {option('out', 'DIR')}")
     assert str(UserError("wrong")) == UserError("wrong").on_command_line() == "wrong"

@@ -13,7 +13,7 @@ from statewise.data.in_memory import Data
 from statewise.data.memory_source import given
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
-from statewise.specs import LanguageModelSpec, UserError
+from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
 from statewise.tasks.run import Opened, SelfReadingRun
@@ -164,10 +164,10 @@ class LanguageModelRun(SelfReadingRun):
 
     def _refuse_without_text(self) -> None:
         if is_shipped(self.path):
-            name = self.spec.data.text[0]
+            name = Path(self.spec.data.text[0]).name
             raise UserError(
                 f"{self.path.name} comes without the text it learned from ({name})",
-                fix=f'give a text: statewise evaluate {self.path.name} --data FILE, or run.evaluate("FILE")',
+                fix=f"give a text: {option('data', 'FILE')}",
             )
 
     def begin(self, prompt: str = "") -> Continuation:
