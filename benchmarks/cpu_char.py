@@ -74,7 +74,7 @@ def main() -> None:
 
 def time_to_target(text: Path, peer: Path | None, target: float) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "statewise", "train", "shakespeare-cpu", "--text", str(text)]
+        command = [sys.executable, "-m", "statewise", "train", "shakespeare-cpu", "--data", str(text)]
         ours = watch([*command, "--out", f"{folder}/run"], re.compile(r"step \d+: nats ([\d.]+)"), target, cwd=folder)
     theirs = None
     if peer is not None:

@@ -84,7 +84,7 @@ def words(settings: dict[str, Any]) -> list[str]:
 
 def fresh(kind: str, text: Path, out: Path, **settings: Any) -> list[str]:
     merged = {**TINY, **{name.replace("__", "."): value for name, value in settings.items()}}
-    return ["train", kind, "--text", str(text), "--out", str(out), "--quiet", *words(merged)]
+    return ["train", kind, "--data", str(text), "--out", str(out), "--quiet", *words(merged)]
 
 
 def again(out: Path, **settings: Any) -> list[str]:

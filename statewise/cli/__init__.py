@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from statewise import __version__
 from statewise.cli.bench import bench
@@ -17,19 +17,40 @@ from statewise.cli.inspect import inspect
 from statewise.cli.models import models
 from statewise.cli.predict import predict
 from statewise.cli.reproduce import reproduce
+from statewise.cli.settings import settings
 from statewise.cli.train import train
+from statewise.cli.unknown_option import explain_option
 from statewise.cli.verify import verify
 
-EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the machine could not (disk full) ·
-2 something to mend in what was asked · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
+EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the system did (disk full) ·
+2 invalid command, setting or data · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
 
 
-# Click's own class, wherever this version of Typer keeps its Click.
+# Click's own classes, wherever this version of Typer keeps its Click.
 _UsageError: Any = typer.BadParameter.__mro__[1]
+_NoSuchOption: Any = vars(sys.modules[_UsageError.__module__])["NoSuchOption"]
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """A flag takes no value, and what an argument is its name and help say: no Python types in the help."""
+    for param in params:
+        if isinstance(param, TyperArgument):
+            vars(param)["display_type_rich"] = lambda ctx: None
+        elif param.is_flag:
+            param.metavar = ""
+    return params
+
+
+class _Verb(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
 
 
 class _Verbs(TyperGroup):
     """Keeps the verbs in the order of the work, and guesses what a mistyped one was meant to be."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -38,7 +59,7 @@ class _Verbs(TyperGroup):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             from statewise.specs import UserError, nearest
 
-            raise UserError(f"{args[0]!r} is not a verb of statewise", fix=nearest(args[0], self.commands))
+            raise UserError(f"{args[0]!r} is not a command of statewise", fix=nearest(args[0], self.commands))
         return super().resolve_command(ctx, args)
 
 
@@ -62,21 +83,14 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=_say_version, help="Print the version and leave."
+        False, "--version", is_eager=True, callback=_say_version, help="Print the version and exit."
     ),
 ) -> None: ...
 
 
-app.command()(models)
-app.command()(train)
-app.command()(generate)
-app.command()(evaluate)
-app.command()(predict)
-app.command()(compare)
-app.command()(inspect)
-app.command()(reproduce)
-app.command()(verify)
-app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
+for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, reproduce, verify):
+    app.command(cls=_Verb)(_verb)
+app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 
 def main() -> None:
@@ -97,7 +111,10 @@ def _run() -> int:
         verb = f" {sys.argv[1]}" if sys.argv[1] in _verbs() else ""
         value = _value_of(*getattr(getattr(error, "param", None), "opts", ()))
         given = "" if value is None else f"; given: {value!r}"
-        return _complain(f"{error.format_message()}{given}\ntry: statewise{verb} --help", 2)
+        said = f"{error.format_message()}{given}"
+        if isinstance(error, _NoSuchOption):
+            said = explain_option(error.option_name, _long_options(error), sys.argv[1:])
+        return _complain(f"{said}\ntry: statewise{verb} --help", 2)
     except typer.Exit as error:
         return int(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
@@ -117,14 +134,14 @@ def _run() -> int:
         # Whoever raises one of these has loaded it: looking them up costs nothing, and a help text needs none of them.
         mistake = sys.modules.get("statewise.specs.error")
         if mistake is not None and isinstance(error, mistake.UserError):
-            return _complain(f"{error}{_notes(error)}", 2)
+            return _complain(f"{error.on_command_line()}{_notes(error)}", 2)
         problem = sys.modules.get("statewise.training.problem")
         if problem is not None and isinstance(error, problem.NonFinite):
             return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)
         if problem is not None and isinstance(error, problem.Stopped):
             out = _value_of("--out", "-o")
             where = "" if out is None else f" --out {out}"
-            on = f"; go on with: statewise train --resume{where}" if error.step else "; nothing was saved yet"
+            on = f"; to continue: statewise train --resume{where}" if error.step else "; nothing was saved yet"
             return _complain(f"{error}{on}", error.exit_code)
         raise
 
@@ -141,6 +158,12 @@ def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: 
 
 def _verbs() -> list[str]:
     return [command.callback.__name__ for command in app.registered_commands if command.callback]
+
+
+def _long_options(error: Any) -> list[str]:
+    """The long names of the options that the verb has, but for hidden ones."""
+    params = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    return [name for one in params if not getattr(one, "hidden", False) for name in one.opts if name.startswith("--")]
 
 
 def _value_of(*names: str) -> str | None:

@@ -1,4 +1,4 @@
-"""`statewise bench`: every figure about speed, measured again; and which implementation runs here, and why."""
+"""`statewise bench`: the benchmarks, and which kernels run on this machine, and why."""
 
 import ast
 import subprocess
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from statewise.cli.option import Json
 from statewise.cli.output import print_json
 
 _PACKAGE = Path(__file__).parents[1]
@@ -15,19 +16,21 @@ _PACKAGE = Path(__file__).parents[1]
 
 def bench(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="BENCHMARK", help="None: list them.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="BENCHMARK", help="Default: list them.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Which implementation of each op a model takes on this machine, and why.")
+        bool, typer.Option("--explain", help="Which kernel of each op a model uses on this machine, and why.")
     ] = False,
-    model: Annotated[list[str] | None, typer.Option("--model", help="--explain: these models only.")] = None,
-    width: Annotated[int, typer.Option("--width", min=1, help="--explain: units per layer.")] = 256,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="--explain: rows.")] = 16,
-    time: Annotated[int, typer.Option("--time", min=1, help="--explain: tokens of each row.")] = 64,
-    json_: Annotated[bool, typer.Option("--json", help="For machines: the list, or what was explained.")] = False,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", metavar="NAME", help="--explain: only this model. Can be repeated.")
+    ] = None,
+    width: Annotated[int, typer.Option("--width", metavar="N", min=1, help="--explain: units per layer.")] = 256,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="--explain: rows.")] = 16,
+    time: Annotated[int, typer.Option("--time", metavar="N", min=1, help="--explain: tokens per row.")] = 64,
+    json_: Json = False,
 ) -> int:
-    """Measure again what the documentation says about speed: both sides in one run, checked, interleaved, medians.
+    """Run the benchmarks behind the documentation's speed claims: both sides in one run, checked, interleaved, medians.
 
-    What follows the benchmark's name is passed to it; --help after the name says what it takes.
+    Options after the benchmark's name are its own; --help there lists them.
 
     Example: statewise bench tree --leaves 16
     """
@@ -35,7 +38,7 @@ def bench(
 
     if explain:
         if name is not None:
-            raise UserError(f"--explain runs no benchmark, but {name!r} was named", fix="leave one of them out")
+            raise UserError(f"--explain runs no benchmark, but {name!r} was given", fix="leave one of them out")
         return _explain(tuple(model or ()), width=width, batch=batch, time=time, json_=json_)
     known = _benchmarks()
     _refuse_early(context, name)
@@ -55,8 +58,8 @@ def _refuse_early(context: typer.Context, name: str | None) -> None:
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             flag = f"--{option.rstrip('_')}"
-            fix = f"what a benchmark takes stands behind its name: statewise bench {name} {flag} ..."
-            raise UserError(f"{flag} means nothing here", fix=fix if name else "it goes with --explain")
+            fix = f"options of a benchmark follow its name: statewise bench {name} {flag} ..."
+            raise UserError(f"{flag} does not apply here", fix=fix if name else "use it with --explain")
 
 
 def _folder() -> Path:

@@ -1,4 +1,4 @@
-"""`statewise compare`: which model, at what cost, and why?"""
+"""`statewise compare`: several models under one budget, in one report."""
 
 import shlex
 import sys
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from statewise.cli.option import Json, Quiet, Text, joined
 from statewise.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -34,25 +35,33 @@ def compare(
         str, typer.Argument(metavar="STUDY", help="A shipped study's name (see --list), or a .toml file of your own.")
     ] = _DEFAULT,
     data: Annotated[
-        list[str] | None, typer.Option("--data", "-d", help="What to learn from, in place of the study's own data.")
+        list[str] | None,
+        typer.Option(
+            "--data", "-d", metavar="FILE", help="File or folder to train on, in place of the study's own data."
+        ),
     ] = None,
+    text: Text = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", "-m", help="Make it shorter or longer: scales all steps.")
+        float | None,
+        typer.Option("--minutes", "-m", metavar="N", help="Make it shorter or longer: scales all training steps."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Runs of each entry.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Seeds of each entry.")] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-j", min=1, help="Trials side by side. Default: one a core, or a GPU.")
+        int | None,
+        typer.Option(
+            "--workers", "-j", metavar="N", min=1, help="Trials in parallel. Default: one per core, or per GPU."
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each trial.")] = 1,
+    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads of each trial.")] = 1,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the study. Default: studies/STUDY.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the study. Default: studies/STUDY.")
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. base.train.lr=0.001."),
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. base.train.lr=0.001."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ENTRY", help="Compare these entries of the study alone.")
+        list[str] | None, typer.Option("--only", metavar="ENTRY", help="Compare only this entry. Can be repeated.")
     ] = None,
     search: Annotated[
         bool, typer.Option("--search", help="Run the study's search again rather than use the recorded one.")
@@ -62,7 +71,7 @@ def compare(
         typer.Option(
             "--add",
             metavar="NAME=LIKE PATH=VALUE",
-            help="One more entry: like another, but for some settings; LIKE may be the .py file of your own mixer.",
+            help="Add an entry: like another, with some settings changed; LIKE may be the .py file of your own mixer.",
         ),
     ] = None,
     mixer: Annotated[
@@ -71,17 +80,18 @@ def compare(
             "--mixer", metavar="FILE.py", help="Your own mixer class: an entry of it, or the one a study has."
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say which studies there are, and end.")] = False,
-    static: Annotated[bool, typer.Option("--static", help="A report without scripts: pictures only.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
+    static: Annotated[bool, typer.Option("--static", help="A report without scripts: static figures.")] = False,
     engine: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="Where trials run: here, or on a Ray cluster.")
+        Literal["local", "ray"],
+        typer.Option("--engine", metavar="local|ray", help="Where trials run: here, or on a Ray cluster."),
     ] = "local",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The whole result for machines.")] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> int:
-    """Train several models under the same budget, several times each, and say which is better and whether that is sure.
+    """Train several models under the same budget, several seeds each, and test which differences are significant.
 
-    Whatever is done is kept: the same command goes on where it was stopped, and with --add only what is new is run.
+    Finished trials are kept: the same command continues where it was stopped, and --add runs only what is new.
 
     Example: statewise compare lineage --data my.txt --minutes 10
     Example: statewise compare lineage --add 'mine=my_mixer.py model.options.decay=0.5'
@@ -94,7 +104,7 @@ def compare(
 
     found = run_study(
         study,
-        data=None if data is None else [Path(name) for name in data],
+        data=None if (files := joined(data, text)) is None else [Path(name) for name in files],
         settings=_settings(set_ or [], seeds=seeds),
         minutes=minutes,
         only=only or (),
@@ -114,7 +124,7 @@ def compare(
     else:
         _print(found)
     if found.stopped:
-        told = f"stopped by signal {found.stopped}; what is done is kept, and the same command goes on with it"
+        told = f"stopped by signal {found.stopped}; finished trials are kept, and the same command continues"
         print(f"statewise: {told}", file=sys.stderr)
         return 128 + found.stopped
     return 1 if any(trial.phase == "final" for part in found.parts for trial in part.ran.failed) else 0

@@ -1,4 +1,4 @@
-"""`statewise evaluate`: how good is a trained model, beside what is trivial?"""
+"""`statewise evaluate`: the metrics of a trained model, beside trivial baselines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,48 +6,50 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from statewise.cli.option import Device, Json, Text, joined
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.tasks.report import Evaluation, Report
 
-_SIDE_BY_SIDE = 5  # figures that fit beside each other on a narrow terminal
-
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
-    text: Annotated[
+    data: Annotated[
         list[str] | None,
-        typer.Option("--text", "--data", "-t", help="File or folder. Default: what training held out."),
+        typer.Option("--data", "-d", metavar="FILE", help="File or folder. Default: the held-out part of the data."),
     ] = None,
+    text: Text = None,
     mixer: MixerOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    device: Device = None,
+    json_: Json = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
     ] = None,
     exposure: Annotated[
-        bool, typer.Option("--exposure", help="What it costs the model to read its own output, along the position.")
+        bool, typer.Option("--exposure", help="Loss by position when the model reads its own output (exposure bias).")
     ] = False,
     folds: Annotated[
         int | None,
-        typer.Option("--folds", min=1, help="Of forecasts: the rolling origin in so many stretches of time."),
+        typer.Option("--folds", metavar="N", min=1, help="Forecasts: backtest over N consecutive periods."),
     ] = None,
     stationarity: Annotated[
         bool,
-        typer.Option("--stationarity", help="Of forecasts: does the law behind the series change with time?"),
+        typer.Option("--stationarity", help="Forecasts: test whether the series is stationary."),
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Of forecasts: draw one (.svg, .png, .pdf), or its numbers (.csv).")
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Forecasts: plot one (.svg, .png, .pdf), or its numbers (.csv)."),
     ] = None,
     plot_error: Annotated[
-        Path | None, typer.Option("--plot-error", help="Of forecasts: the error against the steps ahead, likewise.")
+        Path | None, typer.Option("--plot-error", metavar="FILE", help="Forecasts: plot the error by steps ahead.")
     ] = None,
 ) -> None:
-    """The figures of the run's task, beside what trivial predictors reach on the same data.
+    """Compute the metrics of the run's task, beside those of trivial baselines on the same data.
 
-    Example: statewise evaluate runs/lstm --text other.txt
+    Example: statewise evaluate runs/lstm --data other.txt
     Example: statewise evaluate runs/lstm --exposure
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
@@ -55,9 +57,10 @@ def evaluate(
     from statewise.tasks.forecasting import ForecastingRun
     from statewise.tasks.run import SelfReadingRun
 
-    opened = open_run(run, set_ or (), mixer=mixer)
-    read = ", ".join(text) if text else "what training held out"
-    files = [Path(name) for name in text] if text else None
+    data = joined(data, text)
+    opened = open_run(run, set_ or (), device=device, mixer=mixer)
+    read = ", ".join(data) if data else "the held-out part"
+    files = [Path(name) for name in data] if data else None
 
     def forecaster() -> ForecastingRun:
         if not isinstance(opened, ForecastingRun):
@@ -80,10 +83,10 @@ def evaluate(
             print_json(exposure_figures(gap, unit=unit))
         else:
             report = exposure_report(gap, unit=unit)
-            _print(report, title=f"{run} on {read}: reading itself", first="position")
+            _print(report, title=f"{run} on {read}: reading its own output", first="position")
         return
     if stationarity:
-        if text or folds or plot or plot_error:
+        if data or folds or plot or plot_error:
             raise UserError(
                 "--stationarity trains small models of its own on the run's series", fix="leave the other options out"
             )
@@ -91,10 +94,10 @@ def evaluate(
         if json_:
             print_json(tested._asdict())
         else:
-            _print(tested.report("its series"), title=f"{run}: does time itself matter?", first="small models")
+            _print(tested.report("its series"), title=f"{run}: is the series stationary?", first="small models")
         return
-    if text and (folds or plot or plot_error):
-        raise UserError("--folds, --plot and --plot-error look at what training held out", fix="leave out --data")
+    if data and (folds or plot or plot_error):
+        raise UserError("--folds, --plot and --plot-error use the held-out part of the data", fix="leave out --data")
     if plot is not None:
         forecaster().plot(plot)
     if plot_error is not None:
@@ -105,7 +108,7 @@ def evaluate(
         print_json(found[0] if folds is None else found)
         return
     for number, result in enumerate(results, start=1):
-        part = read if folds is None else f"{read}: stretch {number} of {folds}"
+        part = read if folds is None else f"{read}: period {number} of {folds}"
         _print(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
 
 
@@ -123,6 +126,8 @@ def _print(report: "Report", *, title: str, first: str) -> None:
         table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
     console.print(table)
     console.print(report.note, highlight=False, markup=False)
+    if report.warning:
+        console.print(f"warning: {report.warning}", highlight=False, markup=False)
     for more in report.more:
         table = Table(title=escape(more.title), title_justify="left")
         for number, column in enumerate(more.columns):

@@ -1,10 +1,12 @@
-"""`statewise generate`: text out of a trained folder, as it is written."""
+"""`statewise generate`: text from a trained model, token by token."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from statewise.cli.option import Device, Json
 from statewise.cli.output import print_json, safe
 from statewise.cli.run_argument import MixerOption, open_run
 
@@ -13,32 +15,49 @@ _TOKENS = 300  # of a text
 
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
-    prompt: Annotated[str, typer.Option("--prompt", "-p", help="How the text begins, or what is asked.")] = "",
+    prompt: Annotated[
+        str, typer.Option("--prompt", "-p", metavar="TEXT", help="The text to continue, or the input to answer.")
+    ] = "",
     tokens: Annotated[
         int | None,
         typer.Option(
             "--tokens",
             "-n",
-            help="At most so many new tokens, or moments of a series. "
+            metavar="N",
+            help="At most N new tokens, or time steps of a series. "
             "Default: 300 of a text, the horizon of a series, until it ends for a translation.",
         ),
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Only the k most likely tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Only the likeliest tokens that reach probability p.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Only tokens this share as likely as the likeliest.")] = None,
-    repetition: Annotated[float, typer.Option(help="Above 1, what occurred before is less likely.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text. May be given often.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
-    state: Annotated[Path | None, typer.Option(help="Go on from a saved state; --prompt is read after it.")] = None,
-    save_state: Annotated[Path | None, typer.Option(help="Save the state after the last token.")] = None,
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(metavar="K", help="Only the K most likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Only the likeliest tokens that together reach probability P.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Only tokens at least P times as likely as the likeliest.")
+    ] = None,
+    repetition: Annotated[
+        float,
+        typer.Option(metavar="F", help="Repetition penalty: above 1, tokens that occurred before are less likely."),
+    ] = 1.0,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text. Can be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed generates the same text.")] = 0,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Continue from a saved state; --prompt is read after it.")
+    ] = None,
+    save_state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the state after the last token.")
+    ] = None,
     mixer: MixerOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    device: Device = None,
+    json_: Json = False,
 ) -> None:
     """Continue a prompt, token by token. The state can be saved and continued from, exactly.
 
-    A translator draws a target for it, a forecaster goes on with its values (or with its own data); what writes
-    nothing answers it: a class, tags, the labels of a tree.
+    A translation run samples a translation of the prompt, a forecasting run continues its values (or its own data);
+    the other tasks answer it: a class, tags, the labels of a tree.
 
     Example: statewise generate runs/lstm --prompt "The " --temperature 0.7
     Example: statewise generate runs/translation --prompt "open the door !" --seed 3
@@ -54,11 +73,11 @@ def generate(
         raise UserError(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
-    opened = open_run(run, mixer=mixer)
+    opened = open_run(run, device=device, mixer=mixer)
     if not isinstance(opened, LanguageModelRun):
         if state or save_state:
             raise UserError(
-                f"a {opened.spec.task} run has no text to go on with later", fix="leave out --state and --save-state"
+                f"a {opened.spec.task} run has no text to continue later", fix="leave out --state and --save-state"
             )
         text = opened.generate(prompt, tokens=tokens, sampling=sampling, stop=stop or ())
         if json_:
@@ -66,10 +85,14 @@ def generate(
         else:
             print(safe(text))
         return
+    if unknown := opened.tokenizer.unknown_in(prompt):
+        print(
+            f"warning: the prompt has what the run's vocabulary lacks: {', '.join(map(repr, unknown))}", file=sys.stderr
+        )
     tokens = _TOKENS if tokens is None else tokens
     if opened.spec.data.direction == "reverse":
         if state or save_state or stop:
-            raise UserError("this run reads from the end to the start; --state, --save-state and --stop do not apply")
+            raise UserError("this run reads backwards; --state, --save-state and --stop do not apply")
         text = opened.generate(prompt, tokens=tokens, sampling=sampling)
         count = len(opened.tokenizer.encode(text)) + len(opened.tokenizer.encode(prompt))
         if json_:

@@ -1,4 +1,4 @@
-"""`statewise inspect`: see why."""
+"""`statewise inspect`: figures of what a trained model does inside."""
 
 import shlex
 import sys
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from statewise.cli.option import Device, Json, Quiet
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import MixerOption, open_run
 
@@ -18,17 +19,25 @@ _OF_A_RUN = ("run.toml", "checkpoints")
 
 def inspect(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A trained folder. None: what can be looked at, and how.")
+        str | None,
+        typer.Argument(metavar="RUN", help="A trained folder. Default: list the lenses and their settings."),
     ] = None,
-    lens: Annotated[str | None, typer.Argument(metavar="[LENS]", help="Default: every quick lens.")] = None,
+    lens: Annotated[str | None, typer.Argument(metavar="LENS", help="Default: every quick lens.")] = None,
     text: Annotated[
-        str | None, typer.Option("--text", "-t", help="A file, or the text itself. Default: what training held out.")
+        str | None,
+        typer.Option("--text", "-t", metavar="TEXT", help="A text to read, itself or its file, in place of --data."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", "-d", help="A file in the format that the run learned from, for any task.")
+        str | None,
+        typer.Option(
+            "--data", "-d", metavar="FILE", help="A file like the training data. Default: the held-out part of it."
+        ),
     ] = None,
-    against: Annotated[str | None, typer.Option("--against", help="Another run, for the lenses that compare.")] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="RUN", help="Another run, for the lenses that compare.")
+    ] = None,
     train: Annotated[bool, typer.Option("--train", help="Also train, for the lenses that can: takes longer.")] = False,
+    device: Device = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,13 +49,14 @@ def inspect(
     ] = None,
     mixer: MixerOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to write into. Default: RUN/inspect/LENS.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS."),
     ] = None,
     static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The whole result for machines.")] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> None:
-    """Look inside a trained model: pictures and numbers of what it does with its past.
+    """Look inside a trained model: figures and numbers of how it uses its context.
 
     Example: statewise inspect runs/lstm
     Example: statewise inspect runs/lstm surprise --text "To be, or not to be"
@@ -68,7 +78,7 @@ def inspect(
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
-    opened = None if run is None else open_run(Path(run), mixer=mixer)
+    opened = None if run is None else open_run(Path(run), device=device, mixer=mixer)
     found = look_at(
         opened,
         lens,
@@ -97,13 +107,13 @@ def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | 
     for flag, given in (("against", against is not None), ("train", train)):
         able = [one.name for one in LENSES if flag in one.settings.model_fields]
         if given and (lens is None or flag not in find_lens(lens).settings.model_fields):
-            which = "no lens was named" if lens is None else f"the lens {lens!r} has no such thing"
+            which = "no lens was named" if lens is None else f"the lens {lens!r} does not have it"
             raise UserError(f"--{flag}: {which}", fix=f"it is for {', '.join(able) or 'none'}")
     alone = [name for name in settings if lens is None and "." not in name]
     if alone:
         raise UserError(
             f"--set {alone[0]}=…: no lens was named",
-            fix=f"name the lens, or say whose setting it is, for example --set gradient.{alone[0]}=…",
+            fix=f"name the lens, or put its name before the setting, for example --set gradient.{alone[0]}=…",
         )
 
 

@@ -1,38 +1,48 @@
-"""`statewise models`: the lineage as a table."""
+"""`statewise models`: the lineage, or all that is known of one model."""
 
-from typing import Annotated
+import textwrap
+from typing import Annotated, Any
 
 import typer
 
+from statewise.cli.option import Json
 from statewise.cli.output import print_json
 
-_VOCAB = 65  # characters of a small corpus; sizes are quoted for it
-_WIDE = 120  # columns that hold two texts side by side
+_VOCAB = 65  # characters of a small corpus; sizes are given for it
+_READABLE = 110  # letters of a line
 
 
 def models(
+    name: Annotated[str | None, typer.Argument(metavar="MODEL", help="One model. Default: all of them.")] = None,
     context: Annotated[
-        int | None,
+        int,
         typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens."),
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="A list for machines.")] = False,
+    ] = 1024,
+    json_: Json = False,
 ) -> None:
-    """The lineage: name, year, what the state is, its bytes, and the parameters at the default size.
+    """List the models: year, parameters, bytes of state after some tokens, what the state is, and what each fixed.
 
     Example: statewise models --context 4096
+    Example: statewise models lstm
     """
-    from statewise.core import state_bytes
-    from statewise.models import (
-        ENCODER_DECODERS,
-        ENCODERS,
-        LINEAGE,
-        build,
-        build_seq2seq,
-        context_bytes,
-        source_bytes,
-    )
+    from statewise.specs import UserError, nearest
 
-    rows = []
+    rows = {row["name"]: row for row in _rows(context)}
+    if name is not None and name not in rows:
+        raise UserError(f"{name!r} is not a model", fix=nearest(name, rows))
+    if json_:
+        print_json(list(rows.values()) if name is None else rows[name])
+    elif name is not None:
+        _print_one(rows[name])
+    else:
+        _print(list(rows.values()), context)
+
+
+def _rows(context: int) -> list[dict[str, Any]]:
+    from statewise.core import state_bytes
+    from statewise.models import ENCODER_DECODERS, ENCODERS, LINEAGE, build, build_seq2seq, context_bytes, source_bytes
+
+    rows: list[dict[str, Any]] = []
     for row in LINEAGE:
         model = build(row.spec, vocab=_VOCAB)
         rows.append(
@@ -44,9 +54,10 @@ def models(
                 "state": row.state,
                 "learns": row.spec.learns,
                 "parameters": sum(p.numel() for p in model.parameters()),
-                "state_bytes": state_bytes(model.init_state(1)),
-                **({} if context is None else {"context_bytes": context_bytes(model, context)}),
-                "flops_per_token": row.spec.forward_flops(_VOCAB, context or 0),
+                "context": context,
+                "context_bytes": context_bytes(model, context),
+                "initial_bytes": state_bytes(model.init_state(1)),
+                "flops_per_token": row.spec.forward_flops(_VOCAB, context),
                 "fixed": row.fixed,
                 "cost": row.cost,
                 "paper": row.paper,
@@ -63,9 +74,10 @@ def models(
                 "state": "none: it needs the whole input",
                 "learns": "gradient",
                 "parameters": sum(p.numel() for p in encoding.make().parameters()),
-                "state_bytes": 0,
-                **({} if context is None else {"context_bytes": 0}),
-                "flops_per_token": None,  # it reads no token after another
+                "context": context,
+                "context_bytes": 0,
+                "initial_bytes": 0,
+                "flops_per_token": None,  # it does not read token by token
                 "computes": encoding.computes,
                 "fixed": encoding.fixed,
                 "cost": encoding.cost,
@@ -83,54 +95,69 @@ def models(
                 "state": conditional.state,
                 "learns": conditional.spec.learns,
                 "parameters": sum(p.numel() for p in writer.parameters()),
-                "state_bytes": state_bytes(writer.init_state(1)),
-                # After a source of so many tokens, nothing written yet.
-                **({} if context is None else {"context_bytes": source_bytes(writer, context)}),
+                "context": context,
+                # After a source of so many tokens, before the first target token.
+                "context_bytes": source_bytes(writer, context),
+                "initial_bytes": state_bytes(writer.init_state(1)),
                 "flops_per_token": None,  # it depends on two lengths
                 "fixed": conditional.fixed,
                 "cost": conditional.cost,
                 "paper": conditional.paper,
             }
         )
-    if json_:
-        print_json(rows)
-        return
+    return rows
 
-    from rich.box import SIMPLE_HEAD
+
+def _print(rows: list[dict[str, Any]], context: int) -> None:
+    """A line of numbers for each, and below it what its state is and what it fixed, at any width."""
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
-    table = Table(
-        title=f"The lineage (default sizes, vocabulary {_VOCAB})",
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    table.add_column("model", no_wrap=True)
-    after = [] if context is None else [f"after {context:,}", "FLOPs/token"]
-    # A terminal is only so wide: whoever asks for another figure gets figures.
-    words = {} if after else {"year": "year", "what the state is": "state"}
-    if words and console.width >= _WIDE:
-        words["what it fixed"] = "fixed"
-    for heading in words:
-        table.add_column(heading)
-    for heading in ("parameters", "bytes" if after else "state bytes", *after):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for entry in rows:
-        if entry["name"] in (ENCODERS[0].name, ENCODER_DECODERS[0].name):
-            table.add_section()
-        table.add_row(
-            f"[bold]{entry['name']}[/]",
-            *(str(entry[word]) for word in words.values()),
-            f"{entry['parameters']:,}" if entry["learns"] == "gradient" else "by counting",
-            f"{entry['state_bytes']:,}",
-            *([f"{entry['context_bytes']:,}", _figure(entry["flops_per_token"])] if after else []),
+    wide = min(console.width, _READABLE)
+    longest = max(len(row["name"]) for row in rows)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    say(f"Sizes by default, vocabulary {_VOCAB}; state and FLOPs per token after {context:,} tokens.\n")
+    say(f"{'model':{longest}}  year   parameters    state bytes   FLOPs/token", "bold")
+    for row in rows:
+        numbers = (
+            f"{row['year']}  {_parameters(row):>11}  {row['context_bytes']:>13,}  {_count(row['flops_per_token']):>12}"
         )
-    table.caption = "train one: statewise train lstm; all that is known of each: --json"
-    console.print(table)
+        console.print(f"[bold]{row['name']:{longest}}[/]  {numbers}", highlight=False, soft_wrap=True)
+        for title in ("state", "fixed"):
+            say(textwrap.fill(f"{title}: {row[title]}", wide, initial_indent="  ", subsequent_indent="    "))
+    say("\nall about one: statewise models lstm; train it: statewise train lstm")
 
 
-def _figure(number: object) -> str:
+def _print_one(row: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    after = f" after {row['context']:,} tokens"
+    told = {
+        "family": row["family"],
+        "paper": row["paper"],
+        "computes": row.get("computes", ""),
+        "state": row["state"],
+        "what it fixed": row["fixed"],
+        "what it costs": row["cost"],
+        "parameters": f"{_parameters(row)} (default size, vocabulary {_VOCAB})",
+        "bytes of state": f"{row['context_bytes']:,}{after}, {row['initial_bytes']:,} before any",
+        "FLOPs per token": f"{_count(row['flops_per_token'])}{after}",
+        "train it": f"statewise train {row['recipe']}" if "recipe" in row else "",
+    }
+    console.print(f"[bold]{row['name']}[/] ({row['year']})", highlight=False)
+    for title, text in told.items():
+        if text:
+            line = textwrap.fill(f"{title}: {text}", min(console.width, _READABLE), subsequent_indent="    ")
+            console.print(textwrap.indent(line, "  "), highlight=False, markup=False, soft_wrap=True)
+
+
+def _parameters(row: dict[str, Any]) -> str:
+    return f"{row['parameters']:,}" if row["learns"] == "gradient" else "by counting"
+
+
+def _count(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"

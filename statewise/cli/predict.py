@@ -1,4 +1,4 @@
-"""`statewise predict`: what a trained model says of every row of a file."""
+"""`statewise predict`: predictions for every row of a file."""
 
 import sys
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from statewise.cli.option import Device
 from statewise.cli.run_argument import MixerOption, open_run
 
 
@@ -15,20 +16,23 @@ def predict(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A file to write. Default: standard output.")
+    ] = None,
+    device: Device = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object a row, with probabilities and line numbers.")
+        bool, typer.Option("--json", help="One JSON object per row, with probabilities and line numbers.")
     ] = False,
     fill: Annotated[
-        bool, typer.Option("--fill", help="Of series: the missing values inside, instead of what comes next.")
+        bool, typer.Option("--fill", help="Series: fill the missing values inside, instead of forecasting.")
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of the search, e.g. decoding.beam=10."),
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
     ] = None,
     mixer: MixerOption = None,
 ) -> None:
-    """Classes, tags, translations, tree labels or forecasts, in the order of the input; no row is lost.
+    """Predict classes, tags, translations, tree labels or forecasts, one for each row, in the order of the input.
 
     Example: statewise predict runs/classification reviews.tsv --json
     """
@@ -40,7 +44,7 @@ def predict(
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
-    opened = open_run(run, set_ or (), mixer=mixer)
+    opened = open_run(run, set_ or (), device=device, mixer=mixer)
     lines: Iterator[str]
     files = [Path(name) for name in file]
     if fill:

@@ -1,57 +1,52 @@
-"""`statewise reproduce`: does a published result come out again?"""
+"""`statewise reproduce`: train the recipe of a published result, and compare."""
 
+import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from statewise.cli.option import Json, Quiet
 from statewise.cli.output import print_json
+
+if TYPE_CHECKING:
+    from statewise.specs import ReproductionSpec
+    from statewise.tasks.reproduce import Verdict
+
+_READABLE = 110  # letters of a line
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A published recipe. None: list them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The recipe of a published result. Default: list them.")
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", "-d", help="The folder (or file) with the data it names.")
+        Path | None, typer.Option("--data", "-d", metavar="DIR", help="The folder (or file) with the recipe's data.")
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. train.steps=500."),
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. train.steps=500."),
     ] = None,
     test: Annotated[
         list[str] | None,
-        typer.Option("--test", "-t", metavar="FILE", help="The final figure is of this file. May be said again."),
+        typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run.")] = None,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> int:
-    """Train a published recipe on your copy of its data, and say whether the figure came out again.
+    """Train the recipe of a published result on your copy of its data, and compare with the published figure.
 
-    Of other data there is no verdict, but the same recipe's figure.
+    On other data it reports the score without a pass/fail verdict.
 
     Example: statewise reproduce ewt-upos --data UD_English-EWT
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from statewise.specs import UserError, load_published, published_names
 
     if name is None:
-        rows = [(each, load_published(each)[1]) for each in published_names()]
-        if json_:
-            print_json([{"name": each, **published.model_dump(mode="json")} for each, published in rows])
-            return 0
-        table = Table(title="Published results", title_justify="left")
-        table.add_column("recipe", no_wrap=True)
-        for heading in ("metric", "published", "expected here"):
-            table.add_column(heading, overflow="fold")
-        for each, published in rows:
-            expected = "" if published.expected is None else "{:g} to {:g}".format(*published.expected)
-            table.add_row(each, published.metric.replace("_", " "), f"{published.figure:g}", expected)
-        table.caption = "the files each needs: statewise reproduce --json"
-        Console().print(table)
+        _list({each: load_published(each)[1] for each in published_names()}, json_=json_)
         return 0
-    load_published(name)  # a name that is not known is said before a missing option
+    load_published(name)  # a wrong name comes before a missing option
     if data is None and not set_:
         raise UserError(
             "--data is missing", fix=f"name the folder that holds the data: statewise reproduce {name} --data DIR"
@@ -66,17 +61,70 @@ def reproduce(
     if json_:
         print_json(verdict._asdict())
     else:
-        interval = "" if verdict.expected is None else "the expected {:g} to {:g}".format(*verdict.expected)
-        where = {None: "no interval is known", True: f"inside {interval}", False: f"OUTSIDE {interval}"}[verdict.landed]
-        if verdict.other_data:
-            where = f"no verdict: other data than those of the published figure ({', '.join(verdict.other_data)})"
-        print(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
-        print(verdict.note)
-        if verdict.other_data:
-            files = "".join(f" --data {file}" for file in verdict.evaluated)
-            print(f"beside what is trivial: statewise evaluate {verdict.run}{files}")
-        if verdict.changed:
-            print(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
-        reached = {None: "", True: ", reached", False: ", not reached"}[verdict.reached]
-        print(f"published {verdict.published:g}{reached}: {verdict.source}")
+        _print(verdict)
     return 1 if verdict.landed is False else 0
+
+
+def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
+    """A line of numbers for each, and below it the metric, the sources and what our result is worth."""
+    if json_:
+        derived = ("status", "expected_from")
+        print_json(
+            [
+                {"name": name, **one.model_dump(mode="json"), **{key: getattr(one, key) for key in derived}}
+                for name, one in every.items()
+            ]
+        )
+        return
+
+    from rich.console import Console
+
+    console = Console()
+    longest = max(map(len, every))
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    say(f"{'recipe':{longest}} {'published':>10} {'our goal':>9} {'ours':>7}  expected", "bold")
+    for name, one in every.items():
+        mark = "~" if one.published is not None and not one.published.verified else ""
+        expected = "" if one.expected is None else "{:g} to {:g}".format(*one.expected)
+        published, goal, ours = (_figure(figure) for figure in (one.published, one.goal, one.ours))
+        say(f"{name:{longest}} {mark + published:>10} {goal:>9} {ours:>7}  {expected}")
+        told = [f"{one.metric.replace('_', ' ')}, {one.better} is better; {one.status}"]
+        if one.published is not None:
+            of = f" (on {one.published.measured})" if one.published.measured else ""
+            told.append(f"published: {one.published.source}{of}")
+        if one.goal is not None and one.goal.why:
+            told.append(f"our goal: {one.goal.why}")
+        for line in told:
+            wide = min(console.width, _READABLE)
+            say(textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    "))
+    bases = sorted({one.expected_from for one in every.values() if one.expected_from})
+    say(f"\nours and expected: {'; '.join(bases)}\n~: quoted from elsewhere, not read in the source itself")
+    say("the files each needs: statewise reproduce --json")
+
+
+def _figure(one: Any) -> str:
+    return "" if one is None else f"{one.figure:g}"
+
+
+def _print(verdict: "Verdict") -> None:
+    interval = ""
+    if verdict.expected is not None:
+        interval = "the expected {:g} to {:g}".format(*verdict.expected) + f" ({verdict.expected_from})"
+    where = {None: "no interval is known", True: f"inside {interval}", False: f"OUTSIDE {interval}"}[verdict.landed]
+    if verdict.other_data:
+        where = f"no verdict: other data than the recipe's ({', '.join(verdict.other_data)})"
+    print(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
+    print(verdict.note)
+    if verdict.other_data:
+        files = "".join(f" --data {file}" for file in verdict.evaluated)
+        print(f"beside trivial baselines: statewise evaluate {verdict.run}{files}")
+    if verdict.changed:
+        print(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
+    reached = {None: "", True: ", reached", False: ", not reached"}
+    if verdict.published is not None:
+        print(f"published {verdict.published:g}{reached[verdict.reached]}: {verdict.source}")
+    if verdict.goal is not None:
+        print(f"our goal {verdict.goal:g}{reached[verdict.goal_reached]}")

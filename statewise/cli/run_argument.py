@@ -19,11 +19,10 @@ MixerOption = Annotated[
 ]
 
 
-def open_run(path: Path, settings: Sequence[str] = (), *, mixer: str | None = None) -> "Run":
+def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None, mixer: str | None = None) -> "Run":
     """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
-    from statewise.tasks.run import AdjustableRun
     from statewise.tasks.shipped import find_run, shipped_names
 
     path = find_run(path)
@@ -32,13 +31,9 @@ def open_run(path: Path, settings: Sequence[str] = (), *, mixer: str | None = No
     if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
         raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
-    opened = load(path, mixer=mixer)
+    opened = load(path, device=device or "auto", mixer=mixer)
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)
     if not settings:
         return opened
-    if not isinstance(opened, AdjustableRun):
-        raise UserError(
-            f"{settings[0]!r}: a {opened.spec.task} run has no setting to change after training", fix="leave out --set"
-        )
     return opened.with_settings(settings)

@@ -1,4 +1,4 @@
-"""`statewise train`: from a text to a folder."""
+"""`statewise train`: from data to the folder of a run."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from statewise.cli.option import Device, Json, Quiet, Text, joined
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import MixerOption
 
@@ -17,26 +18,39 @@ def train(
             metavar="RECIPE|MODEL", help="A recipe (.toml or name), a model's name, or the .py file of your own mixer."
         ),
     ] = None,
-    text: Annotated[
+    data: Annotated[
         list[str] | None,
-        typer.Option("--text", "--data", "-t", help="File or folder to learn from, '-' for standard input."),
+        typer.Option("--data", "-d", metavar="FILE", help="File or folder to train on, '-' for standard input."),
     ] = None,
+    text: Text = None,
+    steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Optimiser steps.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", metavar="N", help="Rows of a batch.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of all random numbers.")] = None,
+    device: Device = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Override a setting, e.g. train.steps=500."),
+        typer.Option(
+            "--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. model.width=512; see `settings`."
+        ),
     ] = None,
     mixer: MixerOption = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run. Default: runs/MODEL.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with --out, or with the newest run.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue --out, or the newest run.")] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Refuse nondeterministic operations and prove it by hash.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The result for machines, on standard output.")] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> int:
-    """Train a model on a text, in a folder that can be resumed, evaluated and generated from.
+    """Train a model of any of the six tasks; the run's folder can be resumed, evaluated and generated from.
 
-    Example: statewise train lstm --text my.txt --set train.steps=2000 --out runs/mine
+    The task is the recipe's: language modelling, classification, tagging, translation, trees or forecasting.
+
+    Example: statewise train lstm --data my.txt --steps 2000 --out runs/mine
+    Example: statewise train classification --data reviews.csv --set data.text=review
     Example: statewise train classification --mixer my_mixer.py --set model.options.decay=0.5
     """
     from statewise.specs import UserError
@@ -45,26 +59,35 @@ def train(
 
     if resume and recipe is not None:
         raise UserError(
-            f"--resume goes on with a run's own recipe, so {recipe!r} has no meaning here",
+            f"--resume continues a run with its own recipe, but {recipe!r} was named too",
             fix="leave it out, and name the run's folder with --out",
         )
-    if text and "-" in text and sys.stdin.isatty():
+    data = joined(data, text)
+    if data and "-" in data and sys.stdin.isatty():
         print("reading standard input; end it with Ctrl-D", file=sys.stderr)
     settings = list(set_ or [])
     if deterministic:
         settings.append("train.deterministic=true")
+    silent = quiet or _follows()
     trained = run_training(
         recipe or "lstm",
         mixer=mixer,
         settings=settings,
-        data=None if text is None else [Path(name) for name in text],
+        steps=steps,
+        lr=lr,
+        batch=batch,
+        seed=seed,
+        device=device,
+        data=None if data is None else [Path(name) for name in data],
         out=out,
         resume=resume,
-        display=make_display(quiet=True) if quiet or _follows() else None,
+        display=make_display(quiet=True) if silent else None,
     )
     if _follows():
         return 0
     outcome = trained.outcome
+    if silent and trained.warning:
+        print(f"warning: {trained.warning}", file=sys.stderr)
     if json_:
         result = {
             "run": str(trained.path),
@@ -75,14 +98,15 @@ def train(
             "tokens_per_second": outcome.tokens_per_second,
             "seconds": outcome.seconds,
             "deterministic": trained.proof,
+            "warning": trained.warning or None,
             **{f"validation_{name}": value for name, value in outcome.evaluation.items()},
         }
         print_json(result)
     else:
         best = outcome.evaluation
         if best:
-            figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.items())
-            print(f"best at step {outcome.best_step}: {figures}")
+            metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.items())
+            print(f"best at step {outcome.best_step}: {metrics}")
         print(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
         print(f"weights sha256 {outcome.weights_sha256[:16]}…")
         own = f" --mixer {mixer or recipe or 'FILE.py'}" if trained.mixers else ""

@@ -1,9 +1,10 @@
-"""`statewise verify`: are the laws kept, and by how much?"""
+"""`statewise verify`: do all forms of a model compute the same?"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from statewise.cli.option import Json
 from statewise.cli.output import print_json
 from statewise.cli.run_argument import MixerOption
 
@@ -24,9 +25,12 @@ def verify(
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of your own class: model.options.NAME=…"),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every listed model, in every variant.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="A list for machines.")] = False,
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1.")
+    ] = "cpu",
+    json_: Json = False,
 ) -> int:
-    """Prove that parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
+    """Test that the parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
 
     Example: statewise verify lstm
     Example: statewise verify my_mixer.py --set model.options.decay=0.5
@@ -35,10 +39,10 @@ def verify(
     from statewise.tasks import verify as findings_of
 
     if target is None and not all_:
-        raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or say --all")
+        raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    findings = list(findings_of(target, mixer=mixer, settings=set_ or ()))
+    findings = list(findings_of(target, device=device, mixer=mixer, settings=set_ or ()))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])

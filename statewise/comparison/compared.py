@@ -40,7 +40,7 @@ from statewise.data.memory_file import kept_in
 from statewise.data.memory_source import memory_file
 from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
 from statewise.models.custom import from_source
-from statewise.specs import OwnMixer, UserError, mixers_of, nearest
+from statewise.specs import OwnMixer, UserError, mixers_of, nearest, option
 from statewise.specs.custom import snake
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
@@ -112,12 +112,21 @@ class Compared:
 
     @property
     def failed(self) -> int:
-        """Trials that failed."""
+        """The number of trials that failed.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> compared.failed, compared.left
+        (0, 0)
+        """
         return sum(len(part.ran.failed) for part in self.parts)
 
     @property
     def left(self) -> int:
-        """Trials that a signal left undone."""
+        """The number of trials that a signal left undone.
+
+        >>> sw.compare("two.toml", out="studies/two", workers=1, static=True).left
+        0
+        """
         return sum(len(part.ran.left) for part in self.parts)
 
     def __repr__(self) -> str:
@@ -227,7 +236,7 @@ def _kept(story: Story) -> dict[str, Any]:
 
 def refuse_large_entries(planned: Plan) -> None:
     """Those that this machine could not train: at equal bytes of state, a vector has an enormous matrix."""
-    fix = "lower budget.amount, or leave the entry out (--only)"
+    fix = f"lower budget.amount, or leave the entry out ({option('only')})"
     for entry in planned.entries:
         if entry.spec.learns == "gradient":
             where = pick_device(entry.spec.train.device)

@@ -26,7 +26,7 @@ from statewise.comparison.record import (
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED, sent
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
 from statewise.training.folder import make_folder
@@ -245,7 +245,7 @@ def _take_in(news: News, phase: Phase, tries: dict[str, int]) -> None:
     if news.kind == "lost" and not news.words["ready"]:
         raise UserError(
             f"a worker could not start (exit code {news.words['code']}):\n{_tail(phase.folder / 'workers.log')}",
-            fix="mend what it says there; fewer --workers take less memory",
+            fix=f"correct the cause; fewer {option('workers')} need less memory",
         )
     if news.trial is None:
         return

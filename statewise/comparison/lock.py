@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 
 _PATIENCE = 10.0  # seconds that the workers of a driver that was just killed may take to notice
 
@@ -42,7 +42,7 @@ def _take(handle: int, path: Path, patience: float, *, wait: bool) -> None:
             if (_alive(holder := _holder(path)) and not wait) or time.monotonic() >= until:
                 raise UserError(
                     f"{str(path.parent)!r} is being run by another process{_described(holder)}",
-                    fix="wait for it to end, or give this one another folder with --out",
+                    fix=f"wait for it to end, or choose another folder: {option('out', 'DIR')}",
                 ) from None
         time.sleep(0.05)
 

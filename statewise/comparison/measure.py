@@ -136,7 +136,7 @@ def costs(state_bytes: Mapping[int, int], seconds: Mapping[int, float] | None, *
 def refuse_without(metric: str, figures: Mapping[str, float], task: str) -> None:
     if metric not in figures:
         raise UserError(
-            f"the metric {metric!r} is not among the finite figures of this {task} run: {', '.join(figures)}",
+            f"the metric {metric!r} is not among the finite metrics of this {task} run: {', '.join(figures)}",
             fix="name one of them as the study's `metric`",
         )
 

@@ -264,7 +264,7 @@ def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
     figures = [*figures_of(spec), *COSTS]
     if study.metric not in figures:
         raise UserError(
-            f"metric {study.metric!r} is not a figure of a {spec.task} run", fix=nearest(study.metric, figures)
+            f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, figures)
         )
 
 
@@ -274,7 +274,7 @@ def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:
     for name, other in others:
         if other.task != one.task:
             raise UserError(
-                f"{first!r} is a {one.task} run and {name!r} a {other.task} run: their figures differ in kind",
+                f"{first!r} is a {one.task} run and {name!r} a {other.task} run: their metrics differ in kind",
                 fix="make two studies of them",
             )
         keys = _QUESTION + (_TOKENS if study.metric in _PER_TOKEN else ())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, OwnMixer, UserError, nearest, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, either, nearest, option, parse_spec
 from statewise.specs.base import Spec
 from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import snake
@@ -28,9 +28,8 @@ from statewise.specs.study import (
 )
 
 _S = TypeVar("_S", bound=Spec)
-_ADD = (
-    "write the new name, an entry of the study, and what differs: --add 'deep=lstm model.depth=2'; or a mixer file of "
-    "your own: --add 'mine=my_mixer.py'"
+_ADD = "give the new name, an entry of the study (or the .py file of your own mixer), and what differs: " + either(
+    "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
 )
 _INSIDE: dict[str, type[Spec]] = {
     "entry": EntrySpec,
@@ -188,13 +187,13 @@ def with_entries(
     known = {entry.name: entry for entry in study.entry}
     for name in only:
         if name not in known:
-            raise UserError(f"--only {name!r}: the study has no such entry", fix=nearest(name, known))
+            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
     searched = {name: chosen.settings for name in known if (chosen := study.chosen(name)) is not None}
     made = {like: entry_of(mixer) for like, mixer in (own or {}).items()}
     added = [_added(known, made, written, searched) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
-    source = f"the study with {'--add' if add else '--only'}"
+    source = f"the study with {option('add' if add else 'only')}"
     return parse_study(table, source=source, mixers=study.mixers)
 
 
@@ -208,10 +207,10 @@ def read_added(written: str) -> tuple[str, str, list[str]]:
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
-        raise UserError(f"--add {written!r} cannot be read: {error}", fix=_ADD) from None
+        raise UserError(f"{option('add')} {written!r} cannot be read: {error}", fix=_ADD) from None
     name, equals, like = first.partition("=")
     if not equals or not name:
-        raise UserError(f"--add {written!r} does not say what the new entry is like", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r} does not say what the new entry is like", fix=_ADD)
     return name, like, settings
 
 
@@ -224,9 +223,11 @@ def _added(
     """`made`: entries of the user's own classes; `searched`: the recorded values of those that it may be like."""
     name, like, settings = read_added(written)
     if like not in known and like not in made:
-        raise UserError(f"--add {written!r}: the study has no entry {like!r}", fix=nearest(like, {**known, **made}))
+        raise UserError(
+            f"{option('add')} {written!r}: the study has no entry {like!r}", fix=nearest(like, {**known, **made})
+        )
     if not settings and like in known:
-        raise UserError(f"--add {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
+        raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
     old = known[like] if like in known else made[like]
     settings_of_old = with_settings(old.settings, searched.get(like, {}))
@@ -283,7 +284,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="mend the file") from None
+        raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="correct the file") from None
     return {**_recorded(path), **table}
 
 

@@ -92,9 +92,7 @@ def _explained(error: Exception) -> str:
     """PyTorch says by its words alone that memory ran out on a CPU."""
     said = f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
-        return (
-            f"it needs more memory than there is; a smaller model or train.batch, or fewer --workers, may help ({said})"
-        )
+        return f"out of memory; a smaller model, a smaller train.batch or fewer workers may help ({said})"
     return said
 
 

@@ -66,12 +66,14 @@ def _lines(part: Any) -> list[str]:
     if isinstance(part, Tensor):
         device = "" if part.device.type == "cpu" else f" {part.device}"
         return [f"{list(part.shape)} {str(part.dtype).removeprefix('torch.')}{device}"]
-    if not isinstance(part, tuple | list):
+    if isinstance(part, list):
+        part = tuple(part)
+    if not isinstance(part, tuple):
         return [repr(part)]
     fields = getattr(part, "_fields", None)  # None: a plain tuple
     names = [""] * len(part) if fields is None else [f"{name}=" for name in fields]
     parts = [[f"{name}{first}", *rest] for name, (first, *rest) in zip(names, map(_lines, part), strict=True)]
-    head, size = (type(part).__name__, f"{state_bytes(part):,} bytes") if fields is not None else ("", "")
+    head, size = (type(part).__name__, f"{state_bytes(tuple(part)):,} bytes") if fields is not None else ("", "")
     if all(len(lines) == 1 for lines in parts):
         inside = ", ".join(lines[0] for lines in parts)
         line = f"{head}({inside}{';' * bool(size and inside)} {size})" if size else f"{head}({inside})"

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.specs import UserError
+from statewise.specs import UserError, either
 
 State: TypeAlias = "Tensor | tuple[State, ...]"
 S = TypeVar("S", bound=State)
@@ -170,7 +170,7 @@ def load_state(path: str | Path, *, like: S) -> S:
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(
             f"{str(path)!r} is not a saved state: {error}",
-            fix="make one with: statewise generate RUN --save-state FILE",
+            fix=f"make one with {either('statewise generate RUN --save-state FILE', 'run.save_state(state, FILE)')}",
         ) from None
     if found != _signature(like):
         raise UserError(

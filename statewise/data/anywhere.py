@@ -1,6 +1,6 @@
 """Rows of a table, wherever it is: in a file, or in a Hugging Face dataset named `hub:NAME:SPLIT`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ def hub_name(path: str | Path) -> HubName | None:
 def read_rows(
     path: Path,
     *,
-    columns: Sequence[Column],
+    columns: Mapping[str, Column],
     format: TableFormat = "auto",
     header: Header = "auto",
     delimiter: str | None = None,
@@ -48,7 +48,7 @@ def read_rows(
     """As `read_table`, whose options a dataset has no use for."""
     hub = hub_name(path)
     if hub is not None:
-        return read_hub(hub.name, columns, config=hub.config, split=hub.split)
+        return read_hub(hub.name, list(columns.values()), config=hub.config, split=hub.split)
     return read_table(
         path,
         format=format,

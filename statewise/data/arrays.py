@@ -58,7 +58,7 @@ def read_arrays(
         path,
         format=format,
         header="yes" if named and header == "auto" else header,
-        columns=(label,) if labelled or not named else (),
+        columns={"data.label": label} if labelled or not named else {},
         delimiter=delimiter,
         encoding=encoding,
     )
@@ -97,7 +97,7 @@ def _number(row: Row, place: int) -> float:
         name = row.names[place] if row.names else place
         raise UserError(
             f"{row.where}: column {name!r} holds {cell!r}, expected a finite number",
-            fix="mend or remove the row; sequences of values have no holes",
+            fix="correct or remove the row; sequences of values have no holes",
         )
     return value
 
@@ -133,7 +133,7 @@ def _archive(path: Path, values: str, label: str | None, *, grids: bool) -> tupl
     if bad_N.any():
         raise UserError(
             f"{Where(str(path), int(bad_N.argmax()), 'row')}: a value of {values!r} is not finite, or too large",
-            fix="mend or remove the row; sequences of values have no holes",
+            fix="correct or remove the row; sequences of values have no holes",
         )
     where = [Where(str(path), row, "row") for row in range(len(x))]
     labels = ["" if label is None else str(y[row]) for row in range(len(x))]

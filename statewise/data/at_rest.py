@@ -29,5 +29,5 @@ def kept_as(name: str, content: str | bytes) -> Iterator[Path]:
         try:
             yield file
         except UserError as error:
-            what, fix = (part.replace(str(file), name) for part in (error.what, error.fix))
+            what, fix = (part.replace(str(file), name) for part in error.marked)
             raise UserError(what, fix=fix) from None

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from statewise.data.anywhere import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
 from statewise.data.table import FORMATS, Column, Header, Row, TableFormat
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 LabelledFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"]
 TextFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "lines"]
@@ -56,7 +56,12 @@ def read_labelled(
                 some = Examples(_label_first(path, found, encoding))
             case _:
                 rows = read_rows(
-                    path, format=kind, header=header, columns=(text, label), delimiter=delimiter, encoding=encoding
+                    path,
+                    format=kind,
+                    header=header,
+                    columns={"data.text": text, "data.label": label},
+                    delimiter=delimiter,
+                    encoding=encoding,
                 )
                 some = labelled_columns(rows, text=text, label=label)
         found.counts += some.counts
@@ -101,7 +106,7 @@ def read_texts(
             path,
             format="auto" if kind == "lines" else kind,
             header=header,
-            columns=(text,),
+            columns={"data.text": text},
             delimiter=delimiter,
             encoding=encoding,
             keep_empty=True,
@@ -118,8 +123,8 @@ def _format_of(path: Path) -> TableFormat | Literal["folder"]:
         return "auto"
     if suffix(path) not in FORMATS and path.exists():
         raise UserError(
-            f"{str(path)!r}: its ending does not tell how text and label stand in it",
-            fix="say which it is: format = csv, tsv, quoted-tsv, jsonl or label-first",
+            f"{str(path)!r}: the file name does not tell the format of text and label",
+            fix=f"name it (csv, tsv, quoted-tsv, jsonl or label-first): {setting('data.format', 'label-first')}",
         )
     return FORMATS.get(suffix(path), "tsv")
 
@@ -180,7 +185,7 @@ def _with_text(examples: Examples[Labelled], found: Examples[Labelled], empty: E
             if empty == "refuse":
                 raise UserError(
                     f"{example.where}: the text is empty (label {example.label!r})",
-                    fix="mend or remove it, or set empty = skip or empty = keep",
+                    fix=f"correct or remove it, or skip such rows: {setting('data.empty', 'skip')} (or keep)",
                 )
             found.counts["empty texts"] += 1
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from statewise.data.source import STDIN, found_at
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 E = TypeVar("E")
 Paths = str | Path | Sequence[str | Path]
@@ -79,7 +79,7 @@ def read_lines(path: Path, *, encoding: str = UTF8, takes: str = "name the files
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(
             f"{str(path)!r} is not UTF-8 text: it begins with the UTF-16 byte-order mark",
-            fix="name it: encoding = utf-16",
+            fix=f"name it: {setting('data.encoding', 'utf-16')}",
         )
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\n" not in data:
@@ -102,7 +102,7 @@ def _decoded(line: bytes, where: Where) -> str:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{where}: byte {error.start + 1} is 0x{line[error.start]:02x}, which is not UTF-8 ({error.reason})",
-            fix="name the encoding the file was written in, for example: encoding = latin-1",
+            fix=f"name the encoding the file was written in, for example {setting('data.encoding', 'latin-1')}",
         ) from None
 
 
@@ -116,7 +116,9 @@ def _transcoded(data: bytes, encoding: str, path: Path) -> bytes:
     except UnicodeError as error:
         start = error.start if isinstance(error, UnicodeDecodeError) else 0
         where = Where(str(path), data[:start].count(b"\n") + 1)
-        raise UserError(f"{where}: not {encoding}: {error}", fix="name the encoding the file was written in") from None
+        raise UserError(
+            f"{where}: not {encoding}: {error}", fix=f"name the right one: {setting('data.encoding', 'latin-1')}"
+        ) from None
 
 
 def read_bytes(path: Path, *, takes: str = "name the files in it one by one") -> bytes:

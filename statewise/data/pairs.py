@@ -8,7 +8,7 @@ from statewise.data.anywhere import read_rows
 from statewise.data.labelled import Empty
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
 from statewise.data.table import Column, Header, Row
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 PairFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "scan"]
 
@@ -45,9 +45,8 @@ def read_pairs(
     else:
         rows: Examples[Row] = Examples()
         for path in one_or_many(source):
-            some = read_rows(
-                path, format=format, header=header, columns=columns, delimiter=delimiter, encoding=encoding
-            )
+            named = {"data.source_column": columns[0], "data.target_column": columns[1]}
+            some = read_rows(path, format=format, header=header, columns=named, delimiter=delimiter, encoding=encoding)
             rows += some
             found.counts += some.counts
         pairs = iter(pair_columns(rows, columns=columns))
@@ -109,5 +108,5 @@ def _two_sided(pairs: Iterable[Pair], found: Examples[Pair], empty: Empty) -> It
         else:
             raise UserError(
                 f"{pair.where}: the {gone[0]} is empty, but not the other side",
-                fix="mend or remove it, or set empty = skip or empty = keep",
+                fix=f"correct or remove it, or skip such pairs: {setting('data.empty', 'skip')} (or keep)",
             )

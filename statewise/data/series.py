@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.anywhere import hub_name
+from statewise.data.column import SAMPLE, no_column
 from statewise.data.date_style import is_date
 from statewise.data.series_array import read_mat, read_npy, read_npz
 from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, setting
 
 Missing = Literal["keep", "forward", "refuse"]
 NO_TIME = "none"
@@ -146,7 +147,7 @@ def _kind(path: Path) -> str:
     if kind in _TABLES or (kind in _ARRAYS and suffixes[-1] != ".gz"):
         return kind
     raise UserError(
-        f"{str(path)!r} is no kind of series file that is known here",
+        f"{str(path)!r} is not a known format of series",
         fix=f"name it {', '.join(_TABLES)} (or those with .gz) or {', '.join(_ARRAYS)}",
     )
 
@@ -180,17 +181,21 @@ def _of_table(
 ) -> list[Series]:
     special = [name for name in (None if time == NO_TIME else time, id) if name]
     wanted = [*special, *targets, *covariates]
-    for name in wanted:
-        if name not in table.columns:
-            raise UserError(f"{table.where}: there is no column {name!r}", fix=nearest(name, table.columns))
+    _refuse_other_columns(table, time=time, id=id, targets=targets, covariates=covariates)
     if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
         raise UserError(f"{table.where}: column {twice[0]!r} is named for two purposes", fix="name it once")
     if not targets:
         targets = [name for name in table.columns if name not in wanted]
         if unnamed := [name for name in targets if name in table.unnamed]:
-            raise UserError(f"{table.where}: {unnamed[0]} has no name", fix="say which columns are the targets")
+            raise UserError(
+                f"{table.where}: {unnamed[0]} has no name",
+                fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
+            )
     if not targets:
-        raise UserError(f"{table.where} has no column left to forecast", fix="name the targets")
+        raise UserError(
+            f"{table.where} has no column left to forecast",
+            fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
+        )
     values_TC = table.numbers(targets)
     covariates_TX = table.numbers(covariates)
     time_T = (
@@ -210,6 +215,25 @@ def _of_table(
         values[place_T], also[place_T] = values_TC[rows_T], covariates_TX[rows_T]
         made.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
     return made
+
+
+def _refuse_other_columns(
+    table: SeriesTable, *, time: str, id: str | None, targets: Sequence[str], covariates: Sequence[str]
+) -> None:
+    """Name the setting of a column that the table lacks."""
+    wanted = {"data.time": "" if time == NO_TIME else time, "data.id": id or ""}
+    wanted |= {
+        f"data.{role}": name for role, names in (("targets", targets), ("covariates", covariates)) for name in names
+    }
+    lacking = {path: name for path, name in wanted.items() if name and name not in table.columns}
+    if not lacking:
+        return
+    if "data.time" in lacking and (dated := time_column(table, None, id=id)) != NO_TIME:
+        raise UserError(
+            f"there is no column {time!r} in {table.where}; it has: {', '.join(table.columns)}",
+            fix=f"if the time is in {dated!r}: {setting('data.time', dated)}",
+        )
+    raise no_column(table.where, lacking, {name: table.cells(name)[:SAMPLE] for name in table.columns})
 
 
 def time_column(table: SeriesTable, time: str | None, *, id: str | None) -> str:
@@ -280,6 +304,7 @@ def without_missing(series: Series, missing: Missing) -> Series:
                 raise UserError(
                     f"{series.where!r}, series {series.id!r}: {len(absent)} values are missing, the first at "
                     f"{series.time_T[row]} in {[*series.channels, *series.covariates][column]!r}",
-                    fix="fill them in, or choose missing = keep (they are masked) or forward (the last value stays)",
+                    fix=f"fill them in, mask them, {setting('data.missing', 'keep')}, or repeat the last value: "
+                    f"{setting('data.missing', 'forward')}",
                 )
             return series

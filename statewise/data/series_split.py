@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from statewise.data.series import Series
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 
 class Span(NamedTuple):
@@ -78,7 +78,10 @@ def split_whole(series: Sequence[Series], split: str, *, seed: int = 0) -> Serie
 def split_as_filed(series: Sequence[Series]) -> SeriesParts:
     """As the files say: every series belongs to a part already."""
     if stray := [one for one in series if not one.part]:
-        raise UserError(f"series {stray[0].id!r} of {stray[0].where!r} is of no part", fix="say how to split")
+        raise UserError(
+            f"series {stray[0].id!r} of {stray[0].where!r} is in no part of the split",
+            fix=f"say how to split: {setting('data.split', '0.7/0.1/0.2')}",
+        )
     train, validation, test = (tuple(whole(one) for one in series if one.part == name) for name in _NAMES)
     return SeriesParts(train, validation, test)
 
@@ -102,7 +105,7 @@ def _sizes(split: str, *, total: int, what: str) -> list[int]:
         if sum(sizes) > total:
             raise UserError(
                 f"split {split!r} asks for {sum(sizes)}, but {what}",
-                fix="ask for less, or for shares: data.split = 0.7/0.1/0.2",
+                fix=f"ask for less, or for shares: {setting('data.split', '0.7/0.1/0.2')}",
             )
     else:
         try:

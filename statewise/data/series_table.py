@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from statewise.data.anywhere import HubName, hub_name
 from statewise.data.hub import read_hub
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 # What spreadsheets, R, pandas and databases write for a value that is not there.
 MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "nil", "missing"})
@@ -205,14 +205,14 @@ def _number(cell: str, *, column: str, where: str) -> float:
         return math.nan
     if _DECIMAL_COMMA.fullmatch(cell):
         fix = (
-            "a comma may as well stand between cells, or between thousands; write decimals with a point, or set "
-            "data.decimal = ','"
+            "a comma may also stand between cells, or between thousands; write decimals with a point, or say it is "
+            f"the decimal mark: {setting('data.decimal', ',')}"
         )
     elif _THOUSANDS.fullmatch(cell):
         fix = "write it without a mark between thousands"
     else:
         fix = (
-            "mend it, or leave it empty if it is missing; if the column tells several series apart, name it as id; "
-            "else name the columns to forecast as targets"
+            "correct it, or leave it empty if it is missing; if the column tells several series apart: "
+            f"{setting('data.id', column)}; else name the columns to forecast: {setting('data.targets', 'COLUMN')}"
         )
     raise UserError(f"{where}: column {column!r} holds {cell!r}, which is not a number", fix=fix)

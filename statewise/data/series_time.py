@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.date_style import date_style
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum", "year"})
 
@@ -43,7 +43,8 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
             raise UserError(
                 f"{where}:{line}: time {cell!r} is neither a number nor a date"
                 + (" (it is empty)" if not cell else ""),
-                fix="write dates year first, 2016-07-31 or 2016-07-31 13:00:00, or choose another time column, or none",
+                fix="write dates year first, 2016-07-31 or 2016-07-31 13:00:00, or name another "
+                f"column, or none (rows are the time): {setting('data.time', 'none')}",
             )
         if aware is not None and aware != (moment.tzinfo is not None):
             raise UserError(f"{where}:{line}: some times have a zone and some, as {cell!r}, do not", fix="use one form")
@@ -70,9 +71,10 @@ def in_order(
             first, second = (lines_T[order_T[at + i]] for i in (0, 1))
             raise UserError(
                 f"{where}: lines {first} and {second} have the same time {_shown(sorted_T[at])}",
-                fix="keep one of them, or choose repeated = first or last (a clock that is set back repeats an hour); "
-                "if the file holds several series, name the column that tells them apart (id); if the column is no "
-                "time, choose another, or time = none",
+                fix=f"keep the first row of each time, {setting('data.repeated', 'first')}, or the last (clocks go "
+                "back in autumn); if the file holds several series, name the column that tells them apart: "
+                f"{setting('data.id', 'COLUMN')}; if the column is not a time, name another: "
+                f"{setting('data.time', 'COLUMN')}",
             )
         kept_T = np.concatenate([[True], ~same_T] if repeated == "first" else [~same_T, [True]])
         order_T = order_T[kept_T]
@@ -83,7 +85,7 @@ def in_order(
         at = back[0] + 1
         raise UserError(
             f"{where}:{lines_T[at]}: time {_shown(time_T[at])} comes after {_shown(time_T[at - 1])} of the line above",
-            fix="sort the file, or choose unsorted = sort",
+            fix=f"sort the file, or let it be sorted: {setting('data.unsorted', 'sort')}",
         )
     return order_T
 
@@ -106,7 +108,8 @@ def on_grid(
     if irregular == "refuse":
         raise UserError(
             f"{where}:{lines_T[at + 1]}: {seen} ({int(odd_T.sum())} of {len(gap_T)} steps are not)",
-            fix="choose irregular = fill (rows of missing values in the holes) or keep (every row is one step)",
+            fix=f"insert rows of missing values, {setting('data.irregular', 'fill')}, or take every row as one step: "
+            f"{setting('data.irregular', 'keep')}",
         )
     steps_T = gap_T / step
     whole_T = np.rint(steps_T)
@@ -115,7 +118,7 @@ def on_grid(
         raise UserError(
             f"{where}:{lines_T[off[0] + 1]}: the step to {_shown(time_T[off[0] + 1])} is {steps_T[off[0]]:g} of the "
             "usual one, so there is no grid to fill",
-            fix="choose irregular = keep (every row is one step), or resample the file",
+            fix=f"take every row as one step, {setting('data.irregular', 'keep')}, or resample the file",
         )
     place_T = np.concatenate([[0], np.cumsum(whole_T)]).astype(np.int64)
     return _grid(time_T, place_T, step), place_T

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from statewise.data.series import Series
 from statewise.data.series_split import Span
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 Channels = Literal["joint", "shared"]
 
@@ -225,5 +225,5 @@ def _refuse_missing_covariates(spans: Sequence[Span]) -> None:
             raise UserError(
                 f"{span.series.where!r}, series {span.series.id!r}: covariate {span.series.covariates[column]!r} is "
                 f"missing at {span.series.time_T[row]} ({len(absent)} in all)",
-                fix="fill it in, choose missing = forward, or leave the covariate out",
+                fix=f"fill it in, leave it out, or repeat the last value: {setting('data.missing', 'forward')}",
             )

@@ -2,12 +2,15 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, assert_never
 
+from statewise.data.column import SAMPLE, no_column
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, suffix
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, setting
 
 TableFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl"]
 Header = Literal["auto", "yes", "no"]
@@ -16,6 +19,7 @@ Column = str | int
 FORMATS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # The csv module's own limit on a field is shorter than a long document.
 _LARGEST_FIELD = 2**31 - 1
+_TWICE = f"rename one, or name columns by number, with {setting('data.header', 'no')}"
 
 
 class Row(NamedTuple):
@@ -45,7 +49,7 @@ def read_table(
     *,
     format: TableFormat = "auto",
     header: Header = "auto",
-    columns: Sequence[Column] = (),
+    columns: Mapping[str, Column] | Sequence[Column] = (),
     delimiter: str | None = None,
     encoding: str = UTF8,
     keep_empty: bool = False,
@@ -57,9 +61,10 @@ def read_table(
     `format="auto"` goes by the file's ending. CSV is quoted as RFC 4180 has it; TSV is raw text in which
     a quote means nothing, unless the format is `quoted-tsv`. `header="auto"` expects one where a column of
     `columns` (those the caller will ask for) is a name, and none where all are numbers; `delimiter`
-    replaces the comma or the tab.
+    replaces the comma or the tab. As a mapping, `columns` also says which setting names each column.
     """
     rows: Examples[Row] = Examples()
+    wanted = columns if isinstance(columns, Mapping) else {str(column): column for column in columns}
     for path in one_or_many(paths):
         kind = format_of(path) if format == "auto" else format
         lines = read_lines(path, encoding=encoding, takes=f"name the {kind} files in it one by one")
@@ -69,7 +74,7 @@ def read_table(
             case "csv" | "tsv" | "quoted-tsv":
                 separator = delimiter or ("," if kind == "csv" else "\t")
                 cells = _split(lines, separator) if kind == "tsv" else _quoted(lines, separator)
-                found = _rows(cells, rows, headed=_is_headed(header, columns), keep_empty=keep_empty)
+                found = _rows(cells, rows, headed=_is_headed(header, wanted.values()), keep_empty=keep_empty)
             case "auto":
                 raise AssertionError
             case _:
@@ -78,8 +83,7 @@ def read_table(
         for row in found:
             if row.cells and not checked:
                 checked = True
-                for column in columns:
-                    _place(column, row)
+                _check(wanted, row, found)
             rows.append(row)
     return rows
 
@@ -88,13 +92,13 @@ def format_of(path: Path) -> Literal["csv", "tsv", "quoted-tsv", "jsonl"]:
     found = FORMATS.get(suffix(path))
     if found is None or found == "auto":
         raise UserError(
-            f"{str(path)!r}: its ending does not tell the format",
-            fix=f"say which it is: format = {', '.join(sorted(set(FORMATS.values())))}",
+            f"{str(path)!r}: the file name does not tell the format",
+            fix=f"name it ({', '.join(sorted(set(FORMATS.values())))}): {setting('data.format', 'csv')}",
         )
     return found
 
 
-def _is_headed(header: Header, columns: Sequence[Column]) -> bool:
+def _is_headed(header: Header, columns: Iterable[Column]) -> bool:
     if header == "auto":
         return any(isinstance(column, str) and not column.isdecimal() for column in columns)
     return header == "yes"
@@ -127,7 +131,7 @@ def _quoted(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], 
         reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
         raise UserError(
             f"{begin[0]}: {reason}",
-            fix='inside a quoted cell write "" for a quote; raw text with tabs is format = tsv',
+            fix=f'inside a quoted cell write "" for a quote; for raw text with tabs: {setting("data.format", "tsv")}',
         ) from None
 
 
@@ -150,7 +154,7 @@ def _rows(
         if len(row) != first[0]:
             raise UserError(
                 f"{where}: {len(row)} columns, expected {first[0]} as in {first[1]}",
-                fix="mend the row; a cell that holds the separator must be quoted (csv, quoted-tsv) or replaced (tsv)",
+                fix="correct the row; a cell that holds the separator is quoted (csv, quoted-tsv) or changed (tsv)",
             )
         yield Row(tuple(row), names or (), where)
 
@@ -159,7 +163,7 @@ def _names(row: list[str], where: Where) -> tuple[str, ...]:
     names = tuple(name.strip() for name in row)
     twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if twice is not None:
-        raise UserError(f"{where}: the header names {twice!r} twice", fix="rename one, or use header = no and numbers")
+        raise UserError(f"{where}: the header names {twice!r} twice", fix=_TWICE)
     return names
 
 
@@ -195,10 +199,24 @@ def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
-        raise UserError(f"{where}: {half} is half a character", fix="mend or remove it") from None
+        raise UserError(f"{where}: {half} is half a character", fix="correct or remove it") from None
 
 
-def _place(column: Column, row: Row) -> int:
+def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row]) -> None:
+    """Refuse a table without the columns that will be asked for, and guess which of its own they are."""
+    names = {path: str(column) for path, column in wanted.items() if isinstance(column, str) and column.strip()}
+    if not first.names or all(name in first.names or name.isdecimal() for name in names.values()):
+        for path, column in wanted.items():
+            _place(column, first, path)
+        return
+    some = [first]
+    with suppress(UserError):  # of a row below, which is not what is wrong first
+        some += islice(rest, SAMPLE)
+    cells = {name: [str(row.cells[at]) for row in some if at < len(row.cells)] for at, name in enumerate(first.names)}
+    raise no_column(first.where.path, names, cells, headed=bool(set(names.values()) & set(first.names)))
+
+
+def _place(column: Column, row: Row, path: str = "") -> int:
     if isinstance(column, str) and column in row.names:
         return row.names.index(column)
     if isinstance(column, int) or column.isdecimal():
@@ -206,18 +224,16 @@ def _place(column: Column, row: Row) -> int:
             return int(column)
         raise UserError(
             f"{row.where}: there is no column {column}: the row has {len(row.cells)}, {_shown(row)}",
-            fix=f"columns are numbered from 0 to {len(row.cells) - 1}; data.text, data.label and the like say what "
-            "stands where, by number or, with data.header = yes, by name",
+            fix=f"columns are numbered from 0 to {len(row.cells) - 1}, or named, with a header: "
+            f"{setting({path: 'COLUMN', 'data.header': 'yes'}) if '.' in path else setting('data.header', 'yes')}",
         )
     if not row.names:
         raise UserError(
             f"{row.where}: column {column!r} has a name, but the file is read without a header",
-            fix=f"set header = yes, or name it by number, 0 to {len(row.cells) - 1}",
+            fix=f"use its number, 0 to {len(row.cells) - 1}, or say that there is one: {setting('data.header', 'yes')}",
         )
-    raise UserError(
-        f"{row.where}: there is no column {column!r}",
-        fix=f"{nearest(column, row.names)}; a file without a header takes numbers from 0",
-    )
+    cells = {name: [str(cell)] for name, cell in zip(row.names, row.cells)}
+    raise no_column(str(row.where), {path or "data.text": column}, cells)
 
 
 def _shown(row: Row) -> str:

@@ -13,7 +13,7 @@ from statewise.data.anywhere import hub_name
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
 from statewise.data.table import FORMATS
 from statewise.data.tagged_rows import RowSentence, row_sentences, tagged_lines
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, nearest, setting
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
 Scheme = Literal["as-is", "iob2"]
@@ -142,7 +142,7 @@ def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout
 def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], int, int]:
     match format_of(path, layout):
         case "conllu":
-            return "conllu", _named(layout.word, "form"), _named(layout.tag, "upos")
+            return "conllu", _named(layout.word, "form", "data.word"), _named(layout.tag, "upos", "data.tag")
         case "columns":
             word = 0 if layout.word is None else layout.word
             tag = -1 if layout.tag is None else layout.tag
@@ -150,7 +150,8 @@ def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], 
                 if not isinstance(column, int):
                     raise UserError(
                         f"column {column!r} has a name, but columns of {str(path)!r} have none",
-                        fix="number them from 0 (or -1 for the last), or set format = conllu",
+                        fix="number them from 0 (or -1 for the last), or name the format: "
+                        + setting("data.format", "conllu"),
                     )
             return "columns", int(word), int(tag)
         case other:
@@ -164,14 +165,19 @@ def format_of(path: Path, layout: Layout) -> Literal["conllu", "columns"]:
     return layout.format
 
 
-def _named(column: str | int | None, default: str) -> int:
+def _named(column: str | int | None, default: str, path: str) -> int:
     column = default if column is None else column
     if isinstance(column, str):
         if column.lower() not in CONLLU:
-            raise UserError(f"CoNLL-U has no column {column!r}", fix=nearest(column, CONLLU))
+            raise UserError(
+                f"CoNLL-U has no column {column!r}", fix=f"{nearest(column, CONLLU)}: {setting(path, default)}"
+            )
         return CONLLU.index(column.lower())
     if not 0 <= column < len(CONLLU):
-        raise UserError(f"CoNLL-U has no column {column}", fix=f"0 to {len(CONLLU) - 1}, or {', '.join(CONLLU)}")
+        raise UserError(
+            f"CoNLL-U has no column {column}",
+            fix=f"0 to {len(CONLLU) - 1}, or {', '.join(CONLLU)}: {setting(path, default)}",
+        )
     return column
 
 
@@ -199,7 +205,7 @@ def _walk_conllu(path: Path, encoding: str) -> Iterator[_Step]:
         if len(cells) != len(CONLLU):
             raise UserError(
                 f"{line.where}: {len(cells)} columns, CoNLL-U has {len(CONLLU)} with a tab between",
-                fix="mend the line; a file of words and tags alone is format = columns",
+                fix=f"correct the line; for a file of words and tags alone: {setting('data.format', 'columns')}",
             )
         if _RANGE_ID.fullmatch(cells[0]):
             yield _Step(line, [], "multiword ranges")
@@ -232,7 +238,7 @@ def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
         if len(cells) != width[0]:
             raise UserError(
                 f"{line.where}: {len(cells)} columns, expected {width[0]} as in line {width[1]}",
-                fix='mend the line; if lines like it are comments, say how they begin: comment = "#"',
+                fix=f"correct the line; if comments begin like it: {setting('data.comment', '#')}",
             )
         yield _Step(line, cells)
 
@@ -257,11 +263,11 @@ def _cell(step: _Step, column: int, what: str) -> str:
     if not -len(step.cells) <= column < len(step.cells):
         raise UserError(
             f"{step.line.where}: there is no column {column} for the {what}: the line has {len(step.cells)}",
-            fix=f"columns are numbered from 0 to {len(step.cells) - 1}",
+            fix=f"columns are numbered from 0 to {len(step.cells) - 1}: {setting(f'data.{what}', 0)}",
         )
     cell = step.cells[column].strip(_BLANKS)
     if not cell:
-        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="mend the line")
+        raise UserError(f"{step.line.where}: the {what} in column {column} is empty", fix="correct the line")
     return cell
 
 
@@ -270,11 +276,12 @@ def _tag(step: _Step, word: int, column: int, format: Literal["conllu", "columns
     if column % len(step.cells) == word % len(step.cells):
         raise UserError(
             f"{step.line.where}: word and tag are both read from column {word}",
-            fix="every line needs a word and a tag; or name another column",
+            fix=f"every line needs a word and a tag; or name another column: {setting('data.tag', 'COLUMN')}",
         )
     if format == "conllu" and tag == _UNSPECIFIED:
         raise UserError(
-            f"{step.line.where}: {CONLLU[column]} is unspecified (_)", fix="name another column, or fill it in"
+            f"{step.line.where}: {CONLLU[column]} is unspecified (_)",
+            fix=f"fill it in, or name another column: {setting('data.tag', 'COLUMN')}",
         )
     return tag
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from statewise.data.anywhere import read_rows
 from statewise.data.lines import UTF8, Where
 from statewise.data.table import Row
-from statewise.specs import UserError
+from statewise.specs import UserError, setting
 
 WORDS, TAGS = "tokens", "tags"  # the usual names
 
@@ -23,15 +23,16 @@ def row_sentences(
 ) -> Iterator[RowSentence]:
     """In order, rows without a word too. `tags=False` asks for no tags."""
     word, tag = WORDS if word is None else word, TAGS if tag is None else tag
-    for row in read_rows(path, columns=(word, tag) if tags else (word,), encoding=encoding):
+    columns = {"data.word": word} | ({"data.tag": tag} if tags else {})
+    for row in read_rows(path, columns=columns, encoding=encoding):
         words, given = _listed(row, word), _listed(row, tag) if tags else ()
         if tags and len(words) != len(given):
             raise UserError(
                 f"{row.where}: {len(words)} words in {word!r}, but {len(given)} tags in {tag!r}",
-                fix="name the columns that belong together: data.word and data.tag",
+                fix=f"name the columns that belong together: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
             )
         if "" in words or "" in given:
-            raise UserError(f"{row.where}: a word or a tag is empty", fix="mend the row, or leave it out")
+            raise UserError(f"{row.where}: a word or a tag is empty", fix="correct the row, or leave it out")
         yield RowSentence(words, given, row.where)
 
 
@@ -47,6 +48,6 @@ def _listed(row: Row, column: str | int) -> tuple[str, ...]:
     if not isinstance(cell, list) or not all(isinstance(one, str | int) for one in cell):
         raise UserError(
             f"{row.where}: column {column!r} is no list of words or tags",
-            fix="name other columns: data.word and data.tag",
+            fix=f"name other columns: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
         )
     return tuple(str(one).strip() for one in cell)

@@ -116,6 +116,14 @@ class Tokenizer:
         unknown = sum(int((ids == self.unknown_id).sum()) for ids in several) if self.unknown_id is not None else 0
         return unknown / max(1, sum(map(len, several)))
 
+    def unknown_in(self, text: str) -> list[str]:
+        """The pieces of a short text that are not in the vocabulary, each once, in their order."""
+        if self.unknown_id is None:
+            return []
+        encoded = self._backend.encode(text, add_special_tokens=False)
+        pieces = zip(encoded.ids, encoded.offsets, strict=True)
+        return list(dict.fromkeys(text[start:end] for i, (start, end) in pieces if i == self.unknown_id))
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; ends (and a foreign tokenizer's other special tokens) have none."""
         kept = [int(i) for i in ids if i != self.end_id]

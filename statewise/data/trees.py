@@ -49,8 +49,6 @@ class Tree(list["Tree | str"]):
     def __ne__(self, other: object) -> bool:  # a list has one of its own
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]  # as a list has none
-
     def __repr__(self) -> str:
         return f"Tree({self._label!r}, {super().__repr__()})"
 

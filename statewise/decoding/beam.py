@@ -171,7 +171,7 @@ def _check(beam: int, n_best: int, length_penalty: float, coverage_penalty: floa
     if not 1 <= n_best <= beam:
         raise UserError(f"n_best = {n_best}, expected between 1 and beam = {beam}", fix="search with a wider beam")
     if not math.isfinite(length_penalty):
-        raise UserError(f"length_penalty = {length_penalty}, expected a number; 0 is none, 0.6 to 1 are usual")
+        raise UserError(f"length_penalty = {length_penalty}, expected a number; 0 for none, 0.6 to 1 are usual")
     if not 0 <= coverage_penalty < math.inf:
         raise UserError(f"coverage_penalty = {coverage_penalty}, expected 0 (none) or a positive number")
 

@@ -16,10 +16,13 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 class Placed(NamedTuple):
-    """A name: where it starts, the middle of its line, and whether a line has to lead to it."""
+    """Where a name stands: its anchor (its start, middle or end), the middle of its line, where a line that leads to it
+    ends, and whether it needs one."""
 
-    left: float
+    x: float
     middle: float
+    anchor: str
+    edge: float
     far: bool
 
 
@@ -100,11 +103,20 @@ def beside(
             inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
             if inside and not any(_overlap(box, other) for other in occupied):
                 occupied.append(box)
-                found.append(Placed(left, middle, distance > _DISTANCES[0]))
+                found.append(_anchored(point[0], left, wide, middle, far=distance > _DISTANCES[0]))
                 break
         else:
             found.append(None)
     return found
+
+
+def _anchored(x: float, left: float, wide: float, middle: float, *, far: bool) -> Placed:
+    """A name grows away from its point, whatever its real width."""
+    if left >= x:
+        return Placed(left, middle, "start", left - 2, far)
+    if left + wide <= x:
+        return Placed(left + wide, middle, "end", left + wide + 2, far)
+    return Placed(left + wide / 2, middle, "middle", x, far)
 
 
 def _places(x: float, y: float, wide: float) -> Iterator[tuple[float, float, float]]:

@@ -254,17 +254,17 @@ def _point_names(figure: Figure, colours: Mapping[str, int], frame: Frame, x: Ru
     for number, (place, point) in enumerate(zip(beside(points, names, frame=frame, busy=bars), points)):
         if place is None:
             continue
-        edge = min(max(point[0], place.left - 2), place.left + text_width(names[number], SMALL) + 2)
-        leads = f'<path class="leader" d="M{point[0]:.1f} {point[1]:.1f}L{edge:.1f} {place.middle:.1f}"/>'
+        leads = f'<path class="leader" d="M{point[0]:.1f} {point[1]:.1f}L{place.edge:.1f} {place.middle:.1f}"/>'
         parts.append(
             f"{_group(figure, number, colours, kind=' label')}{leads if place.far else ''}"
-            f"{_name(names[number], place.left, place.middle + 4)}</g>"
+            f"{_name(names[number], place.x, place.middle + 4, anchor=place.anchor)}</g>"
         )
     return parts
 
 
-def _name(text: str, x: float, y: float) -> str:
-    return f'<text class="name" x="{x:.1f}" y="{y:.1f}" font-size="{SMALL:g}">{escape(text)}</text>'
+def _name(text: str, x: float, y: float, *, anchor: str = "start") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{SMALL:g}" text-anchor="{anchor}"'
+    return f'<text class="name" {place}>{escape(text)}</text>'
 
 
 def _end_names(figure: Figure, width: int) -> list[str]:

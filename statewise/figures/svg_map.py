@@ -152,7 +152,7 @@ def _legend(grid: Grid, frame: Frame, width: int) -> list[str]:
         shown = escape(shortened(form(value), width - left + 4))
         parts.append(f'<text class="tick" font-size="10" x="{left - 4:.1f}" y="{top:.1f}">{shown}</text>')
     middle = frame.top + 12 + tall / 2
-    label = escape(shortened(grid.label, max(tall, 60)))
+    label = escape(shortened(grid.label, frame.bottom - frame.top, 10))
     parts.append(
         f'<text class="tick" font-size="10" transform="translate({left + 23:.1f} {middle:.1f}) rotate(-90)"'
         f' text-anchor="middle">{label}</text>'

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.tasks.specimen import Specimens
 
 
@@ -15,10 +15,11 @@ def chosen(specimens: Specimens, count: int, *, shortest: int = 2, longest: int 
         if not able:
             raise UserError(
                 f"every row of {specimens.source} has more than {longest:,} {place}s, and all of a row is held at once",
-                fix="give shorter rows: --data FILE",
+                fix=f"give shorter rows: {option('data', 'FILE')}",
             )
     if not able:
         raise UserError(
-            f"no row of {specimens.source} has {shortest} {place}s or more", fix="give longer rows: --data FILE"
+            f"no row of {specimens.source} has {shortest} {place}s or more",
+            fix=f"give longer rows: {option('data', 'FILE')}",
         )
     return [able[at] for at in np.unique(np.linspace(0, len(able) - 1, count).round().astype(int))]

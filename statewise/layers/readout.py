@@ -31,7 +31,7 @@ def fit_readout(states_BTD: Tensor, targets_BTO: Tensor, *, ridge: float = 1e-6,
     if states_BTD.shape[:2] != targets_BTO.shape[:2] or states_BTD.dim() != 3 or targets_BTO.dim() != 3:
         raise UserError(f"states {list(states_BTD.shape)} and targets {list(targets_BTO.shape)} do not go together")
     if not 0 <= washout < states_BTD.shape[1]:
-        raise UserError(f"washout {washout} leaves nothing of {states_BTD.shape[1]} moments")
+        raise UserError(f"washout {washout} leaves nothing of {states_BTD.shape[1]} time steps")
     if ridge < 0:
         raise UserError(f"ridge = {ridge} is not valid, expected 0 or more")
     h_ND = states_BTD[:, washout:].flatten(0, 1).double()

@@ -12,7 +12,12 @@ from statewise.specs.custom import OwnMixer as OwnMixer
 from statewise.specs.custom import mixers_of as mixers_of
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import UserError as UserError
+from statewise.specs.error import either as either
+from statewise.specs.error import in_python as in_python
+from statewise.specs.error import lens_setting as lens_setting
 from statewise.specs.error import nearest as nearest
+from statewise.specs.error import option as option
+from statewise.specs.error import setting as setting
 from statewise.specs.extra import install_command as install_command
 from statewise.specs.extra import optional as optional
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
@@ -33,7 +38,6 @@ from statewise.specs.objective import CRFSpec as CRFSpec
 from statewise.specs.parse import AnyRunSpec as AnyRunSpec
 from statewise.specs.parse import make_spec as make_spec
 from statewise.specs.parse import parse_spec as parse_spec
-from statewise.specs.published import PublishedSpec as PublishedSpec
 from statewise.specs.reader import ReaderSpec as ReaderSpec
 from statewise.specs.real_objective import BernoulliSpec as BernoulliSpec
 from statewise.specs.real_objective import GaussianSpec as GaussianSpec
@@ -48,6 +52,7 @@ from statewise.specs.recipe import recipe_names as recipe_names
 from statewise.specs.recurrent import ElmanSpec as ElmanSpec
 from statewise.specs.recurrent import GRUSpec as GRUSpec
 from statewise.specs.recurrent import LSTMSpec as LSTMSpec
+from statewise.specs.reproduction import ReproductionSpec as ReproductionSpec
 from statewise.specs.run import RunSpec as RunSpec
 from statewise.specs.seq2seq import AttentionSpec as AttentionSpec
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec

@@ -46,7 +46,7 @@ class TransformerSpec(StackedSpec):
     )
     window: int | None = Field(None, ge=1, description="see only so many newest entries, so that the state is bounded")
     position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = Field(
-        "rotary", description="how order is told: not at all, added vectors, turned keys, sloping scores"
+        "rotary", description="position encoding: none, added vectors, rotary keys, or linear biases on the scores"
     )
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on the weights of attention")
     context: int = Field(1024, ge=1, description="positions that position = 'learned' has vectors for")

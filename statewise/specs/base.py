@@ -1,6 +1,6 @@
 """What every spec shares: frozen, closed to unknown keys, finite numbers only."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,6 +17,8 @@ class Finer(NamedTuple):
 
 
 class Spec(BaseModel):
+    layout_of_files: ClassVar[tuple[str, ...]] = ()  # fields that say how a file is written, not what is learned
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     @property

@@ -15,6 +15,17 @@ from statewise.specs.run import RunSpec
 
 
 class LabelledDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = (
+        "format",
+        "header",
+        "delimiter",
+        "encoding",
+        "text",
+        "label",
+        "values",
+        "empty",
+    )
+
     train: Paths = Field(
         (),
         description="files, a folder of <label>.txt or of a folder per label, or hub:NAME:SPLIT; empty: embedded data",

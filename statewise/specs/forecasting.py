@@ -23,13 +23,15 @@ _NONE = BeforeValidator(_word)
 
 
 class SeriesDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = ("time", "id", "unsorted", "repeated", "irregular", "decimal")
+
     train: Paths = Field((), description="files of series; empty: the embedded generator `series`")
     validation: Paths = Field((), description="files of whole series held out; empty: `split`")
-    test: Paths = Field((), description="files of whole series for the final figures; empty: `split`")
+    test: Paths = Field((), description="files of whole series for the final metrics; empty: `split`")
     series: Literal["seasonal", "mackey_glass", "lorenz", "noisy_sine", "switching"] = Field(
         "seasonal", description="which generator, where no file is named"
     )
-    length: int = Field(4000, ge=8, description="moments of the generator")
+    length: int = Field(4000, ge=8, description="time steps of the generator")
     time: str | None = Field(
         None, description="time column; default: one with a usual name or dates; none: rows are the time"
     )
@@ -45,22 +47,28 @@ class SeriesDataSpec(Spec):
         "joint", description="shared: every channel is a row of its own, and one model serves all"
     )
     missing: Literal["keep", "forward", "refuse"] = Field("keep", description="keep: masked, and marked in the input")
-    unsorted: Literal["refuse", "sort"] = "refuse"
+    unsorted: Literal["refuse", "sort"] = Field("refuse", description="rows that are not in the order of their times")
     repeated: Literal["refuse", "first", "last"] = Field(
         "refuse", description="which row holds where two have the same time, as where a clock is set back"
     )
-    irregular: Literal["refuse", "keep", "fill"] = "refuse"
-    decimal: Literal["auto", ".", ","] = Field(
-        "auto", description="what stands before a number's fraction; auto: a comma where it can be nothing else"
+    irregular: Literal["refuse", "keep", "fill"] = Field(
+        "refuse", description="times that are not equally far apart; fill: insert missing rows"
     )
-    period: int | None = Field(None, ge=1, description="moments of a season; default: guessed from the training part")
+    decimal: Literal["auto", ".", ","] = Field(
+        "auto", description="decimal mark; auto: a comma where it can be nothing else"
+    )
+    period: int | None = Field(
+        None, ge=1, description="time steps of a season; default: guessed from the training part"
+    )
 
 
 class ForecastSpec(Spec):
-    context: int | Literal["all"] = Field(96, description="moments that are read; all: each series from its beginning")
-    horizon: int = Field(24, ge=1, description="moments that are forecast")
+    context: int | Literal["all"] = Field(
+        96, description="time steps that are read; all: each series from its beginning"
+    )
+    horizon: int = Field(24, ge=1, description="time steps that are forecast")
     mode: Literal["direct", "recursive"] = Field(
-        "direct", description="direct: all of the horizon at once; recursive: one moment, fed back"
+        "direct", description="direct: all of the horizon at once; recursive: one time step, fed back"
     )
     anchor: Annotated[Literal["none", "last"], _NONE] = Field(
         "none", description="last: forecasts are changes from the last value"
@@ -140,7 +148,7 @@ class ForecastingSpec(RunSpec):
             if self.forecast.context != "all":
                 raise ValueError(
                     "objective.kind = bernoulli needs forecast.mode = recursive and forecast.context = all: "
-                    "one moment after the other, from the beginning"
+                    "one time step after the other, from the beginning"
                 )
             if self.data.scaling != "none" or self.forecast.anchor != "none" or self.data.channels != "joint":
                 raise ValueError(

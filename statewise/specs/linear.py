@@ -16,7 +16,7 @@ class LinearRecurrenceSpec(StackedSpec):
 
 class MinGRUSpec(LinearRecurrenceSpec):
     kind: Literal["mingru"] = "mingru"
-    candidate: Literal["linear", "positive", "tanh"] = Field("linear", description="what bends the candidate")
+    candidate: Literal["linear", "positive", "tanh"] = Field("linear", description="activation of the candidate")
     keep_bias: float = Field(1.0, description="initial bias towards keeping the state")
 
     def mixer_parameters(self, input_width: int) -> int:
@@ -29,7 +29,7 @@ class MinGRUSpec(LinearRecurrenceSpec):
 class MinLSTMSpec(LinearRecurrenceSpec):
     kind: Literal["minlstm"] = "minlstm"
     share: bool = Field(True, description="divide both gates by their sum")
-    candidate: Literal["linear", "positive", "tanh"] = Field("linear", description="what bends the candidate")
+    candidate: Literal["linear", "positive", "tanh"] = Field("linear", description="activation of the candidate")
     forget_bias: float = Field(1.0, description="initial bias of the forget gate")
 
     def mixer_parameters(self, input_width: int) -> int:
@@ -48,7 +48,7 @@ class HeadedSpec(LinearRecurrenceSpec):
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
         if self.conv == 1:
-            raise ValueError("conv 1 sees the present moment alone; use 0 for none, or at least 2 taps")
+            raise ValueError("conv 1 sees the present time step alone; use 0 for none, or at least 2 taps")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; change one of the two")
         return self
@@ -111,7 +111,7 @@ class Mamba2Spec(LinearRecurrenceSpec):
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
         if self.conv == 1:
-            raise ValueError("conv 1 sees the present moment alone; use 0 for none, or at least 2 taps")
+            raise ValueError("conv 1 sees the present time step alone; use 0 for none, or at least 2 taps")
         if self.expand * self.width % self.heads:
             inner = self.expand * self.width
             raise ValueError(f"inner width {inner} is not a multiple of heads {self.heads}; change one of the two")

@@ -10,11 +10,12 @@ from pydantic_core import ErrorDetails
 from statewise.specs.classification import ClassificationSpec
 from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import OwnMixer, custom_tables, name_classes
-from statewise.specs.error import UserError, nearest
+from statewise.specs.error import UserError, either, nearest
 from statewise.specs.forecasting import ForecastingSpec
 from statewise.specs.language_model import LanguageModelSpec
 from statewise.specs.run import RunSpec
 from statewise.specs.tagging import TaggingSpec
+from statewise.specs.toml import dumps
 from statewise.specs.translation import TranslationSpec
 from statewise.specs.tree import TreeSpec
 
@@ -62,7 +63,8 @@ def make_spec(
         _assign_all(changed, assignments)
     if data is not None:
         _assign(changed, _spec_of(changed.get("task")).main_data, list(data))
-    return parse_spec(changed, source=source if not overrides else f"{source} with --set", mixers=mixers)
+    source = source if not overrides else f"{source} with {either('--set', 'settings')}"
+    return parse_spec(changed, source=source, mixers=mixers)
 
 
 def with_settings(table: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,10 +94,19 @@ def read_override(override: str) -> tuple[str, Any]:
     """The path and the value of `path=value`."""
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
-        raise UserError(
-            f"--set {override!r} has no '='", fix="write it as path=value, for example --set train.lr=0.001"
-        )
+        example = either("--set train.lr=0.001", 'settings=["train.lr=0.001"]')
+        raise UserError(f"the setting {override!r} has no '='", fix=f"write path=value, for example {example}")
     return path.strip(), _value(text.strip())
+
+
+def as_overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """`path=value` of each setting, whether they are a mapping or written so already."""
+    if not isinstance(settings, Mapping):
+        return list(settings)
+    return [
+        f"{path}={'none' if value is None else dumps({'v': value}).partition('= ')[2].strip()}"
+        for path, value in settings.items()
+    ]
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from statewise.specs.error import UserError, nearest
+from statewise.specs.error import UserError, either, nearest, option
 from statewise.specs.model import KINDS
-from statewise.specs.published import PublishedSpec
+from statewise.specs.reproduction import ReproductionSpec
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -28,24 +28,24 @@ def published_names() -> list[str]:
     return sorted(path.stem for path in (recipe_folder() / "published").glob("*.toml"))
 
 
-def load_published(name: str) -> tuple[dict[str, Any], PublishedSpec]:
+def load_published(name: str) -> tuple[dict[str, Any], ReproductionSpec]:
     """A published recipe by name or path: its settings, and what it should give."""
     if name not in published_names() and Path(name).suffix != ".toml":
         raise UserError(f"{name!r} is not a published recipe", fix=nearest(name, published_names()))
     path = Path(name) if Path(name).suffix == ".toml" else recipe_folder() / "published" / f"{name}.toml"
     table = _read(path)
     try:
-        published = PublishedSpec.model_validate(table.pop("published", {}))
+        reproduction = ReproductionSpec.model_validate(table.pop("reproduction", {}))
     except ValidationError as error:
-        lines = [f"  published.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        lines = [f"  reproduction.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise UserError(f"recipe {str(path)!r} is not a published one:\n" + "\n".join(lines)) from None
-    return table, published
+    return table, reproduction
 
 
 def load_recipe(name: str) -> dict[str, Any]:
     """The table behind a path, a shipped recipe's name, or a bare model name; what it should give is left out."""
     table = _named(name)
-    table.pop("published", None)
+    table.pop("reproduction", None)
     return table
 
 
@@ -62,7 +62,8 @@ def _named(name: str) -> dict[str, Any]:
     known = nearest(name, {*KINDS, *recipe_names(), *published_names()})
     if path.is_dir():
         raise UserError(
-            f"{name!r} is a folder, not a recipe", fix=f"to go on with a run, say --resume --out {name}; {known}"
+            f"{name!r} is a folder, not a recipe",
+            fix=f"to continue a run: {option('resume', True)} {option('out', name)}; {known}",
         )
     raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
 
@@ -75,12 +76,18 @@ def _read(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise UserError(f"{str(path)!r} is a folder, not a recipe", fix="name a .toml file") from None
     except UnicodeDecodeError:
-        raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_mend(path)) from None
+        raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_correct(path)) from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_mend(path)) from None
+        raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_correct(path)) from None
 
 
-def _mend(path: Path) -> str:
+def _correct(path: Path) -> str:
     if path.suffix == ".toml":
-        return "mend the file, or train a model by its name: statewise train lstm"
-    return f"to learn from it as a text: statewise train lstm --text {path}"
+        return f"correct the file, or train a model by its name: {_training('lstm')}"
+    return f"to train on it as a text: {_training('lstm', path)}"
+
+
+def _training(model: str, data: Path | None = None) -> str:
+    if data is None:
+        return either(f"statewise train {model}", f'statewise.train("{model}")')
+    return either(f"statewise train {model} --data {data}", f'statewise.train("{model}", data="{data}")')

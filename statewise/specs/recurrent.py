@@ -9,7 +9,7 @@ from statewise.specs.stacked import StackedSpec, StateSize
 
 class ElmanSpec(StackedSpec):
     kind: Literal["elman"] = "elman"
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
     weight_drop: float = Field(0.0, ge=0, lt=1, description="dropout on the recurrent matrix")
     zoneout: float = Field(0.0, ge=0, lt=1, description="share of units that keep their last value")
 

@@ -19,7 +19,7 @@ class RunSpec(Spec):
     verb: ClassVar[str] = "evaluate"  # what one does with a trained one first
     whole_sequences: ClassVar[bool] = True  # a step reads sequences from beginning to end, so none can be cut
 
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers")
     train: TrainSpec = TrainSpec()
 
     @property

@@ -22,8 +22,12 @@ class AttentionSpec(Spec):
         description="look before the state is updated (bahdanau), after it (luong), or in every layer of a Transformer "
         "(each_layer); default: each_layer for a Transformer decoder, bahdanau for any other",
     )
-    score: Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"] = "additive"
-    alignment: Literal["soft", "sparsemax", "local_monotonic", "local_predictive", "hard"] = "soft"
+    score: Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"] = Field(
+        "additive", description="how well a source position fits the decoder's state"
+    )
+    alignment: Literal["soft", "sparsemax", "local_monotonic", "local_predictive", "hard"] = Field(
+        "soft", description="how scores become weights of the source positions"
+    )
     reach: int = Field(4, ge=1, description="local alignments: how far from the centre")
     hops: int = Field(1, ge=1, description="looks in a row")
     heads: int = Field(1, ge=1, description="looks side by side, each with a share of the source's width")

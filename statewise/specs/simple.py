@@ -13,7 +13,7 @@ class LeakySpec(StackedSpec):
     alpha: float | None = Field(
         None, ge=0, lt=1, description="where α starts; default: spread over the units, from short memories to long"
     )
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
     @model_validator(mode="after")
     def _a_learned_share_is_not_zero(self) -> Self:
@@ -55,7 +55,7 @@ class DeepRNNSpec(StackedSpec):
     transition_depth: int = Field(2, ge=1, description="layers from one state to the next")
     output_depth: int = Field(2, ge=1, description="layers from the state to the next token, the head included")
     skip: bool = Field(True, description="the old state also reaches the transition's last layer directly")
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
     def mixer_parameters(self, input_width: int) -> int:
         d, layer = self.width, self.width * self.width + self.width
@@ -73,7 +73,7 @@ class DeepRNNSpec(StackedSpec):
 class JordanSpec(StackedSpec):
     kind: Literal["jordan"] = "jordan"
     output: int | None = Field(None, ge=1, description="width of the output that comes back; default: `width`")
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
     def mixer_output(self) -> int:
         return self.output or self.width

@@ -12,7 +12,7 @@ Scalar = str | int | float | bool
 SizeKind = Literal["parameters", "state_bytes"]  # met by the width
 TrainingKind = Literal["flops", "tokens", "seconds"]  # met by how long an entry trains
 HeldKind = SizeKind | TrainingKind
-_UNSAID = "how many seconds must be said, for example amount = 60: nobody has any as written"
+_UNSAID = "a budget of seconds needs its amount, for example amount = 60"
 
 
 def _none(value: Any) -> Any:
@@ -55,8 +55,8 @@ class BudgetSpec(Spec):
     @model_validator(mode="after")
     def _also_stands_beside_a_size(self) -> Self:
         if self.also is not None and self.kind not in ("parameters", "state_bytes"):
-            beside = "set kind = 'parameters' or 'state_bytes'"
-            raise ValueError(f"also stands beside a size, and {self.kind!r} is none; {beside}, or say only one of them")
+            sizes = "set kind = 'parameters' or 'state_bytes'"
+            raise ValueError(f"budget.also needs a size budget, but kind is {self.kind!r}; {sizes}, or leave also out")
         return self
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class EntrySpec(Spec):
     """One competitor: what differs from the base."""
 
     name: str = Field(min_length=1)
-    settings: dict[str, Any] = Field({}, description="settings by path, as in --set")
+    settings: dict[str, Any] = Field({}, description="settings by path, such as train.lr")
     width: Annotated[str | tuple[str, ...] | None, BeforeValidator(_none)] = Field(
         "model.width", description="the setting the solver turns, or several that are turned alike; none: no size"
     )
@@ -128,9 +128,11 @@ class StudySpec(Spec):
     seeds: int = Field(3, ge=1)
     budget: BudgetSpec = BudgetSpec()
     search: SearchSpec = SearchSpec()
-    metric: str = Field("bits_per_byte", description="the figure of the evaluation that ranks")
+    metric: str = Field("bits_per_byte", description="the metric of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
-    minutes: float = Field(4.0, gt=0, description="what it takes on two cores as written; --minutes scales the steps")
+    minutes: float = Field(
+        4.0, gt=0, description="what it takes on two cores as written; another number scales the steps"
+    )
     record: tuple[Tried, ...] = Field((), description="the search as it was run once; its best values are used")
     record_of: dict[str, Any] = Field({}, description="the settings and the data that the recorded search was run with")
     _mixers: tuple[OwnMixer, ...] = PrivateAttr(())

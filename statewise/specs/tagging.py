@@ -15,6 +15,8 @@ from statewise.specs.words import WordsSpec
 
 
 class TaggedDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = ("format", "word", "tag", "comment", "encoding")
+
     train: Paths = Field((), description="files of tagged sentences; empty: tokens of the standard library's source")
     validation: Paths = Field((), description="files held out; empty: a share of `train`")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
@@ -22,9 +24,9 @@ class TaggedDataSpec(Spec):
     word: str | int | None = Field(None, description="column of the words; default: form, or the first")
     tag: str | int | None = Field(None, description="column of the tags; default: upos, or the last")
     comment: str | None = Field(None, min_length=1, description="how a comment begins, in a file of columns")
-    encoding: str = "utf-8"
+    encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     scheme: Literal["as-is", "iob2"] = Field(
-        "as-is", description="iob2: spans begin with B-, go on with I-, whatever the file has"
+        "as-is", description="iob2: spans begin with B-, continue with I-, whatever the file has"
     )
     longest: int = Field(512, ge=1, description="words read at once; a longer sentence is read in parts, none is lost")
 

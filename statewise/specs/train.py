@@ -29,8 +29,8 @@ class TrainSpec(Spec):
         description="muon: for the matrices inside the model, adamw for the rest; "
         "asgd: SGD that starts averaging when validation stops improving (NT-ASGD)",
     )
-    lr: float = Field(4e-3, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
+    lr: float = Field(4e-3, gt=0, description="learning rate: the highest of the schedule")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of matrices; biases and gains have none")
     betas: tuple[float, float] = Field((0.9, 0.99), description="adamw")
     matrix_lr: float = Field(0.02, gt=0, description="muon: the rate of its matrices where that of the rest is `lr`")
     matrix_momentum: float = Field(0.95, ge=0, lt=1, description="muon")
@@ -40,7 +40,9 @@ class TrainSpec(Spec):
     average: float | None = Field(
         None, gt=0, lt=1, description="decay of a moving average of the weights (0.999): it is what is judged and kept"
     )
-    schedule: Literal["constant", "cosine", "linear", "plateau"] = "cosine"
+    schedule: Literal["constant", "cosine", "linear", "plateau"] = Field(
+        "cosine", description="how the learning rate falls after the warm-up"
+    )
     warmup: int = Field(50, ge=0, description="steps over which the rate rises to `lr`")
     final: float = Field(0.05, ge=0, le=1, description="cosine, linear: the last rate, as a share of `lr`")
     decay: float = Field(0.5, gt=0, lt=1, description="plateau: factor on the rate")
@@ -58,15 +60,15 @@ class TrainSpec(Spec):
         "always: an error where it cannot",
     )
 
-    evaluate_every: int = Field(250, ge=1)
+    evaluate_every: int = Field(250, ge=1, description="steps between two evaluations on the validation data")
     evaluate_tokens: int | None = Field(
         250_000, ge=1, description="most validation tokens read at each evaluation; none: all of them"
     )
     judge: str | None = Field(
-        None, description="the validation figure that decides which weights are kept; default: the task's own"
+        None, description="the validation metric that decides which weights are kept; default: the task's own"
     )
-    save_every: int = Field(250, ge=1)
-    log_every: int = Field(10, ge=1)
+    save_every: int = Field(250, ge=1, description="steps between two checkpoints")
+    log_every: int = Field(10, ge=1, description="steps between two lines of metrics.jsonl")
     keep: int = Field(2, ge=1, description="checkpoints kept")
     patience: int | None = Field(None, ge=1, description="evaluations without improvement before an early stop")
 

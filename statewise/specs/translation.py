@@ -20,6 +20,16 @@ BleuTokens = Literal["auto", SacreTokens]
 
 
 class PairDataSpec(Spec):
+    layout_of_files: ClassVar[tuple[str, ...]] = (
+        "format",
+        "header",
+        "delimiter",
+        "encoding",
+        "source_column",
+        "target_column",
+        "empty",
+    )
+
     train: Paths = Field(
         (),
         description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "
@@ -142,7 +152,7 @@ class TranslationSpec(RunSpec):
     task: Literal["translation"] = "translation"
     data: PairDataSpec = PairDataSpec()
     model: TranslatorSpec = Field(
-        Seq2SeqSpec(), description="seq2seq; or one machine that reads the source and goes on with the target"
+        Seq2SeqSpec(), description="seq2seq; or one machine that reads the source and continues with the target"
     )
     objective: TokenObjectiveSpec = TokenObjectiveSpec()
     forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
@@ -223,7 +233,7 @@ class TranslationSpec(RunSpec):
     def _one_machine_agrees(self, model: AnyMixerSpec) -> None:
         if not self.data.shared_vocab:
             raise ValueError(
-                f"model.kind = {model.kind!r} reads the source and goes on with the target, so both have one "
+                f"model.kind = {model.kind!r} reads the source and continues with the target, so both have one "
                 "vocabulary; leave data.shared_vocab out, or set it to true"
             )
         for name in ("coverage_penalty", "align"):

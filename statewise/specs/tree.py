@@ -118,7 +118,7 @@ class TreeDataSpec(Spec):
     )
     encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
     labels: dict[str, str] = Field(
-        {}, description="other names for labels; to become '' is to be left out of the loss and of every figure"
+        {}, description="other names for labels; to become '' is to be left out of the loss and of every metric"
     )
     unlabelled_root: Literal["drop", "keep"] = Field(
         "drop", description="trees whose root has no label: drop them with all they hold, or learn from what they have"

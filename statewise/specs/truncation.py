@@ -17,22 +17,22 @@ class FixedTruncation(Spec):
     """A cut every `length` tokens; the state is carried across it, detached."""
 
     kind: Literal["fixed"] = "fixed"
-    length: int = Field(64, ge=1)
+    length: int = Field(64, ge=1, description="tokens between two cuts")
 
 
 class RandomTruncation(Spec):
     """Segments of random length, `length` tokens in the mean; the state is carried, detached."""
 
     kind: Literal["random"] = "random"
-    length: int = Field(64, ge=1)
+    length: int = Field(64, ge=1, description="tokens between two cuts")
 
 
 class UnbiasedTruncation(Spec):
     """Every `length` tokens the gradient passes with probability `keep`, then weighted by 1 / keep."""
 
     kind: Literal["unbiased"] = "unbiased"
-    length: int = Field(16, ge=1)
-    keep: float = Field(0.5, gt=0, le=1)
+    length: int = Field(16, ge=1, description="tokens between two places where it may be cut")
+    keep: float = Field(0.5, gt=0, le=1, description="probability that the gradient passes")
 
 
 def _shorthand(value: Any) -> Any:

@@ -87,7 +87,7 @@ def seasonal_naive(history: ArrayLike, horizon: int, *, period: int) -> Array:
     """The value one period before; where that is missing, the one a period earlier still."""
     past = _history(history, horizon)
     if not 1 <= period <= past.shape[-2]:
-        raise UserError(f"period = {period} does not fit into a history of {past.shape[-2]} moments")
+        raise UserError(f"period = {period} does not fit into a history of {past.shape[-2]} time steps")
     cycles = past.shape[-2] // period
     whole = past[..., past.shape[-2] - cycles * period :, :]
     by_cycle = whole.reshape(*past.shape[:-2], cycles, period * past.shape[-1])
@@ -121,7 +121,7 @@ class Autoregression(NamedTuple):
         order = len(self.weight_PCC)
         if past.shape[-2] < order:
             raise UserError(
-                f"a history of {past.shape[-2]} moments is too short for an autoregression of order {order}"
+                f"a history of {past.shape[-2]} time steps is too short for an autoregression of order {order}"
             )
         if past.shape[-1] != len(self.constant_C):
             raise UserError(f"the history has {past.shape[-1]} channels, the autoregression {len(self.constant_C)}")
@@ -158,7 +158,7 @@ def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool =
         known_N = ~(np.isnan(inputs_NI).any(1) | np.isnan(targets_NG).any(1))
         if not known_N.any():
             raise UserError(
-                f"no window of {order + 1} moments is without a missing value", fix="choose a smaller order"
+                f"no window of {order + 1} time steps is without a missing value", fix="choose a smaller order"
             )
         design_NI = np.column_stack([np.ones(known_N.sum()), inputs_NI[known_N]])
         solution_IG = np.linalg.lstsq(design_NI, targets_NG[known_N], rcond=None)[0]

@@ -26,4 +26,4 @@ def refuse_other_data(kept: Path, found: str) -> None:
     except (OSError, ValueError):
         before = ""
     if before != found:
-        raise UserError("these are not the data that this run began with", fix="put them back, or train anew")
+        raise UserError("these are not the data that this run began with", fix="put them back, or train again")

@@ -35,6 +35,15 @@ class Opening(NamedTuple):
     progress: Progress | None = None  # hears what is read, how much is done, and of how much
 
 
+class Trivial(NamedTuple):
+    """A predictor that learned nothing but frequencies, and what it reaches on the validation data."""
+
+    name: str
+    metric: str
+    value: float
+    better: Better
+
+
 class Job(ABC):
     """`spec` is the one that will be kept: what came through standard input has become a file in it."""
 
@@ -79,6 +88,10 @@ class Job(ABC):
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What the data were, for `environment.json`."""
+
+    def trivial(self) -> Trivial | None:
+        """What any trained model should beat; None where nothing is known."""
+        return None
 
     def begin(self, model: Any, rows: int) -> Any:
         """The state before anything was read. Whoever reads whole sequences carries nothing along."""

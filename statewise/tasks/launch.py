@@ -1,20 +1,15 @@
 """From a spec to a trained folder, and on from where it stopped."""
 
-import json
+import math
 import os
-import platform
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-import statewise
 from statewise.core import Mixer
 from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
@@ -30,15 +25,21 @@ from statewise.specs import (
     load_recipe,
     make_spec,
     mixers_of,
+    option,
+    setting,
 )
+from statewise.specs.parse import as_overrides, read_override
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import open_job
+from statewise.tasks.environment import write_environment
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
+from statewise.tasks.report import worse_than_trivial
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.tasks.trained import Trained
 from statewise.training import (
     Display,
+    Outcome,
     Parallel,
     RunFolder,
     Signals,
@@ -63,6 +64,7 @@ from statewise.training.folder import (
 from statewise.training.graph import refuse_what_is_never_captured
 from statewise.training.memory import refuse_what_does_not_fit
 
+_ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
@@ -71,6 +73,11 @@ def train(
     *,
     mixer: AnyMixer | Sequence[AnyMixer] | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    steps: int | None = None,
+    lr: float | None = None,
+    batch: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
     data: Data | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -79,15 +86,15 @@ def train(
 ) -> Trained:
     """Train a recipe, a model by name, or a spec. Returns where the run is and how training went (`Trained`).
 
-    `settings` are `{"train.steps": 500}` or `["train.steps=500"]`;
-    `data` is what to learn from: the text of a language model, the labelled rows of a classifier.
-    `out` is the folder to write (default: a new one under `runs/`).
+    `settings` are `{"model.width": 64}` or `["model.width=64"]`; `steps`, `lr`, `batch`, `seed` and `device` stand for
+    `train.steps` and so on. `data` is what to learn from: files, or what you hold in memory, which is then kept in the
+    run's folder. `out` is the folder to write (default: a new one under `runs/`).
     `mixer` is a class of your own, or the file it is in: it takes the place of the recipe's model, and
     `{"model.options.decay": 0.5}` sets what its constructor takes. `train(EMA)` is a language model of it.
-    With `resume`, go on with `out` (default: the run under `runs/` that was saved last).
+    With `resume`, continue `out` (default: the run under `runs/` that was saved last).
     `on_step` is called with the number of every step.
 
-    >>> trained = sw.train("gru", data="text.txt", settings={"train.steps": 20, "model.width": 16})
+    >>> trained = sw.train("gru", data="text.txt", steps=20, settings={"model.width": 16})
     >>> trained.path
     PosixPath('runs/gru')
     """
@@ -95,7 +102,9 @@ def train(
     with signals:
         quiet = int(os.environ.get("RANK", "0")) > 0
         display = display or make_display(quiet=quiet)
-        overrides, paths = _overrides(settings), None if data is None else file_names(data)
+        plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
+        overrides = _with_plain(as_overrides(settings), plain)
+        paths = None if data is None else file_names(data)
         in_memory = data is not None and paths is None
         made: MemoryFile | None = None
         if resume:
@@ -161,7 +170,7 @@ def _train(
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
         held.enter_context(hold(path, fresh=checkpoint is None))
-        _write_environment(path, job.facts(), par)
+        write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
 
@@ -171,7 +180,7 @@ def _train(
         if spec.train.deterministic and par.world == 1:
             proof = count(job.build().to(par.device), job).weights_sha256 == outcome.weights_sha256
             display.say(f"deterministic: counting again gives {'the same' if proof else 'OTHER'} counts")
-        return Trained(path, outcome, None, proof, spec.verb)
+        return Trained(path, outcome, None, proof, spec.verb, _warn(spec, job, outcome, display))
 
     rehearsed = min(_REHEARSAL, spec.train.steps)
     at_rehearsed: list[str] = []
@@ -210,7 +219,24 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb, classes_of(mixers_of(spec)))
+    warning = _warn(spec, job, outcome, display)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, warning, classes_of(mixers_of(spec)))
+
+
+def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str:
+    """Say it where a model is of no use."""
+    trivial = job.trivial()
+    infinite = [name for name, value in outcome.evaluation.items() if not math.isfinite(value)]
+    warning = ""
+    if infinite:
+        warning = f"the validation {infinite[0].replace('_', ' ')} is not finite; try a smaller train.lr"
+    elif trivial is not None and trivial.metric in outcome.evaluation:
+        own = outcome.evaluation[trivial.metric]
+        named = {trivial.name: trivial.value}
+        warning = worse_than_trivial(spec.name, f"validation {trivial.metric}", own, named, better=trivial.better)
+    if warning:
+        display.say(f"warning: {warning}")
+    return warning
 
 
 class _Enough(Exception):
@@ -238,12 +264,13 @@ def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
             return path
         if (path / "run.toml").exists() or (path / "checkpoints").exists():
             raise UserError(
-                f"{str(path)!r} already holds a run", fix="add --resume to go on with it, or choose another --out"
+                f"{str(path)!r} already holds a run",
+                fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
             )
         if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{str(path)!r} is a folder with other things in it", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
         if path.exists() and not path.is_dir():
-            raise UserError(f"{str(path)!r} is a file", fix="choose another --out")
+            raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
         return path
     name = spec.name
     number = 1
@@ -261,7 +288,8 @@ def newest_run() -> Path:
             found.append((steps[0][0].stat().st_mtime, path))
     if not found:
         raise UserError(
-            "there is nothing to resume under runs/", fix="name the folder with --out, or train without --resume"
+            "there is nothing to resume under runs/",
+            fix=f"name the run's folder, {option('out', 'DIR')}, or train without {option('resume')}",
         )
     return max(found)[1]
 
@@ -274,9 +302,9 @@ def _where_it_stopped(
     mixers: Sequence[OwnMixer],
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
-        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix="check --out")
+        raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix=f"check {option('out')}")
     if (path / "run.toml").is_file() and read_spec(path, mixers=mixers).learns == "counting":
-        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train anew")
+        raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train again")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
         display.say(f"skipped a damaged checkpoint, {line}")
@@ -286,7 +314,10 @@ def _where_it_stopped(
             fix="start it again with the same --out and without --resume",
         )
     if checkpoint is None:
-        raise UserError(f"{str(path)!r} has no checkpoint that can be trusted", fix="train anew, with another --out")
+        raise UserError(
+            f"{str(path)!r} has no checkpoint that can be trusted",
+            fix=f"train again from the start: {option('out', 'DIR')}",
+        )
     before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
     spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()
@@ -296,14 +327,14 @@ def _where_it_stopped(
     ):
         raise UserError(
             "a resumed run keeps its task, seed, data, model, batch, window, truncation and optimizer",
-            fix="train anew to change them; the rest of train.* may be changed",
+            fix="train again to change them; the rest of train.* may be changed",
         )
     display.say(f"resumed from step {checkpoint.step} of {path}")
     if Progress.from_record(checkpoint.progress).is_over(spec.train):
-        done, more = f"all {spec.train.steps} steps are done", "train.steps=N"
+        done, more = f"all {spec.train.steps} steps are done", "train.steps"
         if spec.train.seconds is not None:
-            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds=N"
-        display.say(f"{done}; to go on, raise them with --set {more}")
+            done, more = f"all {spec.train.seconds:g} seconds are spent", "train.seconds"
+        display.say(f"{done}; to continue, raise {more}")
     return spec, checkpoint
 
 
@@ -315,14 +346,18 @@ def _table(recipe: str, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     return load_recipe(recipe)
 
 
-def _overrides(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    if isinstance(settings, Mapping):
-        return [f"{path}={_toml(value)}" for path, value in settings.items()]
-    return list(settings)
-
-
-def _toml(value: Any) -> str:
-    return "none" if value is None else dumps({"v": value}).partition("= ")[2].strip()
+def _with_plain(overrides: list[str], plain: Mapping[str, Any]) -> list[str]:
+    """The overrides and, by their paths, the arguments that are given; both may say the same, but not two things."""
+    said = dict(map(read_override, overrides))
+    for name, value in plain.items():
+        path = name if name == "seed" else f"train.{name}"
+        if value is not None and said.setdefault(path, value) != value:
+            raise UserError(
+                f"{option(name, value)} and {setting(path, said[path])} contradict each other",
+                fix="leave one of them out",
+            )
+        overrides += [] if value is None else as_overrides({path: value})
+    return overrides
 
 
 def _make_deterministic(wanted: bool) -> None:
@@ -330,23 +365,6 @@ def _make_deterministic(wanted: bool) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if wanted != torch.are_deterministic_algorithms_enabled():  # saying it again would load PyTorch's compiler
         torch.use_deterministic_algorithms(wanted)
-
-
-def _write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Parallel) -> None:
-    facts = {
-        "statewise": statewise.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(par.device) if par.device.type == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "processes": par.world,
-        **facts_of_data,
-        "command": ["statewise", *sys.argv[1:]],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    (path / "environment.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _reader(display: Display, signals: Signals) -> Callable[[str, int, int], None]:

@@ -26,6 +26,7 @@ from statewise.models import (
 from statewise.specs import CustomSpec, ModelSpec, Seq2SeqSpec, UserError, make_spec, mixers_of, nearest
 from statewise.tasks.dispatch import load
 from statewise.tasks.shipped import find_run, shipped_names
+from statewise.training.device import pick_device
 
 _VOCAB = 17
 _WIDTH = 12  # of a user's class, if nothing else is said
@@ -43,6 +44,7 @@ class Finding(NamedTuple):
 def verify(
     target: str | type[Mixer[Any]] | None = None,
     *,
+    device: str = "cpu",
     mixer: AnyMixer | None = None,
     settings: Sequence[str] = (),
 ) -> Iterator[Finding]:
@@ -56,19 +58,20 @@ def verify(
     True
     """
     if isinstance(target, type) or (target is not None and names_a_file(target)):
-        yield from _of_class(target, settings)
+        yield from _of_class(target, settings, pick_device(device))
         return
     if settings:
         raise UserError(f"{settings[0]!r}: settings are for a mixer class of your own", fix="leave them out")
+    where = pick_device(device)
     every: list[Ancestor | Conditional] = [*LINEAGE, *ENCODER_DECODERS]
     listed = {row.name: row for row in every}
     if target is None:
         for row in listed.values():
-            yield from _of_row(row)
+            yield from _of_row(row, where)
     elif target in listed:
-        yield from _of_row(listed[target])
+        yield from _of_row(listed[target], where)
     elif find_run(target).exists():
-        run = load(target, device="cpu", mixer=mixer)
+        run = load(target, device=device, mixer=mixer)
         if not isinstance(run.model, Machine):
             raise UserError(
                 f"{target!r} is a {run.spec.task} run: its model needs the whole input, so it has no state to verify",
@@ -82,22 +85,24 @@ def verify(
         )
 
 
-def _of_class(target: AnyMixer, settings: Sequence[str]) -> Iterator[Finding]:
+def _of_class(target: AnyMixer, settings: Sequence[str], device: torch.device) -> Iterator[Finding]:
     """The class by itself, where inputs have another width than outputs; and two layers of it in a language model."""
     own = own_mixer(target)
     small = {"model": {"kind": "custom", "width": _WIDTH, "depth": 2}}
     spec = make_spec(small, settings, source=own.name, mixers=[own]).model
     assert isinstance(spec, CustomSpec)
     generator = torch.Generator().manual_seed(0)
-    yield from check(build_mixer(spec, input_width=spec.width // 2 or 1, generator=generator), name=own.name, own=True)
-    yield from check(build_sample(spec, vocab=_VOCAB), name=f"a model of {own.name}", own=True)
+    yield from check(
+        build_mixer(spec, input_width=spec.width // 2 or 1, generator=generator).to(device), name=own.name, own=True
+    )
+    yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=f"a model of {own.name}", own=True)
 
 
-def _of_row(row: Ancestor | Conditional) -> Iterator[Finding]:
+def _of_row(row: Ancestor | Conditional, device: torch.device) -> Iterator[Finding]:
     plain = row.spec.small()
     for spec in (plain, *row.variants):
         name = label(row.name, spec, plain)
-        yield from check(build_sample(spec, vocab=_VOCAB), name=name)
+        yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=name)
 
 
 def label(name: str, spec: ModelSpec | Seq2SeqSpec, plain: ModelSpec | Seq2SeqSpec) -> str:

@@ -1,8 +1,9 @@
 """What an evaluation measured, in a shape that every task shares: a model between its trivial baselines."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from statewise.figures import html
 from statewise.figures.table import Table
@@ -30,6 +31,7 @@ class Report(NamedTuple):
     own: int
     note: str  # one line below the table
     more: tuple[More, ...] = ()
+    warning: str = ""  # that a trivial predictor is better
 
     def table(self) -> Table:
         return Table.of_texts(("predictor", *self.columns), self.rows)._replace(best=self.own)
@@ -44,12 +46,12 @@ class Report(NamedTuple):
 
 
 def confusion_table(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[More, ...]:
-    """What was taken for what, where that fits on a screen."""
+    """How often each class was predicted for each, where that fits on a screen."""
     if not 2 <= len(labels) <= _FITS:
         return ()
     names = [label if len(label) <= _FITS else f"{label[: _FITS - 1]}…" for label in labels]
     rows = tuple((name, *(f"{count:,}" for count in row)) for name, row in zip(names, confusion, strict=True))
-    return (More("taken for", ("true", *names), rows),)
+    return (More("confusion matrix (rows: true, columns: predicted)", ("true", *names), rows),)
 
 
 class Evaluation(Protocol):
@@ -82,4 +84,34 @@ def unknown_note(share: float | None, *, of: str = "tokens") -> str:
     if not share:
         return ""
     advice = "; byte or bpe as data.tokenizer reads any text" if share > _MANY else ""
-    return f" · {share:.1%} of the {of} unknown{advice}"
+    return f" · {percent(share)} of the {of} unknown{advice}"
+
+
+def percent(share: float | None) -> str:
+    """`99.7 %`; nothing for None."""
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def worse_than_trivial(
+    name: str,
+    metric: str,
+    own: float | None,
+    trivial: Mapping[str, float | None],
+    *,
+    better: Literal["lower", "higher"],
+) -> str:
+    """A sentence where a trivial predictor has a better `metric` than the model, else nothing.
+
+    >>> worse_than_trivial("lstm", "perplexity", 80.0, {"the unigram baseline": 25.5}, better="lower")
+    'lstm is worse than the unigram baseline: perplexity 80 against 25.5; train longer, or try another learning rate'
+    """
+    known = {key: value for key, value in trivial.items() if value is not None}
+    if own is None or not known:
+        return ""
+    best = (min if better == "lower" else max)(known, key=lambda key: known[key])
+    if math.isfinite(own) and (own <= known[best] if better == "lower" else own >= known[best]):
+        return ""
+    return (
+        f"{name} is worse than {best}: {metric} {own:.4g} against {known[best]:.4g}; "
+        "train longer, or try another learning rate"
+    )

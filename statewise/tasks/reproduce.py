@@ -4,33 +4,37 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from statewise.data.anywhere import hub_name
 from statewise.data.lines import read_bytes
-from statewise.specs import PublishedSpec, UserError, load_published, make_spec, nearest
-from statewise.specs.parse import read_override
+from statewise.specs import ReproductionSpec, UserError, either, load_published, make_spec, nearest, option, setting
+from statewise.specs.parse import as_overrides, read_override
+from statewise.specs.reproduction import Goal, PublishedFigure
 from statewise.tasks.dispatch import load
 from statewise.tasks.launch import train
 from statewise.training import Display
 
 
 class Verdict(NamedTuple):
-    """`landed`: inside the interval that our own runs gave. `reached`: as good as the published figure.
+    """`landed`: inside the expected interval. `reached`: as good as the published figure; `goal_reached`: as our goal.
 
-    Neither is said of other data than the figure's own: `other_data` are the settings that name some.
+    All three are None on other data than the recipe's: `other_data` are the settings that name some.
     """
 
     recipe: str
     metric: str
     found: float
-    published: float
-    source: str
+    published: float | None
+    source: str | None
+    goal: float | None
     expected: tuple[float, float] | None
+    expected_from: str | None  # what the interval rests on: seeds, or one run
     landed: bool | None
     reached: bool | None
+    goal_reached: bool | None
     other_data: tuple[str, ...]
     changed: tuple[str, ...]  # settings that are not the recipe's
     evaluated: tuple[str, ...]  # files of `found`; none: what was held out
@@ -40,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The file of each setting, those of the final figure, and which of all are not the figure's own."""
+    """The file of each setting, those of the final evaluation, and which of all are not the recipe's own."""
 
     settings: dict[str, tuple[str, ...]]
     evaluated: tuple[str, ...]
@@ -51,19 +55,20 @@ def reproduce(
     name: str,
     *,
     data: str | Path | None = None,
-    settings: Sequence[str] = (),
+    settings: Mapping[str, Any] | Sequence[str] = (),
     test: Sequence[str] = (),
     out: str | Path | None = None,
     display: Display | None = None,
 ) -> Verdict:
-    """Train the published recipe on the files in `data`, evaluate it, and compare.
+    """Train the recipe of a published result on the files in `data`, evaluate it, and compare.
 
-    A file that a setting names, or `test` for the final figure, is not searched for in `data`.
+    A file that a setting names, or `test` for the final evaluation, is not searched for in `data`.
     """
-    table, published = load_published(name)
+    table, reproduction = load_published(name)
+    settings = as_overrides(settings)
     given = dict(map(read_override, settings))
-    files = find_files(published, None if data is None else Path(data), given=given, test=test)
-    elsewhere = published.elsewhere if files.other else {}
+    files = find_files(reproduction, None if data is None else Path(data), given=given, test=test)
+    elsewhere = reproduction.elsewhere if files.other else {}
     own = {**elsewhere, **files.settings}
     began = time.monotonic()
     said = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in own.items()]
@@ -71,16 +76,17 @@ def reproduce(
     trained = train(spec, out=out, display=display)
     evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
     figures = evaluation._asdict()
-    found = figures.get(published.metric)
+    found = figures.get(reproduction.metric)
     if not isinstance(found, float):
-        raise UserError(f"{published.metric!r} is not a figure of this task", fix=nearest(published.metric, figures))
+        metric = reproduction.metric
+        raise UserError(f"{metric!r} is not a metric of this task", fix=nearest(metric, figures))
     changed = (
         *(f"{path}={value}" for path, value in elsewhere.items() if path not in given),
-        *(f"{path}={value}" for path, value in given.items() if path not in published.files),
+        *(f"{path}={value}" for path, value in given.items() if path not in reproduction.files),
     )
     return judge(
         name,
-        published,
+        reproduction,
         found,
         other_data=files.other,
         changed=changed,
@@ -93,7 +99,7 @@ def reproduce(
 
 def judge(
     name: str,
-    published: PublishedSpec,
+    reproduction: ReproductionSpec,
     found: float,
     *,
     other_data: tuple[str, ...] = (),
@@ -103,22 +109,25 @@ def judge(
     seconds: float,
     run: str,
 ) -> Verdict:
-    sign = 1 if published.better == "higher" else -1
-    landed = reached = None
-    if not other_data:
-        reached = math.isfinite(found) and sign * found >= sign * published.figure
-        if published.expected is not None:
-            low, high = published.expected
-            landed = low <= found <= high
+    published, goal, expected = reproduction.published, reproduction.goal, reproduction.expected
+
+    def reaches(wanted: PublishedFigure | Goal | None) -> bool | None:
+        if wanted is None or other_data:
+            return None
+        return math.isfinite(found) and reproduction.reaches(found, wanted.figure)
+
     return Verdict(
         recipe=name,
-        metric=published.metric,
+        metric=reproduction.metric,
         found=found,
-        published=published.figure,
-        source=published.source,
-        expected=published.expected,
-        landed=landed,
-        reached=reached,
+        published=None if published is None else published.figure,
+        source=None if published is None else published.source,
+        goal=None if goal is None else goal.figure,
+        expected=expected,
+        expected_from=reproduction.expected_from,
+        landed=None if expected is None or other_data else expected[0] <= found <= expected[1],
+        reached=reaches(published),
+        goal_reached=reaches(goal),
         other_data=other_data,
         changed=changed,
         evaluated=evaluated,
@@ -132,29 +141,25 @@ def judge(
 
 
 class _Wanted(NamedTuple):
-    """A file that is searched for in the folder: for a setting, or (None) for the final figure."""
+    """A file that is searched for in the folder: for a setting, or (None) for the final evaluation."""
 
     setting: str | None
     patterns: Sequence[str]
 
     @property
     def named(self) -> str:
-        return self.setting or "the final figure"
-
-    @property
-    def by_hand(self) -> str:
-        return "--test FILE" if self.setting is None else f"--set {self.setting}=FILE"
+        return self.setting or "the final evaluation"
 
 
 def find_files(
-    published: PublishedSpec, folder: Path | None, *, given: Mapping[str, Any], test: Sequence[str] = ()
+    reproduction: ReproductionSpec, folder: Path | None, *, given: Mapping[str, Any], test: Sequence[str] = ()
 ) -> Files:
     """What the settings name, and the rest as the recipe's patterns find it in the folder."""
-    every = [_Wanted(setting, patterns) for setting, patterns in published.files.items()]
-    last = () if test else tuple(_Wanted(None, patterns) for patterns in published.evaluate)
+    every = [_Wanted(setting, patterns) for setting, patterns in reproduction.files.items()]
+    last = () if test else tuple(_Wanted(None, patterns) for patterns in reproduction.evaluate)
     wanted = [*(one for one in every if one.setting not in given), *last]
     if folder is not None and folder.is_file():
-        _refuse_one_file(folder, [one.patterns for one in wanted])
+        _refuse_one_file(folder, wanted)
     named = {one.setting: _listed(given[one.setting]) for one in every if one.setting in given and one.setting}
     _refuse_other_roles(folder, every, named, wanted)
     found = _find(folder, wanted)
@@ -162,14 +167,14 @@ def find_files(
     settings: dict[str, tuple[str, ...]] = {one.setting: (path,) for one, path in zip(wanted, found) if one.setting}
     evaluated = tuple(test) or tuple(found[len(settings) :])
     # Known are sums of the files in their order: a file that stands in the place of another is other data.
-    known = [*published.sha256]
+    known = [*reproduction.sha256]
     other = []
-    for place, setting in enumerate(published.files):
-        paths = settings.get(setting) or named[setting]
+    for place, path in enumerate(reproduction.files):
+        paths = settings.get(path) or named[path]
         # To name nothing is to take something else: a share of the training file in place of the development set.
         if _differ(paths, known[place : place + 1] or known) or not paths:
-            other.append(setting)
-    rest = known[len(published.files) :]
+            other.append(path)
+    rest = known[len(reproduction.files) :]
     if _differ(evaluated, known) or (len(rest) == len(evaluated) and any(map(_differs, evaluated, rest))):
         other.append("test")
     return Files(settings, evaluated, tuple(other))
@@ -179,13 +184,13 @@ def _listed(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
 
 
-def _refuse_one_file(file: Path, needed: Iterable[Sequence[str]]) -> None:
+def _refuse_one_file(file: Path, wanted: Sequence[_Wanted]) -> None:
     """A file is enough where all that is needed are arrays of one."""
-    names = {_name_and_arrays(patterns[0])[0] for patterns in needed}
+    names = {_name_and_arrays(patterns[0])[0] for patterns in (one.patterns for one in wanted)}
     if len(names) > 1:
         raise UserError(
             f"{str(file)!r} is one file, but the recipe needs {len(names)}: {', '.join(sorted(names))}",
-            fix="name the folder that holds them, or each by --set, and those of the final figure by --test",
+            fix=f"name the folder that holds them, or each file: {_by_hand(wanted)}",
         )
 
 
@@ -195,14 +200,14 @@ def _refuse_other_roles(
     """Sources where the recipe has targets turn its direction, and what it finds by itself goes the wrong way."""
     if folder is None or not folder.is_dir() or not wanted:
         return
-    for setting, paths in named.items():
+    for path, files in named.items():
         for one in every:
-            taken = [path.resolve() for path in _matching(folder, one.patterns)[0]]
-            if one.setting != setting and len(taken) == 1 and taken[0] in [Path(path).resolve() for path in paths]:
+            taken = [match.resolve() for match in _matching(folder, one.patterns)[0]]
+            if one.setting != path and len(taken) == 1 and taken[0] in [Path(file).resolve() for file in files]:
                 raise UserError(
-                    f"{setting} names {paths[0]!r}, which this recipe takes for {one.setting}; the other files that it "
+                    f"{path} names {files[0]!r}, which this recipe takes for {one.setting}; the other files that it "
                     f"finds in {str(folder)!r} do not fit then",
-                    fix=f"name them too: {_all_by_hand(wanted)}",
+                    fix=f"name them too: {_by_hand(wanted)}",
                 )
 
 
@@ -213,7 +218,7 @@ def _find(folder: Path | None, wanted: Sequence[_Wanted]) -> list[str]:
     if folder is None:
         raise UserError(
             f"no file is named for {', '.join(dict.fromkeys(one.named for one in wanted))}",
-            fix=f"name the folder that holds the data, --data DIR, or the file: {_all_by_hand(wanted)}",
+            fix=f"name the folder that holds the data, {option('data', 'DIR')}, or each file: {_by_hand(wanted)}",
         )
     if folder.is_file():
         return [f"{folder}{_name_and_arrays(one.patterns[0])[1]}" for one in wanted]
@@ -232,7 +237,7 @@ def _find(folder: Path | None, wanted: Sequence[_Wanted]) -> list[str]:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
         raise UserError(
             f"in {str(folder)!r} {'; '.join(why)}. It holds {there}",
-            fix=f"rename what is there, or name it: {_all_by_hand(missing)}",
+            fix=f"rename what is there, or name it: {_by_hand(missing)}",
         )
     return found
 
@@ -244,19 +249,23 @@ def _refuse_one_for_two(wanted: Sequence[_Wanted], found: Sequence[str]) -> None
         if one.setting is not None and (before := taken.setdefault(path, one.setting)) != one.setting:
             raise UserError(
                 f"{path!r} was found for {before} and for {one.setting}",
-                fix=f"name both: --set {before}=FILE --set {one.setting}=FILE",
+                fix=f"name both: {setting({before: 'FILE', one.setting: 'FILE'})}",
             )
 
 
-def _all_by_hand(wanted: Sequence[_Wanted]) -> str:
-    """What to write, and what else may be written there."""
-    said = " ".join(one.by_hand for one in wanted)
-    settings = [one.setting for one in wanted if one.setting]
-    for setting in settings:
-        if setting.endswith("validation") and f"{setting}_target" not in settings:
-            said += f"; or --set {setting}=[] to hold out a share"
-        if setting == "data.text":
-            said += f"; --set {setting}=DIR takes every file of a folder"
+def _by_hand(wanted: Sequence[_Wanted]) -> str:
+    """The options that name these files, and what else may be given there."""
+    paths = [one.setting for one in wanted if one.setting]
+    tests = len(wanted) - len(paths)
+    said = setting(dict.fromkeys(paths, "FILE")) if paths else ""
+    if tests:
+        named = either(" ".join(["--test FILE"] * tests), f"test={['FILE'] * tests}")
+        said += f" {named}" if said else named
+    for path in paths:
+        if path.endswith("validation") and f"{path}_target" not in paths:
+            said += f"; or {setting(path, [])} to hold out a share"
+        if path == "data.text":
+            said += f"; {setting(path, 'DIR')} reads every file of a folder"
     return said
 
 

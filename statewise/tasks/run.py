@@ -1,11 +1,12 @@
 """A run folder, opened: what the command line works on, as a Python object."""
 
+import copy
 import tomllib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +19,7 @@ from statewise.decoding import Sampling
 from statewise.figures import html
 from statewise.figures.table import Table
 from statewise.models import CustomMixer
-from statewise.specs import AnyRunSpec, OwnMixer, UserError, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, make_spec, mixers_of, option, parse_spec
 from statewise.specs.custom import custom_tables
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
@@ -43,6 +44,8 @@ class Run(ABC):
     >>> run.spec.task
     'language_model'
     """
+
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
@@ -98,6 +101,34 @@ class Run(ABC):
         """
         return None
 
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        """The same run with other settings, each `path=value`, of those that need no training: how files are laid out
+        (the column of the text, for example), or how a translation is searched for.
+
+        >>> run = sw.load("runs/translation").with_settings(["decoding.beam=2"])
+        >>> run.spec.decoding.beam
+        2
+        """
+        if not settings:
+            return self
+        table = self.spec.model_dump(mode="json")
+        asked = make_spec(table, settings, source=f"{self.path}/run.toml", mixers=mixers_of(self.spec))
+        free = {"data": self.spec.data.layout_of_files, **self._changeable}
+        changed: dict[str, Any] = {}
+        for group, names in free.items():
+            old, new = getattr(self.spec, group), getattr(asked, group, None)
+            changed[group] = old.model_copy(update={name: getattr(new, name) for name in names})
+        kept = self.spec.model_copy(update=changed)
+        if kept != asked:
+            known = [f"{group}.{name}" for group, names in free.items() for name in names]
+            raise UserError(
+                f"{', '.join(settings)}: after training, this cannot be changed",
+                fix=f"train again to change it; what can be changed: {', '.join(known) or 'nothing'}",
+            )
+        made = copy.copy(self)
+        made.spec = kept
+        return made
+
     @abstractmethod
     def generate(
         self,
@@ -119,7 +150,8 @@ class Run(ABC):
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
             raise UserError(
-                f"a {self.spec.task} run answers a prompt, and there is none", fix="give one: --prompt TEXT"
+                f"a {self.spec.task} run needs a prompt",
+                fix=f"give one: {option('prompt', 'TEXT')}",
             )
         return prompt
 
@@ -212,19 +244,6 @@ class SelfReadingRun(Run):
         >>> gap = sw.load("runs/translation").exposure_gap(rows=4)
         >>> len(gap.gap_T) == len(gap.count_T)
         True
-        """
-
-
-class AdjustableRun(Run):
-    """A run with settings that may be changed after training."""
-
-    @abstractmethod
-    def with_settings(self, settings: Sequence[str]) -> "AdjustableRun":
-        """The same run with other settings, each `path=value`, of those that need no training.
-
-        >>> run = sw.load("runs/translation").with_settings(["decoding.beam=2"])
-        >>> run.spec.decoding.beam
-        2
         """
 
 

@@ -26,6 +26,7 @@ class Trained(NamedTuple):
     resumed_from: int | None
     proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
     verb: str  # the command to try first on such a run
+    warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
     mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was trained with
 
     def load(self) -> Run:
@@ -51,7 +52,8 @@ class Trained(NamedTuple):
         outcome = self.outcome
         metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
         best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
-        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
+        warning = f"; {self.warning}" if self.warning else ""
+        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best}{warning})"
 
     def _repr_html_(self) -> str:
         return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"

@@ -20,13 +20,13 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"train.device = {name!r} is not a device", fix="valid: auto, cpu, cuda, cuda:0") from None
+        raise UserError(f"{name!r} is not a device", fix="valid: auto, cpu, cuda, cuda:0") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"train.device = {name!r}, but PyTorch sees no GPU here", fix="use auto or cpu")
+        raise UserError(f"the device {name!r} was asked for, but PyTorch sees no GPU here", fix="use auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"train.device = {name!r}, but there are {torch.cuda.device_count()} GPUs")
+        raise UserError(f"the device {name!r} was asked for, but there are {torch.cuda.device_count()} GPUs")
     if device.type not in ("cpu", "cuda"):
-        raise UserError(f"train.device = {name!r} is not supported", fix="valid: auto, cpu, cuda, cuda:0")
+        raise UserError(f"the device {name!r} is not supported", fix="valid: auto, cpu, cuda, cuda:0")
     return device
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
@@ -119,7 +119,10 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror}", fix="choose another --out") from None
+        raise UserError(
+            f"cannot make the folder {str(path)!r}: {error.strerror}",
+            fix=f"choose another folder: {option('out', 'DIR')}",
+        ) from None
 
 
 def never_trained(path: Path) -> bool:
@@ -217,5 +220,5 @@ def find_published(run: Path, *, needs: tuple[str, ...]) -> Published:
         raise UserError(f"{str(run)!r} is not a run folder: it has no run.toml", fix="make one with: statewise train")
     raise UserError(
         f"nothing in {str(run)!r} can be trusted:\n  " + "\n  ".join(skipped[:10]),
-        fix="copy the folder again from where it came from, or train anew",
+        fix="copy the folder again from where it came from, or train again",
     )

@@ -389,5 +389,5 @@ def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
     judges = task.judges
     name = spec.judge or next(iter(judges))
     if name not in judges:
-        raise UserError(f"train.judge = {name!r} is not a figure of this task", fix=nearest(name, judges))
+        raise UserError(f"train.judge = {name!r} is not a metric of this task", fix=nearest(name, judges))
     return name, judges[name]

@@ -1,6 +1,7 @@
 """Nothing that loads a user's files can run code; files stay of a size to read; names say what is inside."""
 
 import ast
+import re
 
 import pytest
 from package_source import PACKAGE, imports, modules
@@ -124,3 +125,41 @@ def test_no_forward_asks_its_context_whether_gradients_are_wanted() -> None:
     found = [f"{name}:{line}" for name, tree in modules().items() for line in asks_in_forward(tree)]
     assert not found, "\n".join(found)
     assert asks_in_forward(ast.parse("class F:\n    def forward(ctx, x):\n        return any(ctx.needs_input_grad)"))
+
+
+def flags_outside_markers(tree: ast.Module) -> list[str]:
+    """Sentences that speak of flags (`--out`) to Python code, too. `option`, `setting` and `either` know both."""
+    marked = {
+        id(inside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and dotted(node.func) == "either"
+        for inside in ast.walk(node)
+    }
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
+    }
+    # A flag alone is an argument of some program; with a blank beside it, it is part of a sentence.
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.search(r"\s--[a-z]|(^|[\s(])--[a-z][a-z-]*\s", node.value)
+        and id(node) not in marked | documentation
+    ]
+
+
+def test_no_message_outside_the_command_line_speaks_of_flags() -> None:
+    """Python users pass arguments."""
+    found = [
+        f"{name}: {text!r}"
+        for name, tree in modules().items()
+        if not name.startswith("statewise.cli")
+        for text in flags_outside_markers(tree)
+    ]
+    assert not found, "\n".join(found)
+    assert flags_outside_markers(ast.parse("raise UserError('x', fix='choose another --out')"))
+    assert flags_outside_markers(ast.parse("raise UserError('x', fix=f'--set {name}=2')"))
+    assert not flags_outside_markers(ast.parse("f\"choose {either('--out DIR', 'out=DIR')}\""))

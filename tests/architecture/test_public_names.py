@@ -84,9 +84,9 @@ RUNS = {
 }
 ONLY: dict[str, set[str]] = {
     "predict": RUNS.keys() - {"language_model"},
+    "predict_rows": RUNS.keys() - {"language_model"},
     "predict_lines": RUNS.keys() - {"language_model"},
     "exposure_gap": {"language_model", "translation", "forecasting"},
-    "with_settings": {"translation", "forecasting"},
     "translate": {"translation"},
     "stream": {"language_model"},
     **{name: {"forecasting"} for name in ("backtest", "forecast", "interpolate", "plot", "stationarity")},

@@ -14,10 +14,10 @@ def test_they_are_listed_with_what_they_keep_of_a_source(here: Path) -> None:
     for row in ENCODER_DECODERS:
         assert rows[row.name]["parameters"] == row.spec.num_parameters(65, 65)
         assert rows[row.name]["id"] == row.id
-    assert rows["encoder_decoder"]["context_bytes"] == rows["encoder_decoder"]["state_bytes"]
+    assert rows["encoder_decoder"]["context_bytes"] == rows["encoder_decoder"]["initial_bytes"]
     # Keys and values of 100 places, in two layers.
     transformer = rows["transformer_seq2seq"]
-    assert transformer["context_bytes"] - transformer["state_bytes"] == 2 * 2 * 100 * 256 * 4
+    assert transformer["context_bytes"] - transformer["initial_bytes"] == 2 * 2 * 100 * 256 * 4
     assert all(row.name in call("models").out for row in ENCODER_DECODERS)
 
 

@@ -80,7 +80,7 @@ def test_a_signal_while_stepping(number: signal.Signals, code: int, text: Path, 
     checkpoint, skipped = newest_verified(out)
     assert checkpoint is not None
     assert not skipped
-    assert f"stopped by signal {int(number)} after step {checkpoint.step}; go on with: statewise train --resume" in err
+    assert f"stopped by signal {int(number)} after step {checkpoint.step}; to continue: statewise train --resume" in err
     assert "Traceback" not in err
     steps = checkpoint.step + 2
     assert resume(out, {"train.steps": steps, "train.evaluate_tokens": 50}).outcome.step == steps

@@ -34,7 +34,7 @@ def test_a_translator_draws_by_the_seed(name: str, world: Path) -> None:
     whole = next(text for text in drawn if len(text) > 2)
     cut = run.generate("a b c d", sampling=Sampling(seed=drawn.index(whole)), stop=["?", whole[2:]])
     assert cut == whole[: whole.index(whole[2:])]
-    with pytest.raises(UserError, match="answers a prompt, and there is none"):
+    with pytest.raises(UserError, match="needs a prompt"):
         run.generate(" ")
 
 
@@ -59,7 +59,7 @@ def test_what_writes_nothing_answers(world: Path, tmp_path: Path) -> None:
     assert refused.code == 2
     assert "a prompt is a text" in refused.err
     state = call("generate", str(make_run("tree", world)), "--prompt", tree, "--save-state", str(tmp_path / "s"))
-    assert (state.code, "no text to go on with" in state.err) == (2, True)
+    assert (state.code, "no text to continue" in state.err) == (2, True)
 
 
 def test_a_series_goes_on(world: Path) -> None:

@@ -158,7 +158,7 @@ def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
     [
         ("classifier", ("bptt",), "surprise, gradient, attention, gates, intervene"),
         ("classifier", ("bptt",), "nothing is truncated"),
-        ("direct", ("surprise", "--text", "some text"), "a text is none"),
+        ("direct", ("surprise", "--text", "some text"), "was given a text"),
         ("grids", ("surprise", "--text", "some text"), "not texts"),
         ("classifier", ("surprise", "--text", "a", "--data", "b"), "both a text and data"),
         ("classifier", ("surprise", "--data", "none.tsv"), "none.tsv"),

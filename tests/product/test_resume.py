@@ -177,7 +177,7 @@ def test_a_finished_run_has_nothing_left_to_do(finished: Trained) -> None:
     checkpoints = {path: sha256(path) for path in finished.path.glob("checkpoints/*/*")}
     trained = resume(finished.path, display=heard)
     assert trained.resumed_from == 24
-    assert "all 24 steps are done; to go on, raise them with --set train.steps=N" in heard.lines
+    assert "all 24 steps are done; to continue, raise train.steps" in heard.lines
     assert evidence(trained) == before
     assert {path: sha256(path) for path in finished.path.glob("checkpoints/*/*")} == checkpoints
 

@@ -133,7 +133,7 @@ def test_any_horizon_after_training(trained: Path, files: Path) -> None:
     assert found["curve"][:1] != found["curve"][9:]
     refused = call("evaluate", str(trained), "--set", "model.width=9")
     assert refused.code == 2
-    assert "only forecast.horizon, forecast.stride, forecast.paths can be changed" in " ".join(refused.err.split())
+    assert "data.decimal, forecast.horizon, forecast.stride, forecast.paths" in " ".join(refused.err.split())
 
 
 def test_other_files_are_read_at_the_scale_of_training(trained: Path, files: Path, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_pictures(what: Any, trained: Path, tmp_path: Path) -> None:
     made = opened(trained).plot(tmp_path / f"{what}.svg", what=what)
     assert made.read_text().count("<path") > 10
     assert opened(trained).plot(tmp_path / f"{what}.png", what=what).read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(UserError, match="no kind of picture"):
+    with pytest.raises(UserError, match="not a known format of pictures"):
         opened(trained).plot(tmp_path / "x.txt", what=what)
 
 

@@ -40,7 +40,7 @@ def test_files_in_another_encoding(task: str, tmp_path: Path) -> None:
     said = call("train", task, "--data", str(path), "--set", form, "--out", str(tmp_path / "no"))
     assert said.code == 2
     assert "latin.txt line 1" in said.err
-    assert "encoding = latin-1" in said.err
+    assert "--set data.encoding=latin-1" in said.err
     more = ["data.delimiter=;"] if task == "translation" else []
     start(task, str(path), tmp_path / "run", form, "data.encoding=latin-1", *more)
     said = call("evaluate", str(tmp_path / "run"), "--data", str(path), "--json")

@@ -166,7 +166,7 @@ def test_translation_from_python(run: Path) -> None:
     for setting, said in (
         ("decoding.n_best=9", "widen the beam"),
         ("decoding.bean=9", r"decoding\.bean: unknown key"),
-        ("model.encoder.width=9", r"only decoding\.\* can be changed"),
+        ("model.encoder.width=9", r"what can be changed: data\.format.*decoding\.beam"),
     ):
         with pytest.raises(UserError, match=said):
             opened.with_settings([setting])

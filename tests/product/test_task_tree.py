@@ -234,7 +234,7 @@ def test_unseen_labels_count_as_wrong(run: Path, tmp_path: Path) -> None:
         ("\n\n", [], "holds no tree"),
         ("(1 (0 a) (1 b) (0 c))\n" * 9, ["model.kind=nary"], "line 1: a node has 3 children, model.arity"),
         ("(1 a)\n", [], "1 examples cannot be split into what is learned and what is held out"),
-        ("(1 a)\n" * 9, ["train.judge=bleu"], "train.judge = 'bleu' is not a figure of this task"),
+        ("(1 a)\n" * 9, ["train.judge=bleu"], "train.judge = 'bleu' is not a metric of this task"),
     ],
     ids=range(6),
 )

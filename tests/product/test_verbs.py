@@ -28,8 +28,8 @@ def test_models_for_machines(here: Path) -> None:
     listed = [row.name for table in (statewise.LINEAGE, ENCODERS, ENCODER_DECODERS) for row in table]
     assert [row["name"] for row in rows] == listed
     for row in rows:
-        assert row.keys() >= {"name", "id", "family", "year", "state", "parameters", "state_bytes"}
-        assert (row["state_bytes"] > 0) == (row["family"] != "encoder")
+        assert row.keys() >= {"name", "id", "family", "year", "state", "parameters", "context_bytes"}
+        assert (row["context_bytes"] > 0) == (row["family"] != "encoder")
         assert (row["parameters"] > 0) == (row["learns"] == "gradient")
 
 

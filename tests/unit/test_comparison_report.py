@@ -174,6 +174,14 @@ def test_the_verdict_follows_the_numbers(tmp_path: Path) -> None:
     )
 
 
+def test_where_no_model_learned_the_verdict_says_so(tmp_path: Path) -> None:
+    memory = made.memory(tmp_path)
+    low = [one._replace(figures={"accuracy": one.figures["accuracy"] / 5}) for one in memory.found]
+    first, second, _ = gather([memory._replace(found=low)], title="t", question="q").verdict
+    assert first == "No model remembers: the best, transformer, reaches accuracy 0.20; trivial predictors reach 0.06."
+    assert second.startswith("transformer needs")
+
+
 def test_a_clear_winner_is_said_to_be_one(tmp_path: Path) -> None:
     entries = (made.ENTRIES[1], made.ENTRIES[2])
     first = written(tmp_path, entries).json["verdict"][0]

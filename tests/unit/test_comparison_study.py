@@ -40,8 +40,8 @@ def test_some_entries_and_others_that_are_like_one() -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"only": ["bb"]}, "--only 'bb': the study has no such entry\ndid you mean 'b'"),
-        ({"add": ["c"]}, "does not say what the new entry is like\nwrite the new name"),
+        ({"only": ["bb"]}, 'only="bb": the study has no such entry\ndid you mean '),
+        ({"add": ["c"]}, "does not say what the new entry is like\ngive the new name"),
         ({"add": ["c=bb train.lr=1"]}, "the study has no entry 'bb'\ndid you mean 'b'"),
         ({"add": ["c=b"]}, "'c' would be the same run as 'b'"),
         ({"add": ["c=b 'train.lr"]}, "cannot be read: No closing quotation"),
@@ -66,10 +66,10 @@ def test_what_cannot_be_added_is_refused(asked: dict[str, list[str]], says: str)
         ),
         (
             {"budget": {"kind": "tokens", "also": {"kind": "flops"}}},
-            "budget: also stands beside a size, and 'tokens' is none",
+            "budget: budget.also needs a size budget, but kind is 'tokens'",
         ),
-        ({"budget": {"kind": "seconds"}}, "budget: how many seconds must be said"),
-        ({"budget": {"also": {"kind": "seconds"}}}, "budget.also: how many seconds must be said"),
+        ({"budget": {"kind": "seconds"}}, "budget: a budget of seconds needs its amount"),
+        ({"budget": {"also": {"kind": "seconds"}}}, "budget.also: a budget of seconds needs its amount"),
         ({"budget": {"kind": "seconds", "amount": 0}}, "budget.amount: input should be greater than 0"),
         ({"entry": [{"name": "a"}, {"name": "a"}]}, "two entries of the name 'a'"),
         ({"entry": [{"name": "a", "settings": {"model.kind": "lsmt"}}]}, "entry 'a' of the study is not valid"),

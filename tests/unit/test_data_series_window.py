@@ -57,7 +57,7 @@ def test_whole_series_are_split_by_the_seed() -> None:
     assert {s.series.id for s in split_whole(series, "0.5/0.25/0.25", seed=4).train} != names[0]
     filed = [make_series(np.zeros(3), id=str(n), part=p) for n, p in enumerate(("train", "test", "train"))]
     assert [len(part) for part in split_as_filed(filed)[:3]] == [2, 0, 1]
-    with pytest.raises(UserError, match="of no part"):
+    with pytest.raises(UserError, match="in no part of the split"):
         split_as_filed(series)
 
 

@@ -68,7 +68,7 @@ def test_a_mixer_of_any_input_width(data: st.DataObject, kind: type[Any], width:
 REFUSALS = {
     "heads": ("linear_attention", {"width": 10, "heads": 4}, "width 10 is not a multiple of heads 4"),
     "inner heads": ("mamba2", {"width": 5, "heads": 4}, "inner width 10 is not a multiple of heads 4"),
-    "one tap": ("gated_delta", {"conv": 1}, "conv 1 sees the present moment alone"),
+    "one tap": ("gated_delta", {"conv": 1}, "conv 1 sees the present time step alone"),
     "no mini-batch": ("ttt_linear", {"mini_batch": 0}, "mini_batch"),
     "no such kernel": ("mingru", {"kernel": "quick"}, "kernel"),
 }

@@ -158,7 +158,7 @@ def test_aligned_files_pairs_in_one_file_and_scan_are_read_alike(tmp_path: Path)
     ):
         assert (found.sources, found.targets) == wanted
     assert read_files(data, [de, more_de, en, more_en]).targets == ["one", "two", "three"]
-    with pytest.raises(UserError, match=r"--data a\.de --data a\.en"):
+    with pytest.raises(UserError, match=r'data=\["a\.de", "a\.en"\]'):
         read_files(data, [de])
     with pytest.raises(UserError, match="has no counterpart"):
         read_files(data, [de, more_en])

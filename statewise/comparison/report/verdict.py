@@ -61,18 +61,22 @@ def best_by_form(results: Results, ranking: Ranking) -> dict[str, Standing]:
 
 
 def solved_by(results: Results, ranking: Ranking) -> list[str]:
-    """The forms of state whose best entry scores nearer to the best of all than to the best trivial predictor."""
-    best = ranking.standings[0].mean
-    half = (best + max(results.anchors.values(), default=0.0)) / 2
+    """The forms of state whose best entry scores nearer to 1 than to the best trivial predictor."""
+    half = (1 + max(results.anchors.values(), default=0.0)) / 2
     return [form for form, one in best_by_form(results, ranking).items() if one.mean >= half]
 
 
 def _by_form(results: Results, ranking: Ranking) -> str:
     by_form, solved = best_by_form(results, ranking), solved_by(results, ranking)
+    do, does = ("remember", "remembers") if results.part == "memory" else ("solve the task", "solves the task")
+    if not solved:
+        best = ranking.standings[0]
+        trivial = max(results.anchors.values(), default=None)
+        beside = "" if trivial is None else f"; trivial predictors reach {trivial:.2f}"
+        return f"No model {does}: the best, {named(best.entry)}, reaches {results.metric} {best.mean:.2f}{beside}."
     scores = [by_form[form].mean for form in solved]
     low, high = f"{min(scores):.2f}", f"{max(scores):.2f}"
     reached = f"{results.metric} {low}" if low == high else f"{results.metric} {low} to {high}"
-    do = "remember" if results.part == "memory" else "solve the task"
     rest = [form for form in by_form if form not in solved]
     forms = listed([_A_STATE.get(form, form) for form in solved], last="or")
     if not rest:
@@ -88,7 +92,7 @@ def _by_form(results: Results, ranking: Ranking) -> str:
 
 def _by_size(results: Results, ranking: Ranking) -> str:
     best = ranking.standings[0]
-    if len(ranking.standings) < 2 or len(ranking.groups) == 1:
+    if len(ranking.standings) < 2 or (len(ranking.groups) == 1 and has_spread(ranking)):
         return best_sentence(results, ranking)
     matched = next((one for one in ranking.standings if one.entry not in results.unmatched), best)
     if matched is best:
@@ -179,7 +183,7 @@ def _matched(results: Results, ranking: Ranking, best: Standing) -> str:
 
 def price(results: Results, ranking: Ranking) -> str:
     """What the best keep in memory while they run, and who is as good with less."""
-    if separates_forms(results, ranking):
+    if separates_forms(results, ranking) and solved_by(results, ranking):
         return _price_of_form(results, ranking)
     best = next((one for one in ranking.standings if one.entry not in results.unmatched), ranking.standings[0])
     entry, context = best.entry, results.stated_context()
@@ -270,9 +274,10 @@ def score_text(standing: Standing) -> str:
 
 
 def margin(one: float, other: float, results: Results) -> str:
-    """`0.12 (5.1 %) better than`."""
+    """`0.12 (5.1 %) better than`; of shares, and of differences larger than the other score, without a percentage."""
     worse = (one > other) == (results.study.better == "lower")
-    relative = f" ({share(abs(one - other) / abs(other))})" if other and results.study.metric not in SHARES else ""
+    small = abs(one - other) <= abs(other) and results.study.metric not in SHARES
+    relative = f" ({share(abs(one - other) / abs(other))})" if small and other else ""
     return f"{rough(abs(one - other))}{relative} {'worse' if worse else 'better'} than"
 
 

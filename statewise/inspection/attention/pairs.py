@@ -88,7 +88,7 @@ def look_at_pairs(subject: Subject, specimens: Specimens, settings: AttentionSet
 def _unshown(pairs: int, all_: int, settings: AttentionSettings) -> tuple[str, ...]:
     missing = []
     if pairs < all_:
-        missing.append(f"The first {pairs:,} of {all_:,} pairs were aligned; --set judged=… aligns more.")
+        missing.append(f"The first {pairs:,} of {all_:,} pairs were aligned; the setting judged aligns more.")
     if pairs > settings.pairs:
         missing.append(f"{settings.pairs} of {pairs:,} alignments are drawn; the numbers are of all.")
     return tuple(missing)

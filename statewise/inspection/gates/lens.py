@@ -32,7 +32,7 @@ _KEPT = 1500  # tokens whose values are kept to be shown
 
 
 class GatesSettings(Spec):
-    tokens: int = Field(4000, ge=16, description="tokens, words, moments or nodes that are read")
+    tokens: int = Field(4000, ge=16, description="tokens, words, time steps or nodes that are read")
     names: str = Field("*", description="which observed names are looked at: a pattern, for example *forget_gate")
     features: tuple[str, ...] = Field((), description="features of your own, each NAME=REGEX")
     units: int = Field(4, ge=0, description="units that are shown on what was read")

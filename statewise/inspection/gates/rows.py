@@ -30,13 +30,13 @@ def walk_rows(
     words = specimens.words
     if own and not words.text:
         raise UserError(
-            f"features = {own[0].name!r} is of a text, and a {words.place} is none", fix="leave features out"
+            f"features = {own[0].name!r} needs a text, but this run reads {words.place}s", fix="leave features out"
         )
     numbers = _enough(specimens, places)
     missing = []
     if len(numbers) < len(specimens):
         missing.append(
-            f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; --set tokens=… reads more"
+            f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; the setting tokens reads more"
         )
     tried = [specimens.at(number) for number in _varied(specimens, numbers)]
     observed, left_out = matching(_sight(tried), names)

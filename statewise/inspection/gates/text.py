@@ -12,7 +12,7 @@ from statewise.inspection.subject import Subject
 def walk_text(subject: Subject, names: str, own: Sequence[Feature], *, tokens: int, progress: Progress) -> Walk:
     reading, missing = subject.tokens, []
     if len(reading) > tokens:
-        missing.append(f"the first {tokens:,} of {len(reading):,} tokens were read; --set tokens=… reads more")
+        missing.append(f"the first {tokens:,} of {len(reading):,} tokens were read; the setting tokens reads more")
         reading = reading.part(0, tokens)
     observed, left_out = matching(sight(subject.machine, reading), names)
     features = along((*FEATURES, *own), reading)

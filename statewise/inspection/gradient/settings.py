@@ -12,7 +12,7 @@ class GradientSettings(Spec):
     rows: int | None = Field(
         None, ge=1, description="windows of a text, or rows, that are read; default: 4, or 12 rows"
     )
-    queries: int = Field(16, ge=1, description="moments, or answers of a row, whose loss is followed back")
+    queries: int = Field(16, ge=1, description="time steps, or answers of a row, whose loss is followed back")
     threshold: float = Field(0.01, gt=0, lt=1, description="share of the largest below which a memory counts as gone")
     context: int = Field(256, ge=2, description="longest context whose worth is measured")
     targets: int = Field(256, ge=2, description="tokens that this is measured on")

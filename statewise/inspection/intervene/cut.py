@@ -12,7 +12,7 @@ from torch import Tensor
 from statewise.core import Machine, State
 from statewise.inspection.freshness import fresh_starts
 from statewise.inspection.reading import Reading
-from statewise.specs import UserError
+from statewise.specs import UserError, lens_setting
 
 _CHUNK = 512
 _AHEAD = 48
@@ -39,7 +39,7 @@ def cuts(model: Machine[Any], reading: Reading, *, places: int, ahead: int | Non
     ]
     if not possible or ahead < 3:
         longest = int((stops - starts).max())
-        fewer = f", or --set ahead={(longest - 1) // 2}" if longest >= 9 else ""
+        fewer = f", or {lens_setting('ahead', (longest - 1) // 2)}" if longest >= 9 else ""
         raise UserError(
             f"the model reads at most {longest} tokens of this text in one go: too few to read {ahead} after a cut",
             fix=f"give a longer text{fewer}",

@@ -55,7 +55,7 @@ def asked_of_state(initial: State, state: State, asked: str | None, missing: lis
         found = places(state)
         if len(found) > MOST_PLACES:
             left = len(found) - MOST_PLACES
-            missing.append(f"{left} further places of the state; --set address=… looks at one of them")
+            missing.append(f"{left} further places of the state; the setting address looks at one of them")
         return possible(initial, found[:MOST_PLACES])
     address, named = parse_address(asked), dict(leaves(state))
     meant = [path for path in named if address.covers(path)]

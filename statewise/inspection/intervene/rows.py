@@ -93,7 +93,7 @@ def _touched(
     by_row = [some for one in rows if (some := row_cuts(one, machine))]
     cuts = [cut for some in by_row for cut in some]
     if len(cuts) < 2:
-        raise UserError("there is no moment in these rows with an answer after it", fix="give longer rows")
+        raise UserError("there is no time step in these rows with an answer after it", fix="give longer rows")
     missing: list[str] = []
     fullest = by_row[0][-1]  # where a list has begun to grow
     deeds = _deeds(machine, fullest, settings, missing)
@@ -188,7 +188,7 @@ def _silenced(rows: Sequence[Specimen], settings: InterveneSettings, progress: P
         addresses = [Address(name) for name in shown]
         if len(addresses) > MOST_PLACES:
             left = len(addresses) - MOST_PLACES
-            missing.append(f"{left} further names; --set address=… looks at one of them")
+            missing.append(f"{left} further names; the setting address looks at one of them")
             addresses = addresses[:MOST_PLACES]
     else:
         address = parse_address(settings.address)

@@ -10,7 +10,7 @@ class InterveneSettings(Spec):
         None, description="layers.0, layers.0.c_BD, one unit layers.0.c_BD[D=3]; or an observed name, which is silenced"
     )
     other: str | None = Field(None, description="a text (or a file) whose state is carried into this one")
-    places: int = Field(8, ge=2, le=256, description="moments of the text, or rows, at which something is touched")
+    places: int = Field(8, ge=2, le=256, description="time steps of the text, or rows, at which something is touched")
     ahead: int | None = Field(
         None, ge=4, le=1024, description="tokens that are read after that; default: 48, fewer where the text is short"
     )

@@ -12,7 +12,7 @@ from statewise.data.embedded import MEMORY_TASKS
 from statewise.inspection.probes.trial import Probed, Trial, fitted, kept_probe
 from statewise.inspection.progress import Progress
 from statewise.models import LINEAGE
-from statewise.specs import LanguageModelSpec, TrainSpec, UserError, load_recipe, nearest, parse_spec
+from statewise.specs import LanguageModelSpec, TrainSpec, UserError, lens_setting, load_recipe, nearest, parse_spec
 
 
 def planned(
@@ -69,7 +69,7 @@ def _each(
         except BrokenProcessPool:
             raise UserError(
                 "a process that was asking a model has ended; perhaps memory ran out",
-                fix="what was found is kept: say it again, with --set workers=1",
+                fix=f"finished probes are kept; run it again with {lens_setting('workers', 1)}",
             ) from None
 
 

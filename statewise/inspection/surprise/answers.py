@@ -11,7 +11,7 @@ from statewise.inspection.surprise.choices import found_in_choices
 from statewise.inspection.surprise.courses import found_in_courses
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 from statewise.tasks.specimen import Choices, Courses, Floats, Specimens
 
 
@@ -55,7 +55,7 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
             pass
     raise UserError(
         f"{against!r} does not answer the same questions as {subject.name}",
-        fix="set runs against each other that learned from the same data, or name one file for both: --data",
+        fix=f"compare runs that were trained on the same data, or name one file for both: {option('data', 'FILE')}",
     )
 
 

@@ -32,7 +32,7 @@ from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.labelled import of_label
 from statewise.data.memory_text import LABEL_NAMES, TEXT_NAMES
 from statewise.data.scaling import Scaling
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest, option
 from statewise.training.checkpoint import Payload
 
 
@@ -125,7 +125,7 @@ class ValueEncoding(NamedTuple):
         for row, values_TC in enumerate(content):
             if values_TC.shape[1] != channels:
                 raise UserError(
-                    f"row {row}: {values_TC.shape[1]} values at each moment, but training had {channels}",
+                    f"row {row}: {values_TC.shape[1]} values at each time step, but training had {channels}",
                     fix="give arrays of the shape that was learned from",
                 )
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]
@@ -273,7 +273,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         raise UserError("rows cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         if spec.kind == "values":
-            raise UserError("there are no embedded values with labels", fix="name a file: --data FILE")
+            raise UserError("there are no embedded values with labels", fix=f"name a file: {option('data', 'FILE')}")
         if spec.kind == "text":
             probed = spec.embedded == "recall"
             embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()

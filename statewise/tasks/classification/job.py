@@ -27,7 +27,7 @@ from statewise.tasks.classification.examples import (
     read_split,
 )
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
-from statewise.tasks.job import Job, Opening, some_rows
+from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
@@ -119,6 +119,11 @@ class ClassificationJob(Job):
 
     def facts(self) -> dict[str, Any]:
         return {"data": {"rows": len(self.train_rows), "held_out": len(self.held_rows), "sha256": self.sha256}}
+
+    def trivial(self) -> Trivial:
+        most = int(np.bincount(self._train_label_N, minlength=1).argmax())
+        reached = float((self.held_label_N == most).mean())
+        return Trivial(f"always {self.classes.names[most]!r}", "accuracy", reached, "higher")
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)

@@ -14,7 +14,7 @@ from statewise.data.labels import Labels as Classes
 from statewise.data.memory_source import given, source_name
 from statewise.decoding import Sampling
 from statewise.models.classifier import AnyClassifier, build_classifier
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
 from statewise.tasks.classification.examples import (
     Encoding,
     GridEncoding,
@@ -27,7 +27,7 @@ from statewise.tasks.classification.examples import (
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, shows_report, unknown_note
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.specimen import UNTOLD
 
@@ -54,23 +54,20 @@ class ClassificationEvaluation(NamedTuple):
 
     def report(self, name: str) -> Report:
         nats = "" if math.isnan(self.nats) else f"{self.nats:.3f}"
+        always = f"always {self.majority_class!r}"
         rows = (
-            ("perfect", "100.0%", "1.000", "0.000"),
-            (name, f"{self.accuracy:.1%}", f"{self.macro_f1:.3f}", nats),
-            (f"always {self.majority_class!r}", f"{self.majority_accuracy:.1%}", "", ""),
-            (
-                "uniform (knows nothing)",
-                f"{self.uniform_accuracy:.1%}",
-                "",
-                f"{self.uniform_nats:.3f}",
-            ),
+            ("perfect", percent(1.0), "1.000", "0.000"),
+            (name, percent(self.accuracy), f"{self.macro_f1:.3f}", nats),
+            (always, percent(self.majority_accuracy), "", ""),
+            ("uniform (knows nothing)", percent(self.uniform_accuracy), "", f"{self.uniform_nats:.3f}"),
         )
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
         more = confusion_table(self.labels, self.confusion)
-        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more)
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, {always: self.majority_accuracy}, better="higher")
+        return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
 
 @final
@@ -82,7 +79,7 @@ class ClassificationRun(PredictingRun):
     ['bad', 'good']
     >>> run.generate("a warm film") in run.classes.names
     True
-    >>> rows = list(run.predict("rows.tsv"))
+    >>> rows = run.predict("rows.tsv")
     >>> rows[0]["line"], sorted(rows[0]["probabilities"])
     (2, ['bad', 'good'])
     >>> len(list(run.predict_lines("rows.tsv"))) == len(rows)
@@ -175,7 +172,10 @@ class ClassificationRun(PredictingRun):
         """Rows for `sw.inspect`: held-out ones, those of `data`, or each line of a `text` (its class is not known)."""
         if text is not None:
             if self.spec.data.kind != "text":
-                raise UserError(f"this run classifies {self.spec.data.kind}, not texts", fix="name a file: --data FILE")
+                raise UserError(
+                    f"this run classifies {self.spec.data.kind}, not texts",
+                    fix=f"name a file: {option('data', 'FILE')}",
+                )
             lines = [line for line in text.splitlines() if line.strip()]
             content: Sequence[Any] = lines
             label_N = np.full(len(lines), UNTOLD)

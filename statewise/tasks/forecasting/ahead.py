@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from statewise.data.series import Series
 from statewise.data.series_time import continued
 from statewise.models.forecaster import Forecaster, Past
-from statewise.specs import ForecastingSpec, UserError
+from statewise.specs import ForecastingSpec, UserError, setting
 from statewise.specs.real_objective import SquaredSpec
 from statewise.tasks.forecasting.evaluation import levels_of, sampled
 from statewise.tasks.forecasting.examples import as_read, carried, refuse_other_columns
@@ -45,11 +45,12 @@ def extended(series: Series, origin: int, horizon: int) -> Series:
     if lacking <= 0:
         return series
     if series.covariates:
+        left = horizon - lacking
+        shorter = f", or ask for a shorter horizon: {setting('forecast.horizon', left)}" if left > 0 else ""
         raise UserError(
-            f"{series.where or 'the series'}, series {series.id!r}: to forecast {horizon} moments, the covariates "
+            f"{series.where or 'the series'}, series {series.id!r}: to forecast {horizon} time steps, the covariates "
             f"{', '.join(series.covariates)} must be known for all of them, but {lacking} are not",
-            fix=f"append {lacking} rows with times and covariates and empty targets, or ask for a shorter "
-            "horizon: --set forecast.horizon=N",
+            fix=f"append {lacking} rows with times and covariates and empty targets{shorter}",
         )
     columns = series.values_TC.shape[1]
     return replace(

@@ -20,7 +20,7 @@ from statewise.tasks.forecasting.job import as_prepared, forecaster_loss, one_st
 from statewise.tasks.forecasting.known import Known
 from statewise.tasks.forecasting.tally import Errors, Tally
 from statewise.tasks.metric.series import crps_gaussian, crps_quantiles, crps_samples, crps_student, interval
-from statewise.tasks.report import Report, shows_report
+from statewise.tasks.report import Report, percent, shows_report, worse_than_trivial
 
 Array = NDArray[np.float64]
 COVERAGES = (0.5, 0.8, 0.95)
@@ -57,7 +57,9 @@ class ForecastEvaluation(NamedTuple):
         if self.nats_per_frame is not None:
             rows = [(name, f"{self.nats_per_frame:.3f}")]
             rows += [(key, f"{one['nats_per_frame']:.3f}") for key, one in self.baselines.items()]
-            return Report(("nats per frame",), tuple(rows), own=0, note=f"{self.windows:,} frames of the {self.part}")
+            warning = self._warning(name, "nats per frame", "nats_per_frame")
+            note = f"{self.windows:,} frames of the {self.part}"
+            return Report(("nats per frame",), tuple(rows), own=0, note=note, warning=warning)
         steps = [k for k in self.at if k != str(self.horizon)]
         rows_of = {name: self._asdict(), **self.baselines}
         table = tuple(
@@ -76,9 +78,15 @@ class ForecastEvaluation(NamedTuple):
         if self.too_short:
             note += f" · {self.too_short} series are too short"
         if self.crps is not None:
-            held = ", ".join(f"{level} {one['share']:.1%}" for level, one in self.coverage.items())
+            held = ", ".join(
+                f"{level.replace('%', ' %')} in {percent(one['share'])}" for level, one in self.coverage.items()
+            )
             note += f" · CRPS {self.crps:.4f} (of a forecast without a spread it is the MAE) · intervals hold: {held}"
-        return Report(columns, table, own=0, note=note)
+        return Report(columns, table, own=0, note=note, warning=self._warning(name, "MSE", "mse"))
+
+    def _warning(self, name: str, metric: str, key: str) -> str:
+        trivial = {baseline: found.get(key) for baseline, found in self.baselines.items()}
+        return worse_than_trivial(name, metric, self._asdict()[key], trivial, better="lower")
 
 
 def at_steps(errors: Errors, steps: Sequence[int]) -> dict[str, dict[str, float]]:

@@ -66,5 +66,5 @@ def filled_holes(
             count += truth_TC.size
             made += 1
     if not count:
-        raise UserError(f"no stretch of {gap + 2} moments without a missing value was held out", fix="lower gap")
+        raise UserError(f"no stretch of {gap + 2} time steps without a missing value was held out", fix="lower gap")
     return Interpolation(gap, made, *(sums / count).tolist())

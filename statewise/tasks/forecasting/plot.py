@@ -17,6 +17,7 @@ from statewise.figures.paint import paint
 from statewise.figures.standalone import svg_file
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.forecasting.ahead import Ahead
+from statewise.tasks.forecasting.write import moment_of
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
 _ERRORS_READ = (
@@ -77,7 +78,7 @@ def held_out_forecast(
 def check_path(path: Path) -> None:
     """Refuse, before any work, a file that could not be written."""
     if path.suffix not in _ENDINGS:
-        raise UserError(f"{str(path)!r} is no kind of picture that is known here", fix=f"name it {', '.join(_ENDINGS)}")
+        raise UserError(f"{str(path)!r} is not a known format of pictures", fix=f"name it {', '.join(_ENDINGS)}")
     if not path.parent.is_dir():
         raise UserError(f"{str(path)!r} cannot be written", fix="name a file in a folder that exists")
     if path.suffix in (".png", ".pdf"):
@@ -129,24 +130,26 @@ def _errors(shown: Shown) -> Figure:
 def _forecast(shown: Shown) -> Figure:
     """Along x, time steps after the last value that was read."""
     origin = len(shown.time) - len(shown.ahead_time) - 1
-    last = shown.time[max(origin, 0)]
+    last = moment_of(shown.time[max(origin, 0)])
     ahead = np.arange(1, len(shown.ahead_time) + 1)
     series = [_known("truth", np.arange(len(shown.time)) - origin, shown.truth, entry="truth")]
-    series.append(_known("forecast", ahead, shown.mean, entry="forecast"))
     levels = sorted(shown.quantiles)
     for low in levels:
         high = next((q for q in levels if low < 0.5 and abs(q - (1 - low)) < 1e-9), None)
         if high is not None and not np.isnan(shown.quantiles[low]).all():
-            bounds = shown.quantiles[low], shown.quantiles[high]
-            series.append(_known(f"{high - low:.0%} interval", ahead, shown.mean, *bounds, entry="forecast"))
+            bounds = {"low": shown.quantiles[low], "high": shown.quantiles[high]}
+            series.append(_known(f"{high - low:.0%} interval", ahead, shown.mean, **bounds, entry="forecast"))
+    series.append(_known("forecast", ahead, shown.mean, entry="forecast"))  # last, and so above its intervals
     x = Axis(f"time steps after {last}", unit="whole")
     finding = f"The last value that was read is that of {last}; {len(ahead)} steps are forecast."
     y = Axis(f"{shown.unit} (as in the data)")
     return Figure("forecast", shown.title, "line", x, y, tuple(series), _FORECAST_READ, finding)
 
 
-def _known(name: str, x: Any, y: Any, *bounds: Any, entry: str) -> Series:
+def _known(name: str, x: Any, y: Any, low: Any = None, high: Any = None, *, entry: str) -> Series:
     """A series without what is missing."""
-    there = ~np.isnan([np.asarray(one, dtype=np.float64) for one in (y, *bounds)]).any(0)
-    x, y, *bounds = (tuple(np.asarray(one, dtype=np.float64)[there].tolist()) for one in (x, y, *bounds))
-    return Series(name, x, y, *bounds, entry=entry)
+    given = [np.asarray(one, dtype=np.float64) for one in (x, y, low, high) if one is not None]
+    there = ~np.isnan(given).any(0)
+    x, y, *bounds = (tuple(one[there].tolist()) for one in given)
+    low, high = bounds or ((), ())
+    return Series(name, x, y, low, high, entry)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from statewise.data.series import Series, make_series
-from statewise.specs import UserError
+from statewise.specs import UserError, option
 
 _BETWEEN = re.compile(r"[\s,;]+")
 
@@ -19,12 +19,13 @@ def series_of(prompt: str, channels: Sequence[str]) -> Series:
             values.append(float(word))
         except ValueError:
             raise UserError(
-                f"the prompt holds {word!r}, which is no number", fix='give values, as in --prompt "20.1 21.5 22"'
+                f"the prompt has {word!r}, which is not a number",
+                fix=f"give values: {option('prompt', '20.1 21.5 22')}",
             ) from None
     if not values or len(values) % len(channels):
         raise UserError(
-            f"the prompt holds {len(values)} values, but a moment of this series has {len(channels)}: "
+            f"the prompt holds {len(values)} values, but a time step of this series has {len(channels)}: "
             f"{', '.join(channels)}",
-            fix="give all of them for each moment",
+            fix="give all of them for each time step",
         )
     return make_series(np.array(values).reshape(-1, len(channels)), channels=channels, where="the prompt")

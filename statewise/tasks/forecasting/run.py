@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from statewise.data.series import Series, make_series
 from statewise.data.series_split import Span, whole
 from statewise.decoding import Sampling
 from statewise.models.forecaster import Forecaster, RecursiveForecaster
-from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, make_spec, mixers_of
+from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
@@ -30,17 +30,16 @@ from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
 from statewise.tasks.forecasting.write import appended
-from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun, named
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.training.forcing import ExposureGap
 
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 _TABLE = ".csv"  # what standard input is taken for
-_CHANGEABLE = ("horizon", "stride", "paths")
 
 
 @final
-class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
+class ForecastingRun(PredictingRun, SelfReadingRun):
     """A trained forecaster of time series.
 
     >>> run = sw.load("runs/forecasting")
@@ -49,7 +48,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> ahead = run.forecast([20.0, 21.0, 22.0] * 8, horizon=4)
     >>> ahead.mean_HC.shape, run.generate("20 21 22 " * 8, tokens=2).count("\\n")
     ((4, 1), 1)
-    >>> row = next(run.predict("series.csv"))
+    >>> row = run.predict("series.csv")[0]
     >>> row["channel"], row["step"], next(run.predict_lines("series.csv"))
     ('load', 1, 'date,load')
     >>> list(run.interpolate("series.csv")), run.interpolation(gap=2, holes=3).holes  # the file has no missing value
@@ -63,6 +62,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> run.stationarity(seeds=(0, 1)).blocks > 0
     True
     """
+
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec
     model: Forecaster
@@ -95,27 +96,6 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         forecast = self.spec.forecast
         return {**self.spec.model.sizes(), "context": forecast.context, "horizon": forecast.horizon}
 
-    def with_settings(self, settings: Sequence[str]) -> "ForecastingRun":
-        """The same run with another `forecast.horizon`, `forecast.stride` or `forecast.paths`."""
-        if not settings:
-            return self
-        table = self.spec.model_dump(mode="json", exclude_none=True)
-        spec = make_spec(table, settings, source=f"{self.path}/run.toml", mixers=mixers_of(self.spec))
-        assert isinstance(spec, ForecastingSpec)
-        changed = {name: getattr(spec.forecast, name) for name in _CHANGEABLE}
-        kept = self.spec.model_copy(update={"forecast": self.spec.forecast.model_copy(update=changed)})
-        if kept != spec:
-            raise UserError(
-                f"{', '.join(settings)}: after training, only {', '.join(f'forecast.{n}' for n in _CHANGEABLE)} "
-                "can be changed",
-                fix="train anew to change the rest",
-            )
-        changed_run = ForecastingRun(
-            self.path, spec=kept, model=self.model, known=self.known, device=self.device, skipped=self.skipped
-        )
-        changed_run.mixers = self.mixers
-        return changed_run
-
     # ---------------------------------------------------------------- figures
 
     def evaluate(
@@ -132,9 +112,9 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
-                f"this model reads the covariates of all {self.model.at_once} moments that it forecasts at once, "
+                f"this model reads the covariates of all {self.model.at_once} time steps that it forecasts at once, "
                 f"and cannot be evaluated on {self.spec.forecast.horizon}",
-                fix="evaluate it at its own horizon: the errors at fewer steps are among its figures",
+                fix="evaluate it at its own horizon: the errors at fewer steps are among its metrics",
             )
         name, spans = self._chosen(data, part)
         if self.spec.forecast.context == "all":
@@ -202,7 +182,9 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> ForecastingSpecimens:
         if text is not None:
-            raise UserError("this run forecasts series, and a text is none", fix="name a file: --data FILE")
+            raise UserError(
+                "this run forecasts series, and was given a text", fix=f"name a file: {option('data', 'FILE')}"
+            )
         name, spans = self._chosen(data, None)
         source = f"the {name}" if data is None else source_name(data)
         return ForecastingSpecimens(
@@ -396,5 +378,5 @@ class ForecastingRun(PredictingRun, SelfReadingRun, AdjustableRun):
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
         found = self.evaluate(part=part)
         if not found.curve:
-            raise UserError("this run has no error against the distance: its moments are bits")
+            raise UserError("this run has no error against the distance: its time steps are bits")
         return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}

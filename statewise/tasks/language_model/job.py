@@ -31,10 +31,10 @@ from statewise.data.resident import LARGEST, Resident
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForcing
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.language_model.penalty import penalty
-from statewise.tasks.report import Report, shows_report, unknown_note
+from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload, read_tensors
@@ -69,7 +69,9 @@ class Evaluation(NamedTuple):
             f"{self.nats_per_token:.4f} nats per token · {least}{self.bits_per_byte:.4f} bits per byte · "
             f"{self.tokens:,} tokens, {self.bytes:,} bytes{unknown_note(self.unknown / max(1, self.tokens))}"
         )
-        return Report(("perplexity",), rows, own=1, note=note)
+        trivial = {"the unigram baseline": self.unigram_perplexity, "a uniform guess": self.uniform_perplexity}
+        warning = worse_than_trivial(name, "perplexity", self.perplexity, trivial, better="lower")
+        return Report(("perplexity",), rows, own=1, note=note, warning=warning)
 
 
 @state_type
@@ -170,6 +172,11 @@ class LanguageModelJob(Job):
         corpus = self.corpus
         size = corpus.train.bytes + corpus.validation.bytes
         return {"corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": size}}
+
+    def trivial(self) -> Trivial:
+        counts_V = token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab)
+        nats = unigram_nats(counts_V, self._validation.tokens)
+        return Trivial("the unigram baseline", "perplexity", _perplexity(nats), "lower")
 
     def begin(self, model: Any, rows: int) -> Any:
         state = model.init_state(rows)
@@ -340,5 +347,5 @@ def _refuse_other_text(kept: Path, corpus: Corpus) -> None:
     before = read_tensors(kept / "unigram.safetensors").get("counts_V")
     if before is None or before.tolist() != token_counts(corpus.train.tokens, corpus.tokenizer.vocab).tolist():
         raise UserError(
-            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train anew"
+            f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train again"
         )

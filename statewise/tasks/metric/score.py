@@ -27,7 +27,7 @@ def rank(scores: Mapping[str, Score]) -> list[str]:
         return []
     first_name, first = next(iter(scores.items()))
     if first.higher_is_better is None:
-        raise UserError(f"{first.name} has no better or worse, so it ranks nobody")
+        raise UserError(f"{first.name} has no better or worse, so it cannot rank")
     for name, score in scores.items():
         if score.kind != first.kind:
             raise UserError(

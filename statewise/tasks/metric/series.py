@@ -46,14 +46,14 @@ def mase_scale(train_TC: ArrayLike, *, period: int = 1) -> Array:
     train = np.asarray(train_TC, dtype=np.float64)
     train = train[:, None] if train.ndim == 1 else train
     if not 1 <= period < len(train):
-        raise UserError(f"period = {period} does not fit into a training part of {len(train)} moments")
+        raise UserError(f"period = {period} does not fit into a training part of {len(train)} time steps")
     step = np.abs(train[period:] - train[:-period])
     known = ~np.isnan(step)
     scale_C: Array = np.where(known, step, 0).sum(0) / np.maximum(known.sum(0), 1)
     if not (scale_C > 0).all():
         channel = int(np.argmin(scale_C > 0))
         raise UserError(
-            f"channel {channel} of the training part repeats itself exactly every {period} moments (or is missing), "
+            f"channel {channel} of the training part repeats itself exactly every {period} time steps (or is missing), "
             "so MASE would divide by 0",
             fix="leave the channel out, or choose another period",
         )

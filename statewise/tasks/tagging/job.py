@@ -18,7 +18,7 @@ from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batc
 from statewise.models.tagger import Tagger, build_tagger, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
-from statewise.tasks.job import Job, Opening, some_rows
+from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.metric import span
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
@@ -116,6 +116,11 @@ class TaggingJob(Job):
                 "sha256": self.sha256,
             }
         }
+
+    def trivial(self) -> Trivial:
+        most = int(np.bincount(self._tag_N, minlength=1).argmax())
+        reached = float((self._held_tag_N == most).mean())
+        return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached, "higher")
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)

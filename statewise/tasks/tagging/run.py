@@ -14,7 +14,7 @@ from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
@@ -67,7 +67,10 @@ class TaggingEvaluation(NamedTuple):
         unseen = sum(self.unseen_tags.values())
         more = f" · {unseen:,} words with a tag never seen in training" if unseen else ""
         note = f"{self.sentences:,} sentences, {self.words:,} words, {self.new_words:,} of them new{more}"
-        return Report(columns, rows, own=1, note=note, more=confusion_table(self.tags, self.confusion))
+        trivial = {"each word's most frequent tag": self.lexicon_accuracy}
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial, better="higher")
+        confusion = confusion_table(self.tags, self.confusion)
+        return Report(columns, rows, own=1, note=note, more=confusion, warning=warning)
 
 
 @final
@@ -79,7 +82,7 @@ class TaggingRun(PredictingRun):
     True
     >>> run.generate("the cat sees").split()[::2]  # each word with its tag
     ['the', 'cat', 'sees']
-    >>> row = next(run.predict("tags.tsv"))
+    >>> row = run.predict("tags.tsv")[0]
     >>> len(row["tags"]) == len(row["words"])
     True
     >>> len(next(run.predict_lines("tags.tsv")).split())
@@ -223,5 +226,4 @@ def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:
-    shares = ("" if share is None else f"{100 * share:.1f} %" for share in (accuracy, new_words))
-    return (*shares, *("" if f1 is None else f"{f1:.3f}" for f1 in (macro_f1, span_f1)))
+    return (percent(accuracy), percent(new_words), *("" if f1 is None else f"{f1:.3f}" for f1 in (macro_f1, span_f1)))

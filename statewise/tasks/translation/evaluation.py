@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
-from statewise.tasks.report import More, Report, shows_report, unknown_note
+from statewise.tasks.report import More, Report, percent, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.translation.length import LengthRange
 
 
@@ -40,7 +40,7 @@ class TranslationEvaluation(NamedTuple):
         own = {"bleu": self.bleu, "bleu_tokenised_lower": self.bleu_tokenised_lower}
         own |= {"chrf": self.chrf, "exact": self.exact}
         rows = (
-            ("perfect", "100.00", "100.00", "100.00", "100.0 %", "0.000"),
+            ("perfect", "100.00", "100.00", "100.00", percent(1.0), "0.000"),
             (name, *_cells(own), f"{self.nats:.3f}"),
             ("copy of the source", *_cells(self.copy), ""),
             (f"always {_short(self.frequent_target)!r}", *_cells(self.frequent), ""),
@@ -58,6 +58,13 @@ class TranslationEvaluation(NamedTuple):
             own=1,
             note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut} · {self.signature}{worse}",
             more=(self._length_table(),),
+            warning=worse_than_trivial(
+                name,
+                "BLEU",
+                self.bleu,
+                {"a copy of the source": self.copy["bleu"], "the most frequent target": self.frequent["bleu"]},
+                better="higher",
+            ),
         )
 
     def _length_table(self) -> More:
@@ -65,9 +72,9 @@ class TranslationEvaluation(NamedTuple):
         for one in map(LengthRange._make, (row.values() for row in self.by_length)):
             name = str(one.shortest) if one.shortest == one.longest else f"{one.shortest} to {one.longest}"
             name += " (never learned from)" if one.beyond else ""
-            shares = (f"{100 * one.exact:.1f} %", f"{100 * one.right_length:.1f} %", f"{one.length_error:.2f}")
+            shares = (percent(one.exact), percent(one.right_length), f"{one.length_error:.2f}")
             rows.append((name, f"{one.rows:,}", *shares))
-        every = (f"{100 * self.exact:.1f} %", f"{100 * self.length_exact:.1f} %", f"{self.length_error:.2f}")
+        every = (percent(self.exact), percent(self.length_exact), f"{self.length_error:.2f}")
         rows.append(("all", f"{self.rows:,}", *every))
         drawn = ""
         if self.lengths is not None:
@@ -85,7 +92,7 @@ class TranslationEvaluation(NamedTuple):
 
 def _cells(scores: dict[str, float]) -> tuple[str, ...]:
     numbers = tuple(f"{scores[name]:.2f}" for name in ("bleu", "bleu_tokenised_lower", "chrf"))
-    return (*numbers, f"{100 * scores['exact']:.1f} %")
+    return (*numbers, percent(scores["exact"]))
 
 
 def _short(text: str) -> str:

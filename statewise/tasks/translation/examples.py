@@ -23,7 +23,7 @@ from statewise.data.gettext_pairs import read_catalogs
 from statewise.data.lines import suffix
 from statewise.data.spaces import apart, unsegmented
 from statewise.data.table import FORMATS
-from statewise.specs import PairDataSpec, UserError
+from statewise.specs import PairDataSpec, UserError, either, setting
 from statewise.tasks.metric.translation import Parting, sacre_tokens
 from statewise.training.checkpoint import Payload
 
@@ -183,7 +183,8 @@ def _tokenizer(
     try:
         return Tokenizer.train(kind, texts, vocab=vocab, lower=lower, min_count=min_count)
     except UserError as error:
-        raise UserError(f"{side}: {error.what}", fix=error.fix) from None
+        what, fix = error.marked
+        raise UserError(f"{side}: {what}", fix=fix) from None
 
 
 def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[Rows, int]:
@@ -225,10 +226,11 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
 
 def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
     if len(paths) % 2:
+        both = either("--data a.de --data a.en", 'data=["a.de", "a.en"]')
         raise UserError(
-            f"{', '.join(paths)!r}: the ending does not tell how source and target stand in it",
-            fix="name the sources and then as many targets (--data a.de --data a.en), or set "
-            "data.format to csv, tsv, quoted-tsv, jsonl or scan",
+            f"{', '.join(paths)!r}: the file name does not say which format holds source and target",
+            fix=f"name the sources and then as many targets ({both}), or the format: {setting('data.format', 'tsv')} "
+            "(or csv, quoted-tsv, jsonl, scan)",
         )
     half = len(paths) // 2
     return paths[:half], paths[half:]

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final, overload
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import PairDataSpec, TranslationSpec, UserError, make_spec, mixers_of
+from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError
 from statewise.tasks.metric.translation import translation_scores
-from statewise.tasks.run import AdjustableRun, Opened, PredictingRun, SelfReadingRun, named
+from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -44,7 +44,7 @@ class Translation(NamedTuple):
 
 
 @final
-class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
+class TranslationRun(PredictingRun, SelfReadingRun):
     """A trained translator, or any other model from one sequence to another.
 
     >>> run = sw.load("runs/translation")
@@ -53,7 +53,7 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> len(run.translate(["a b c", "d e"]))
     2
     >>> drawn = run.generate("a b c", tokens=4, sampling=sw.Sampling(seed=3))
-    >>> row = next(run.predict("pairs.tsv"))
+    >>> row = run.predict("pairs.tsv")[0]
     >>> row["translation"] == row["hypotheses"][0]["text"] == next(run.predict_lines("pairs.tsv"))
     True
     >>> len(run.exposure_gap(rows=4).gap_T) > 0
@@ -61,6 +61,8 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
     >>> run.specimens(text="a b c\\tc b a").source
     'the given text'
     """
+
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
     model: Machine[Any]
@@ -107,23 +109,10 @@ class TranslationRun(PredictingRun, SelfReadingRun, AdjustableRun):
         vocabularies = {"source_vocab": self.languages.source.vocab, "target_vocab": self.languages.target.vocab}
         return {**self.spec.model.sizes(), **vocabularies}
 
-    def with_settings(self, settings: Sequence[str]) -> "TranslationRun":
-        table = self.spec.model_dump(exclude_none=True)
-        spec = make_spec(table, settings, source="run.toml", mixers=mixers_of(self.spec))
-        if not isinstance(spec, TranslationSpec) or spec != self.spec.model_copy(update={"decoding": spec.decoding}):
-            raise UserError("only decoding.* can be changed after training", fix="for example decoding.beam=10")
-        changed = TranslationRun(
-            self.path,
-            spec=spec,
-            model=self.model,
-            languages=self.languages,
-            frequent=self.frequent,
-            longest_learned=self.longest_learned,
-            device=self.device,
-            skipped=self.skipped,
-        )
-        changed.mixers = self.mixers
-        return changed
+    def with_settings(self, settings: Sequence[str]) -> Self:
+        made = super().with_settings(settings)
+        made._translator = make_translator(made.spec, made.languages, made.device)
+        return made
 
     # ---------------------------------------------------------------- figures
 

@@ -18,7 +18,7 @@ from statewise.data.embedded.ast_trees import ast_trees
 from statewise.data.embedded.operations import operations
 from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, flat_tree, spans_of
 from statewise.encoders import Forest, forest
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, either, nearest
 from statewise.specs.tree import TreeDataSpec, TreeSpec
 
 Index = NDArray[np.int64]
@@ -66,10 +66,12 @@ def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool =
         for name in spec.labels:
             if name not in names:
                 table = ", ".join(f'{json.dumps(one, ensure_ascii=False)} = "NEW"' for one in sorted(names)[:8])
+                renamed = either(
+                    f"--set 'data.labels={{{table}}}'", f'settings={{"data.labels": {{{table.replace(" =", ":")}}}}}'
+                )
                 raise UserError(
                     f"data.labels renames {name!r}, but no node has that label",
-                    fix=f'{nearest(name, names)}; say what becomes of each, or "" for what should not count: '
-                    f"--set 'data.labels={{{table}}}'",
+                    fix=f'{nearest(name, names)}; give each its new name, or "" to exclude it: {renamed}',
                 )
     made = [form(tree, spec) for tree in flat]
     where = [tree.where for tree in trees]

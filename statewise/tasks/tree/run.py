@@ -22,7 +22,7 @@ from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeDataSpec, TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, shows_report
+from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
@@ -62,15 +62,15 @@ class TreeEvaluation(NamedTuple):
     unseen: dict[str, int]  # labels that training never showed; their nodes count as wrong
 
     def report(self, name: str) -> Report:
-        uniform = _share(self.uniform_accuracy)
+        uniform = percent(self.uniform_accuracy)
         always = f"always {self.majority_class!r}"
         if self.node_accuracy is not None and self.majority_node_class != self.majority_class:
             always += f" (nodes: {self.majority_node_class!r})"
-        own = (_share(self.root_accuracy), _share(self.node_accuracy), f"{self.macro_f1:.3f}", f"{self.nats:.3f}")
+        own = (percent(self.root_accuracy), percent(self.node_accuracy), f"{self.macro_f1:.3f}", f"{self.nats:.3f}")
         rows = (
             ("perfect", "100.0 %", "100.0 %", "1.000", "0.000"),
             (name, *own),
-            (always, _share(self.majority_root_accuracy), _share(self.majority_node_accuracy), "", ""),
+            (always, percent(self.majority_root_accuracy), percent(self.majority_node_accuracy), "", ""),
             ("uniform (knows nothing)", uniform, uniform, "", f"{self.uniform_nats:.3f}"),
         )
         parts = [f"{self.trees:,} trees, {self.nodes:,} nodes"]
@@ -79,14 +79,16 @@ class TreeEvaluation(NamedTuple):
         if self.unseen:
             parts.append(f"{sum(self.unseen.values()):,} labels never seen in training")
         if len(self.by_depth) > 1:
-            depths = (f"{one['depth']}: {_share(one['root_accuracy'])}" for one in self.by_depth)
+            depths = (f"{one['depth']}: {percent(one['root_accuracy'])}" for one in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
         more = confusion_table(self.classes, self.confusion)
-        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=" · ".join(parts), more=more)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}".replace("%", " %")
+        own_metric = ("root accuracy", self.root_accuracy, self.majority_root_accuracy)
+        if self.root_accuracy is None:
+            own_metric = ("node accuracy", self.node_accuracy, self.majority_node_accuracy)
+        metric, value, majority = own_metric
+        warning = worse_than_trivial(name, metric, value, {always: majority}, better="higher")
+        note = " · ".join(parts)
+        return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
 
 @final
@@ -98,7 +100,7 @@ class TreeRun(PredictingRun):
     True
     >>> run.generate("(1 (1 1) (0 0))").count("(")
     3
-    >>> row = next(run.predict("trees.txt"))
+    >>> row = run.predict("trees.txt")[0]
     >>> row["label"] in run.classes.names
     True
     >>> next(run.predict_lines("trees.txt"))[0]

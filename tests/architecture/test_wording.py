@@ -1,0 +1,80 @@
+"""Help, messages and descriptions use the field's words: none of the private ones that this package once had."""
+
+import ast
+import re
+
+import pytest
+from package_source import modules
+
+from statewise import cli
+
+# The private word, and what the field says.
+BANNED = {
+    r"\bmend": "correct",
+    r"\btold (apart )?from\b|\bnot told\b": "statistically tied, distinguishable",
+    r"\btaken for\b": "confusion matrix, predicted as",
+    r"\bsaid again\b|\bsay it again\b|\bsay again\b": "can be repeated, run it again",
+    r"\bno kind of\b": "not a known format",
+    r"\bmoments?\b": "time step",
+    r"\b(go|goes|went) on with\b": "continue",
+    r"\banew\b": "again",
+    r"(?<!there )\bis none\b(?! of)": "is not",
+    r"\bbends?\b": "activation",
+    r"\bnobody\b|\bwhoever\b": "no entry, what",
+    r"\bsomething to\b": "say what",
+    r"\bfor machines\b": "as JSON",
+    r"\bsettled\b|\bdeeds?\b": "finished, operation",
+    r"\bin what was asked\b": "in the command",
+    r"\bfinal figure\b|\bis not a figure\b": "metric, evaluation",
+    r"\bbeside what is trivial\b|\bwhat is trivial\b": "trivial baseline",
+    r"\bwhat training held out\b": "the held-out part",
+}
+SPOKEN = {"UserError", "ValueError", "Field", "Option", "Argument", "print", "say", "either"}
+# Reports and figures have their own words, and a test of them.
+OTHERS = ("statewise.comparison.report", "statewise.figures")
+
+
+def spoken(tree: ast.Module) -> list[tuple[int, str]]:
+    """Lines and texts that a user may read: in messages, help and descriptions of settings."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [node for node in calls if getattr(node.func, "id", getattr(node.func, "attr", "")) in SPOKEN]
+    texts = [inside for node in named for inside in ast.walk(node) if isinstance(inside, ast.Constant)]
+    return [(text.lineno, text.value) for text in texts if isinstance(text.value, str)]
+
+
+def private(text: str) -> list[str]:
+    return [f"{found[0]!r}, say: {better}" for word, better in BANNED.items() for found in re.finditer(word, text)]
+
+
+def test_messages_and_help_are_in_plain_words() -> None:
+    found = [
+        f"{name}:{line}: {word}: {text!r}"
+        for name, tree in modules().items()
+        if not name.startswith(OTHERS)
+        for line, text in spoken(tree)
+        for word in private(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("verb", cli.app.registered_commands, ids=lambda one: one.callback.__name__)
+def test_what_a_verb_says_of_itself_is_in_plain_words(verb: object) -> None:
+    assert not private(verb.callback.__doc__ or "")  # type: ignore[attr-defined]
+
+
+def test_exit_codes_are_in_plain_words() -> None:
+    assert not private(cli.EXIT_CODES)
+    assert "2 invalid command, setting or data" in cli.EXIT_CODES
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise UserError('wrong', fix='mend the line')",
+        "raise UserError(f'{path} is no kind of file')",
+        "x = Field(1, description='moments that are read')",
+        "typer.Option('--test', help='May be said again.')",
+    ],
+)
+def test_the_gate_sees(source: str) -> None:
+    assert [word for _, text in spoken(ast.parse(source)) for word in private(text)]
