@@ -268,9 +268,10 @@ def changed_story(
         if name not in everything:
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, everything))
     kept = [one for one in story.chapters if not only or set(only) & set(known[one.name])]
+    homes = {one.name: known[one.name] for one in kept}
     chapters = []
     for chapter in kept:
-        here = [one for one in add if _home(one, known, default=kept[-1].name) == chapter.name]
+        here = [one for one in add if _home(one, homes) == chapter.name]
         mine = [name for name in only if name in known[chapter.name]]
         own = _own_settings(settings, chapter.name, known)
         changed = changed_study(chapter.study, settings=own, share=share, only=mine, add=here, search=search, made=made)
@@ -280,10 +281,11 @@ def changed_story(
     return story._replace(chapters=tuple(chapters), look=look)
 
 
-def _home(added: str, known: Mapping[str, Sequence[str]], *, default: str) -> str:
-    """The last part that has the entry which the new one is like."""
+def _home(added: str, parts: Mapping[str, Sequence[str]]) -> str:
+    """The last part that has the entry which the new one is like; where none has, the last."""
     _, like, _ = read_added(added)
-    return next((name for name in reversed(list(known)) if like in known[name]), default)
+    names = list(parts)[::-1]
+    return next((name for name in names if like in parts[name]), names[0])
 
 
 def _with_all(given: Sequence[OwnMixer], chapters: Sequence[Chapter]) -> list[Chapter]:

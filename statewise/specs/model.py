@@ -6,7 +6,6 @@ from pydantic import BeforeValidator, Field
 
 from statewise.specs.attention import BasicAttentionSpec, TransformerSpec
 from statewise.specs.autoregressive import LatentSpec, WindowSpec
-from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import CustomSpec
 from statewise.specs.linear import GatedDeltaSpec, LinearAttentionSpec, Mamba2Spec, MinGRUSpec, MinLSTMSpec
 from statewise.specs.markov import MarkovSpec
@@ -14,7 +13,7 @@ from statewise.specs.recurrent import ElmanSpec, GRUSpec, LSTMSpec
 from statewise.specs.simple import DeepRNNSpec, JordanSpec, LeakySpec, ReservoirSpec
 from statewise.specs.test_time import TTTLinearSpec, TTTMLPSpec
 
-AnyMixerSpec = (
+ShippedMixerSpec = (
     LatentSpec
     | WindowSpec
     | ElmanSpec
@@ -33,14 +32,11 @@ AnyMixerSpec = (
     | Mamba2Spec
     | TTTLinearSpec
     | TTTMLPSpec
-    | CustomSpec
 )
-
+# A user's own class has no kind of its own: it is passed in.
+AnyMixerSpec = ShippedMixerSpec | CustomSpec
 AnyModelSpec = MarkovSpec | AnyMixerSpec
-# What ships. A user's own class has no name here: it is passed in.
-KINDS: tuple[str, ...] = tuple(
-    kind for spec in get_args(AnyModelSpec) if (kind := spec.model_fields["kind"].default) != CUSTOM
-)
+KINDS: tuple[str, ...] = tuple(spec.model_fields["kind"].default for spec in (MarkovSpec, *get_args(ShippedMixerSpec)))
 
 
 def _default_kind(value: Any) -> Any:

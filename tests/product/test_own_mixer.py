@@ -10,11 +10,12 @@ import pytest
 from command import TEXT, TINY, call, run
 from own_mixer import FADING, write_fading
 from tiny_run import sha256
-from tiny_study import events, write_study
+from tiny_study import RECALL, STORY, events, write_study
 
 import statewise as sw
 from statewise.core import laws
 from statewise.specs import UserError
+from statewise.tasks.run import AdjustableRun
 from statewise.training.progress import Silent
 
 OWN = ("--mixer", "fading.py")
@@ -93,6 +94,13 @@ def test_the_same_run_in_python(here: Path) -> None:
         own.cls, data="text.txt", settings={"train.steps": 2, "model.width": 6}, out="runs/python", display=Silent()
     )
     assert trained.load().spec.model.width == 6
+    assert trained.history["step"] == [2]
+    again = sw.train("runs/python/run.toml", mixer=own.cls, out="runs/again", display=Silent())
+    assert again.outcome.weights_sha256 == trained.outcome.weights_sha256
+    held = sw.train(
+        own.cls, data=TEXT, settings={"train.steps": 2, "model.width": 6}, out="runs/held", display=Silent()
+    )
+    assert held.load().evaluate().tokens > 0
     with pytest.raises(UserError, match="needs the mixer class 'FadingSum'"):
         sw.load("runs/python")
 
@@ -137,6 +145,9 @@ def test_every_task_reads_with_it(here: Path, tmp_path: Path, task: str) -> None
     own = sw.load(tmp_path / "run", mixer="fading.py")
     assert own.spec.model.kind == "custom"
     assert own.spec.name.startswith("fading_sum")
+    if isinstance(own, AdjustableRun):
+        setting = {"translation": "decoding.beam=2", "forecasting": "forecast.stride=2"}[task]
+        assert own.with_settings([setting]).mixers == own.mixers
 
 
 # ------------------------------------------------------------------------- the laws
@@ -206,6 +217,20 @@ def test_a_study_has_an_entry_of_it_and_finds_it_again(tmp_path: Path, monkeypat
     own.write_text(FADING + "# a comment\n")  # other source is another model
     assert call(*words, *added).code == 0
     assert sum(events(tmp_path / "study").values()) == sum(done.values()) + 2 * 2
+
+
+def test_a_story_has_an_entry_of_it_and_looks_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    (tmp_path / "recall.toml").write_text(RECALL)
+    (tmp_path / "story.toml").write_text(STORY)
+    own = write_fading(tmp_path)
+    found = sw.compare("story.toml", mixers=own, only=["elman"], settings={"recall.seeds": 1}, workers=1, static=True)
+    assert {row["entry"] for row in found.table} == {"elman", "fading_sum"}
+    assert (found.failed, found.left) == (0, 0)
+    (look,) = [figure for figure in found.report["lead"] if figure["name"] == "look"]
+    assert "fading_sum" in json.dumps(look)
+    assert found.report["command"].endswith(f"--mixer {own}")
 
 
 def test_a_class_that_is_passed_in_becomes_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
