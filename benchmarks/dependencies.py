@@ -1,9 +1,10 @@
 """What an installation of statewise brings along: every distribution with its size and licence, and their number.
 
-    python benchmarks/dependencies.py [--json FILE]
+    python benchmarks/dependencies.py [--json FILE] [--add scikit-learn seqeval]
 
 The requirements are those of pyproject.toml (or of the installed package, where there is none), followed through the
 metadata of what is installed here. torch's own requirements are counted by themselves. Sizes are of installed files.
+`--add`: what these distributions together would bring along.
 """
 
 import tomllib
@@ -76,8 +77,11 @@ def licence(one: metadata.Distribution) -> str:
 
 
 def main() -> None:
-    asked = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--add", nargs="+", metavar="NAME", help="distributions to count as one more extra")
+    asked = parser.parse_args()
     core, extras = requirements()
+    extras |= {"added": asked.add} if asked.add else {}
     ours, direct = beside_torch(core), {canonicalize_name(Requirement(text).name) for text in core}
     groups = [("torch", closure(["torch"])), ("core", ours)]
     groups += [

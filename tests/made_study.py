@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from statewise.comparison.budget import Entry, Held
 from statewise.comparison.report import Part, write_report
@@ -166,7 +166,7 @@ def memory(folder: Path, *, seeds: int = 3) -> Part:
             share = min(made.ends + 0.004 * seed, 1.0)
             curve = [point._replace(figure=share * (1 - math.exp(-point.step / 90))) for point in one.curve]
             states = {context: made.state + made.grows * context for context in (26, 1024, 16384)}
-            more = {"curve": curve, "state_bytes": states, "anchors": {"most frequent class": 0.0625}}
+            more: dict[str, Any] = {"curve": curve, "state_bytes": states, "anchors": {"most frequent class": 0.0625}}
             runs.append(one._replace(figures={"accuracy": share}, **more))
     asked = study([made.name for made in rows], seeds=seeds, title="Recall at a distance")
     asked = asked.model_copy(update={"metric": "accuracy", "better": "higher", "question": "What is remembered?"})
@@ -187,7 +187,7 @@ def prediction(folder: Path, *, seeds: int = 2) -> Part:
     searched = circumstances(asked, entries)
     longer = {**searched, "base": {**searched["base"], "train.steps": 700}}
     asked = asked.model_copy(update={"record": record, "record_of": longer})
-    more = {"anchors": {"token frequencies": 4.4}, "prompt": "The cat "}
+    more: dict[str, Any] = {"anchors": {"token frequencies": 4.4}, "prompt": "The cat "}
     runs = [one._replace(**more) for one in results(PREDICTION, seeds=seeds)]
     return Part("prediction", asked, entries, runs, (), folder)
 

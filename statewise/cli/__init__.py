@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -94,6 +95,7 @@ app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_inters
 
 def main() -> None:
     """Run the command line; every foreseen end has its exit code and at most one screen of text."""
+    warnings.showwarning = _warn
     sys.exit(_run())
 
 
@@ -152,6 +154,11 @@ def _notes(error: BaseException) -> str:
     from statewise.specs.error import Note, on_command_line
 
     return "".join(f"\n{on_command_line(note.marked) if isinstance(note, Note) else note}" for note in notes)
+
+
+def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Without the line of our code that it came from."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _verbs() -> list[str]:

@@ -69,7 +69,15 @@ def compare(
     add: Annotated[
         list[str] | None,
         typer.Option(
-            "--add", metavar="NAME=LIKE PATH=VALUE", help="Add an entry: like another, with some settings changed."
+            "--add",
+            metavar="NAME=LIKE PATH=VALUE",
+            help="Add an entry: like another, with some settings changed; LIKE may be the .py file of your own mixer.",
+        ),
+    ] = None,
+    mixer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mixer", metavar="FILE.py", help="Your own mixer class: an entry of it, or the one a study has."
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
@@ -86,6 +94,7 @@ def compare(
     Finished trials are kept: the same command continues where it was stopped, and --add runs only what is new.
 
     Example: statewise compare lineage --data my.txt --minutes 10
+    Example: statewise compare lineage --add 'mine=my_mixer.py model.options.decay=0.5'
     """
     if list_:
         return _list(json_)
@@ -101,6 +110,7 @@ def compare(
         only=only or (),
         add=add or (),
         search=search,
+        mixers=mixer or (),
         out=out,
         workers=workers,
         threads=threads,

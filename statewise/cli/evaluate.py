@@ -8,7 +8,7 @@ import typer
 
 from statewise.cli.option import Device, Json, Text, joined
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.tasks.report import Evaluation, Report
@@ -21,6 +21,7 @@ def evaluate(
         typer.Option("--data", "-d", metavar="FILE", help="File or folder. Default: the held-out part of the data."),
     ] = None,
     text: Text = None,
+    mixer: MixerOption = None,
     device: Device = None,
     json_: Json = False,
     set_: Annotated[
@@ -57,7 +58,7 @@ def evaluate(
     from statewise.tasks.run import SelfReadingRun
 
     data = joined(data, text)
-    opened = open_run(run, set_ or (), device=device)
+    opened = open_run(run, set_ or (), device=device, mixer=mixer)
     read = ", ".join(data) if data else "the held-out part"
     files = [Path(name) for name in data] if data else None
 

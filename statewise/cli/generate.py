@@ -8,7 +8,7 @@ import typer
 
 from statewise.cli.option import Device, Json
 from statewise.cli.output import print_json, safe
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 _TOKENS = 300  # of a text
 
@@ -50,6 +50,7 @@ def generate(
     save_state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the state after the last token.")
     ] = None,
+    mixer: MixerOption = None,
     device: Device = None,
     json_: Json = False,
 ) -> None:
@@ -72,7 +73,7 @@ def generate(
         raise UserError(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, mixer=mixer)
     if not isinstance(opened, LanguageModelRun):
         if state or save_state:
             raise UserError(

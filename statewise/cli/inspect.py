@@ -9,7 +9,7 @@ import typer
 
 from statewise.cli.option import Device, Json, Quiet
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.inspection import Inspection
@@ -47,6 +47,7 @@ def inspect(
             help="A setting of the lens (window=64), or of one of all lenses (gradient.window=64).",
         ),
     ] = None,
+    mixer: MixerOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS."),
@@ -77,7 +78,7 @@ def inspect(
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
-    opened = None if run is None else open_run(Path(run), device=device)
+    opened = None if run is None else open_run(Path(run), device=device, mixer=mixer)
     found = look_at(
         opened,
         lens,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from statewise.cli.option import Device
-from statewise.cli.run_argument import open_run
+from statewise.cli.run_argument import MixerOption, open_run
 
 
 def predict(
@@ -30,6 +30,7 @@ def predict(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
     ] = None,
+    mixer: MixerOption = None,
 ) -> None:
     """Predict classes, tags, translations, tree labels or forecasts, one for each row, in the order of the input.
 
@@ -43,7 +44,7 @@ def predict(
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
-    opened = open_run(run, set_ or (), device=device)
+    opened = open_run(run, set_ or (), device=device, mixer=mixer)
     lines: Iterator[str]
     files = [Path(name) for name in file]
     if fill:

@@ -3,13 +3,23 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from statewise.tasks import Run
 
 
-def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None) -> "Run":
+MixerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mixer", metavar="FILE.py", help="The file with your own mixer class (FILE.py:Class where it has several)."
+    ),
+]
+
+
+def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None, mixer: str | None = None) -> "Run":
     """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
     from statewise.tasks import load
@@ -21,7 +31,7 @@ def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = N
     if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
         raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
-    opened = load(path, device=device or "auto")
+    opened = load(path, device=device or "auto", mixer=mixer)
     for line in opened.skipped:
         print(f"skipped a damaged part, {line}", file=sys.stderr)
     if not settings:

@@ -8,11 +8,15 @@ import typer
 
 from statewise.cli.option import Device, Json, Quiet, Text, joined
 from statewise.cli.output import print_json
+from statewise.cli.run_argument import MixerOption
 
 
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="RECIPE|MODEL", help="A recipe (.toml or name) or a model's name.")
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|MODEL", help="A recipe (.toml or name), a model's name, or the .py file of your own mixer."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
@@ -30,6 +34,7 @@ def train(
             "--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. model.width=512; see `settings`."
         ),
     ] = None,
+    mixer: MixerOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
     ] = None,
@@ -46,6 +51,7 @@ def train(
 
     Example: statewise train lstm --data my.txt --steps 2000 --out runs/mine
     Example: statewise train classification --data reviews.csv --set data.text=review
+    Example: statewise train classification --mixer my_mixer.py --set model.options.decay=0.5
     """
     from statewise.specs import UserError
     from statewise.tasks import train as run_training
@@ -65,6 +71,7 @@ def train(
     silent = quiet or _follows()
     trained = run_training(
         recipe or "lstm",
+        mixer=mixer,
         settings=settings,
         steps=steps,
         lr=lr,
@@ -102,7 +109,8 @@ def train(
             print(f"best at step {outcome.best_step}: {metrics}")
         print(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
         print(f"weights sha256 {outcome.weights_sha256[:16]}…")
-        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}")
+        own = f" --mixer {mixer or recipe or 'FILE.py'}" if trained.mixers else ""
+        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
     return 1 if trained.proof is False else 0
 
 

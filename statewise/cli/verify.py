@@ -6,13 +6,24 @@ import typer
 
 from statewise.cli.option import Json
 from statewise.cli.output import print_json
+from statewise.cli.run_argument import MixerOption
 
 if TYPE_CHECKING:
     from statewise.tasks import Finding
 
 
 def verify(
-    target: Annotated[str | None, typer.Argument(metavar="MODEL|RUN", help="A model or a trained folder.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL|RUN|FILE.py", help="A model, a trained folder, or the file of your own mixer class."
+        ),
+    ] = None,
+    mixer: MixerOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of your own class: model.options.NAME=…"),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every listed model, in every variant.")] = False,
     device: Annotated[
         str, typer.Option("--device", metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1.")
@@ -22,6 +33,7 @@ def verify(
     """Test that the parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.
 
     Example: statewise verify lstm
+    Example: statewise verify my_mixer.py --set model.options.decay=0.5
     """
     from statewise.specs import UserError
     from statewise.tasks import verify as findings_of
@@ -30,7 +42,7 @@ def verify(
         raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    findings = list(findings_of(target, device=device))
+    findings = list(findings_of(target, device=device, mixer=mixer, settings=set_ or ()))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])
@@ -67,6 +79,8 @@ def verify(
         + ("" if not failed else f"; broken: {', '.join(sorted({f.law for f in failed}))}"),
         highlight=False,
     )
+    for told in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -25,8 +25,10 @@ from statewise.comparison.study import (
     Story,
     as_table,
     changed,
+    entry_of,
     load_story,
     parse_study,
+    read_added,
     scaled,
     spec_of,
     title_as_name,
@@ -36,7 +38,10 @@ from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import kept_in
 from statewise.data.memory_source import memory_file
-from statewise.specs import UserError, nearest, option
+from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
+from statewise.models.custom import from_source
+from statewise.specs import OwnMixer, UserError, mixers_of, nearest, option
+from statewise.specs.custom import snake
 from statewise.specs.parse import with_settings
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
@@ -107,12 +112,21 @@ class Compared:
 
     @property
     def failed(self) -> int:
-        """Trials that failed."""
+        """The number of trials that failed.
+
+        >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
+        >>> compared.failed, compared.left
+        (0, 0)
+        """
         return sum(len(part.ran.failed) for part in self.parts)
 
     @property
     def left(self) -> int:
-        """Trials that a signal left undone."""
+        """The number of trials that a signal left undone.
+
+        >>> sw.compare("two.toml", out="studies/two", workers=1, static=True).left
+        0
+        """
         return sum(len(part.ran.left) for part in self.parts)
 
     def __repr__(self) -> str:
@@ -138,6 +152,7 @@ def compare(
     only: Sequence[str] = (),
     add: Sequence[str] = (),
     search: bool = False,
+    mixers: AnyMixer | Sequence[AnyMixer] = (),
     out: str | Path | None = None,
     workers: int | None = None,
     threads: int = 1,
@@ -152,6 +167,8 @@ def compare(
     what you hold in memory) replaces its data (the last study's, where there are several). `settings` replace settings:
     `{"base.train.lr": 0.01}`, or, of one of several studies, `{"prediction.base.train.lr": 0.01}`. `minutes` sets its
     time, `only` and `add` choose its models, and `search` runs the search again instead of using the recorded one.
+    `mixers` are classes of your own, or the files they are in: each becomes an entry (of the last study, where there
+    are several), unless an entry has it already. `add` may name such a file too: `["mine=ema.py model.depth=2"]`.
     Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
     `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
 
@@ -159,7 +176,9 @@ def compare(
     >>> [row["entry"] for row in compared.table]
     [..., ...]
     """
-    story = changed_story(study, settings=settings or {}, minutes=minutes, only=only, add=add, search=search)
+    story = changed_story(
+        study, settings=settings or {}, minutes=minutes, only=only, add=add, search=search, mixers=mixers
+    )
     folder = Path(out) if out is not None else Path("studies") / _name(study)
     files, made = None if data is None else file_names(data), None
     if data is not None and files is None:
@@ -189,6 +208,7 @@ def compare(
         if not story.alone:
             write_text(folder / "study.toml", dumps(_kept(story)))
         again = ["statewise", "compare", str(folder / "study.toml"), "--out", str(folder)]
+        again += [word for file in _mixer_files(story) for word in ("--mixer", file)]
         parts = [
             Part(chapter.name, planned.study, planned.entries, ran.found, ran.failed, work.folder)
             for chapter, planned, ran, work in zip(story.chapters, plans, rans, works)
@@ -232,9 +252,13 @@ def changed_story(
     only: Sequence[str] = (),
     add: Sequence[str] = (),
     search: bool = False,
+    mixers: AnyMixer | Sequence[AnyMixer] = (),
 ) -> Story:
     """The story, read, with what is asked to be otherwise."""
-    story = load_story(study)
+    given = tuple(_for_workers(own) for own in own_mixers(mixers))
+    likes = [like for _, like, _ in map(read_added, add) if names_a_file(like)]
+    made = {own.name: own for own in given} | {like: own_mixer(like) for like in likes}
+    story = load_story(study, mixers=tuple(dict.fromkeys([*given, *made.values()])))
     if minutes is not None and not minutes > 0:
         raise UserError(f"minutes is {minutes:g}, expected more than 0")
     share = None if minutes is None else minutes / story.minutes
@@ -244,21 +268,41 @@ def changed_story(
         if name not in everything:
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, everything))
     kept = [one for one in story.chapters if not only or set(only) & set(known[one.name])]
+    homes = {one.name: known[one.name] for one in kept}
     chapters = []
     for chapter in kept:
-        here = [one for one in add if _home(one, known, default=kept[-1].name) == chapter.name]
+        here = [one for one in add if _home(one, homes) == chapter.name]
         mine = [name for name in only if name in known[chapter.name]]
         own = _own_settings(settings, chapter.name, known)
-        changed = changed_study(chapter.study, settings=own, share=share, only=mine, add=here, search=search)
+        changed = changed_study(chapter.study, settings=own, share=share, only=mine, add=here, search=search, made=made)
         chapters.append(Chapter(chapter.name, changed))
+    chapters = _with_all(given, chapters)
     look = story.look if story.look is not None and story.look.part in [one.name for one in kept] else None
     return story._replace(chapters=tuple(chapters), look=look)
 
 
-def _home(added: str, known: Mapping[str, Sequence[str]], *, default: str) -> str:
-    """The last part that has the entry which the new one is like."""
-    like = added.partition("=")[2].partition(" ")[0]
-    return next((name for name in reversed(list(known)) if like in known[name]), default)
+def _home(added: str, parts: Mapping[str, Sequence[str]]) -> str:
+    """The last part that has the entry which the new one is like; where none has, the last."""
+    _, like, _ = read_added(added)
+    names = list(parts)[::-1]
+    return next((name for name in names if like in parts[name]), names[0])
+
+
+def _with_all(given: Sequence[OwnMixer], chapters: Sequence[Chapter]) -> list[Chapter]:
+    """The last chapter with an entry for each class that no entry has."""
+    *before, last = chapters
+    named = {own for _, study in chapters for entry in study.entry for own in mixers_of(spec_of(study, entry))}
+    new = tuple(entry_of(own) for own in given if own not in named)
+    if not new:
+        return [*before, last]
+    table = as_table(last.study.model_copy(update={"entry": (*last.study.entry, *new)}))
+    return [*before, last._replace(study=parse_study(table, mixers=last.study.mixers))]
+
+
+def _mixer_files(story: Story) -> list[str]:
+    """Of the user's own classes that its entries may be made of."""
+    every = [own for _, study in story.chapters for own in classes_of(study.mixers)]
+    return sorted({own.source.path for own in every if own.source is not None})
 
 
 def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, object]) -> dict[str, Any]:
@@ -286,8 +330,12 @@ def changed_study(
     only: Sequence[str] = (),
     add: Sequence[str] = (),
     search: bool = False,
+    made: Mapping[str, OwnMixer] | None = None,
 ) -> StudySpec:
-    """One study with what is asked to be otherwise; `share`: times as long. What is set is no longer searched."""
+    """One study with what is asked to be otherwise; `share`: times as long. What is set is no longer searched.
+
+    `made`: the user's own classes, by the words that `add` may say for them.
+    """
     given = [path for path in study.search.space if f"base.{path}" in settings]
     if search or given or any(path.startswith("search.") or path == "search" for path in settings):
         study = study.model_copy(update={"record": (), "record_of": {}})
@@ -296,14 +344,25 @@ def changed_study(
         trials = study.search.trials if space else 1
         study = study.model_copy(update={"search": study.search.model_copy(update={"space": space, "trials": trials})})
     if settings:
-        study = parse_study(with_settings(as_table(study), settings), source=f"study {study.title!r} with settings")
+        table = with_settings(as_table(study), settings)
+        study = parse_study(table, source=f"study {study.title!r} with settings", mixers=study.mixers)
     if only or add:
-        study = with_entries(study, only=only, add=add)
+        study = with_entries(study, only=only, add=add, own=made)
     if share is not None:
         amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
-        longer = scaled(study, share * study.minutes)
-        study = parse_study(with_settings(as_table(longer), amounts))  # what was said stands as it was
+        table = with_settings(as_table(scaled(study, share * study.minutes)), amounts)  # what was said stands as it was
+        study = parse_study(table, mixers=study.mixers)
     return study
+
+
+def _for_workers(own: CustomMixer) -> CustomMixer:
+    """The class as the processes of a study will have it: out of the text of its file."""
+    if own.source is None:
+        raise UserError(
+            f"{own.name} cannot be sent to the processes of a study: it does not come from a file of its own",
+            fix=f"write it into a file, and name that: mixers=['{snake(own.name)}.py']",
+        )
+    return from_source(own.source, own.name)
 
 
 def one_each(plans: Sequence[Plan]) -> int:

@@ -25,7 +25,7 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
-from statewise.comparison.worker import STOPPED
+from statewise.comparison.worker import STOPPED, sent
 from statewise.specs import UserError, option
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
@@ -83,6 +83,7 @@ def run(
                 log=works[0].folder / "workers.log",
                 devices=devices_for([work.plan for work in works]),
                 keep=locks,
+                mixers=mixers_for(works),
             )
         )
         return in_phases(works, display, signals, lambda phase: _drive(phase, signals, pool))
@@ -219,8 +220,8 @@ def in_phases(works: Sequence[Work], display: Board, signals: Signals, drive: Ca
 
 
 def _longest_first(trial: Trial) -> tuple[int, float]:
-    """Of each seed, so that no worker is left alone with a long trial at the end. Roughly: by FLOPs."""
-    return trial.seed, -trial.flops_per_token * trial.spec.train.steps
+    """Of each seed, so that no worker is left alone with a long trial at the end."""
+    return trial.seed, -trial.cost
 
 
 def _drive(phase: Phase, signals: Signals, pool: Pool) -> None:
@@ -268,6 +269,11 @@ def _ending(code: int) -> str:
 
 def _tail(path: Path, lines: int = 10) -> str:
     return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def mixers_for(works: Sequence[Work]) -> list[dict[str, str]]:
+    """The user's own classes that the studies are made of, as plain data for the workers."""
+    return sent(tuple(dict.fromkeys(own for work in works for own in work.plan.study.mixers)))
 
 
 def devices_for(plans: Sequence[Plans]) -> list[str]:

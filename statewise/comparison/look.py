@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from statewise.comparison.record import trial_folder
 from statewise.comparison.report import Part
 from statewise.figures.figure import Axis, Figure, Grid
+from statewise.models import classes_of
 from statewise.models.classifier import Classifier
 from statewise.specs import ClassificationSpec, UserError
 from statewise.specs.study import LookSpec
@@ -46,7 +47,7 @@ def look_inside(look: LookSpec | None, parts: Sequence[Part]) -> Figure | None:
         folder = trial_folder(part.folder, found.key) / "run"
         if found.phase != "final" or not folder.is_dir():
             continue
-        run = load(folder)
+        run = load(folder, mixer=classes_of(part.study.mixers))
         if not isinstance(run, ClassificationRun) or run.spec.data.embedded != "recall" or run.spec.data.train:
             raise UserError(f"part {part.name!r} is not a study of embedded recall", fix="leave [look] out")
         if found.seed not in by_seed:

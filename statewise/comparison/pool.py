@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,8 +29,11 @@ class News(NamedTuple):
 class Worker:
     """A process that forks for each trial, and the pipes to it."""
 
-    def __init__(self, log: Path, *, threads: int, device: str | None, keep: Sequence[int]) -> None:
+    def __init__(
+        self, log: Path, *, threads: int, device: str | None, keep: Sequence[int], mixers: Sequence[Mapping[str, str]]
+    ) -> None:
         self.threads = threads
+        self._mixers = list(mixers)  # as `worker.sent` writes them
         self.trial: Trial | None = None
         self.ready = False
         self.pid: int | None = None  # of the trial's own process
@@ -54,7 +57,7 @@ class Worker:
     def give(self, trial: Trial, path: Path) -> None:
         assert self.trial is None
         self.trial = trial
-        order = {"path": str(path.absolute()), "threads": self.threads}
+        order = {"path": str(path.absolute()), "threads": self.threads, "mixers": self._mixers}
         try:
             self._orders.write((json.dumps(order) + "\n").encode())
         except BrokenPipeError:
@@ -102,9 +105,17 @@ class Pool:
     """Workers, started when there is something to do for them."""
 
     def __init__(
-        self, *, workers: int, threads: int, log: Path, devices: Sequence[str] = (), keep: Sequence[int] = ()
+        self,
+        *,
+        workers: int,
+        threads: int,
+        log: Path,
+        devices: Sequence[str] = (),
+        keep: Sequence[int] = (),
+        mixers: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._most, self._threads, self._log, self._keep = workers, threads, log, keep
+        self._mixers = mixers
         self._devices = devices
         self._workers: list[Worker] = []
         self._selector = selectors.DefaultSelector()
@@ -134,7 +145,7 @@ class Pool:
     def _start(self) -> Worker:
         device = self._devices[self._number % len(self._devices)] if self._devices else None
         self._number += 1
-        worker = Worker(self._log, threads=self._threads, device=device, keep=self._keep)
+        worker = Worker(self._log, threads=self._threads, device=device, keep=self._keep, mixers=self._mixers)
         self._workers.append(worker)
         self._selector.register(worker.answers, selectors.EVENT_READ, worker)
         return worker

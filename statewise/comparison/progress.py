@@ -17,7 +17,7 @@ from statewise.specs.study import StudySpec
 
 _SECONDS_BETWEEN_LINES = 10.0
 Listed = Sequence[tuple[StudySpec, Sequence[Trial]]]  # of each study of a phase, its trials
-_ENOUGH = 0.1  # trials, or so much of one, from which something can be said of the rest
+_ENOUGH = 0.02  # of all the work, from which something can be said of the rest
 
 
 class Board(Protocol):
@@ -61,18 +61,24 @@ class Tally:
         self.found = {one.key: one for one in found}
         self.failures = {one.key: one for one in failed}
         self.running: dict[str, tuple[Trial, Mapping[str, Any]]] = {}
-        self._began, self._before = time.monotonic(), len(found) + len(failed)
+        self._began = time.monotonic()
+        self._before = self._cost_done
 
     @property
     def done(self) -> int:
         return len(self.found) + len(self.failures)
 
+    @property
+    def _cost_done(self) -> float:
+        return sum(trial.cost for trial in self.trials if trial.key in self.found or trial.key in self.failures)
+
     def left(self) -> str:
         """The time that the rest will take if it goes on like this. What is half done counts as half."""
-        since = self.done - self._before + sum(_share(words) for _, words in self.running.values())
-        if since < _ENOUGH:
+        since = self._cost_done - self._before + sum(_share(words) * one.cost for one, words in self.running.values())
+        rest = sum(trial.cost for trial in self.trials) - self._before - since
+        if since < _ENOUGH * (since + rest):
             return ""
-        seconds = (time.monotonic() - self._began) / since * (len(self.trials) - self._before - since)
+        seconds = (time.monotonic() - self._began) / since * rest
         return f"about {int(seconds // 60)}:{int(seconds % 60):02d} left"
 
     def headline(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from statewise.comparison.engine import Phase, Ran, Work, in_phases, wanted_device, work_folder
+from statewise.comparison.engine import Phase, Ran, Work, in_phases, mixers_for, wanted_device, work_folder
 from statewise.comparison.lock import locked
 from statewise.comparison.progress import Board, Quiet
 from statewise.comparison.record import (
@@ -31,7 +31,7 @@ from statewise.comparison.record import (
     write_order,
 )
 from statewise.comparison.trial import Failure, Trial
-from statewise.comparison.worker import run_trial
+from statewise.comparison.worker import received, run_trial
 from statewise.specs import optional
 from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
@@ -68,7 +68,8 @@ def run_on_ray(
         gpus = 1 if not on_cpu and ray.cluster_resources().get("GPU", 0) >= 1 else 0
         # (A process takes one trial: what its memory was, is then that trial's alone.)
         task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
-        return in_phases(works, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, threads))
+        told = (threads, mixers_for(works))
+        return in_phases(works, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, told))
 
 
 def _environment() -> dict[str, str]:
@@ -76,14 +77,15 @@ def _environment() -> dict[str, str]:
     return {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _work(path: str, order: dict[str, Any], threads: int) -> dict[str, Any]:
+def _work(path: str, order: dict[str, Any], threads: int, mixers: list[dict[str, str]]) -> dict[str, Any]:
     """On the cluster: one trial, and what it left as plain data."""
     torch.set_num_threads(threads)
     folder = Path(path)
     make_folder(folder)
     with locked(folder, patience=_PATIENCE, wait=True):
-        write_order(folder, order_of(order, source="the trial"))
-        run_trial(folder)
+        own = received(mixers)
+        write_order(folder, order_of(order, source="the trial", mixers=own))
+        run_trial(folder, mixers=own)
         found, failure = read_found(folder), read_failure(folder)
         return {
             "found": None if found is None else found_record(found),
@@ -91,13 +93,16 @@ def _work(path: str, order: dict[str, Any], threads: int) -> dict[str, Any]:
         }
 
 
-def _drive(ray: Any, task: Any, phase: Phase, signals: Signals, workers: int, threads: int) -> None:
+def _drive(
+    ray: Any, task: Any, phase: Phase, signals: Signals, workers: int, told: tuple[int, list[dict[str, str]]]
+) -> None:
+    """`told`: what `_work` is given for every trial."""
     running: dict[Any, Trial] = {}
     while (phase.waiting or running) and not signals.received:
         while phase.waiting and len(running) < workers:
             trial = phase.waiting.popleft()
             path = phase.prepare(trial)
-            running[task.remote(str(path), order_record(phase.order(trial)), threads)] = trial
+            running[task.remote(str(path), order_record(phase.order(trial)), *told)] = trial
         done, _ = ray.wait(list(running), timeout=_TICK)
         for reference in done:
             _take_in(ray, reference, running.pop(reference), phase)

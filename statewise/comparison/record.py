@@ -8,12 +8,12 @@ appended to.
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
-from statewise.specs import AnyRunSpec, UserError, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, parse_spec
 
 
 class Order(NamedTuple):
@@ -38,12 +38,17 @@ def order_record(order: Order) -> dict[str, Any]:
     return {**trial._asdict(), "spec": trial.spec.model_dump(mode="json"), **asked}
 
 
-def read_order(path: Path) -> Order:
-    return order_of(_read(path / "trial.json"), source=str(path / "trial.json"))
+def read_order(path: Path, *, mixers: Sequence[OwnMixer] = ()) -> Order:
+    return order_of(_read(path / "trial.json"), source=str(path / "trial.json"), mixers=mixers)
 
 
-def order_of(record: Mapping[str, Any], *, source: str) -> Order:
-    spec: AnyRunSpec = parse_spec(record["spec"], source=source)
+def read_task(path: Path) -> str:
+    """The task of a trial. Its spec is not parsed: that may need a class of the user's."""
+    return str(_read(path / "trial.json")["spec"]["task"])
+
+
+def order_of(record: Mapping[str, Any], *, source: str, mixers: Sequence[OwnMixer] = ()) -> Order:
+    spec: AnyRunSpec = parse_spec(record["spec"], source=source, mixers=mixers)
     named = {name: record[name] for name in Trial._fields if name != "spec"}
     trial = Trial(spec=spec, **named)
     return Order(trial, record["metric"], record["context"])

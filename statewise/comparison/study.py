@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, UserError, either, nearest, option, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, either, nearest, option, parse_spec
 from statewise.specs.base import Spec
+from statewise.specs.custom import KIND as CUSTOM
+from statewise.specs.custom import snake
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import (
@@ -26,7 +28,7 @@ from statewise.specs.study import (
 )
 
 _S = TypeVar("_S", bound=Spec)
-_ADD = "give the new name, an entry of the study, and what differs: " + either(
+_ADD = "give the new name, an entry of the study (or the .py file of your own mixer), and what differs: " + either(
     "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
 )
 _INSIDE: dict[str, type[Spec]] = {
@@ -69,11 +71,15 @@ class Story(NamedTuple):
 AnyStudy = str | Path | StudySpec | Mapping[str, Any]
 
 
-def load_story(study: AnyStudy) -> Story:
-    """A shipped study or story by its name, any by the path of its TOML file, or a table of the same keys."""
+def load_story(study: AnyStudy, *, mixers: Sequence[OwnMixer] = ()) -> Story:
+    """A shipped study or story by its name, any by the path of its TOML file, or a table of the same keys.
+
+    `mixers`: the user's own classes that its entries may be made of.
+    """
     match study:
         case StudySpec():
-            return _alone(parse_study(as_table(study), source=f"study {study.title!r}"), title_as_name(study.title))
+            again = parse_study(as_table(study), source=f"study {study.title!r}", mixers=mixers)
+            return _alone(again, title_as_name(study.title))
         case Mapping():
             folder, table, source = Path(), study, "the study"
             name = title_as_name(str(study.get("title", "study")))
@@ -81,14 +87,15 @@ def load_story(study: AnyStudy) -> Story:
             path = _file(study)
             folder, table, source, name = path.parent, _read(path), f"study {str(study)!r}", path.stem
     if "part" not in table:
-        return _alone(parse_study(table, source=source), name)
+        return _alone(parse_study(table, source=source, mixers=mixers), name)
     spec = _validated(StorySpec, table, source)
     chapters = []
     for part in spec.part:
         named = folder / part.study if part.study.endswith(".toml") else part.study
-        own = load_study(named)
+        own = load_study(named, mixers=mixers)
         if part.settings:
-            own = parse_study(with_settings(as_table(own), part.settings), source=f"part {part.study!r} of {source}")
+            changed = with_settings(as_table(own), part.settings)
+            own = parse_study(changed, source=f"part {part.study!r} of {source}", mixers=mixers)
         if part.only:
             own = with_entries(own, only=part.only)
         chapters.append(Chapter(part.name or Path(part.study).stem, own))
@@ -109,13 +116,13 @@ def title_as_name(title: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split()) or "study"
 
 
-def load_study(name_or_path: str | Path) -> StudySpec:
+def load_study(name_or_path: str | Path, *, mixers: Sequence[OwnMixer] = ()) -> StudySpec:
     """A single study, shipped or of a TOML file, with the search that is recorded beside it."""
     path = _file(name_or_path)
     table = _read(path)
     if "part" in table:
         raise UserError(f"{str(name_or_path)!r} is a story of several studies", fix="name one of its parts")
-    return parse_study(table, source=f"study {str(name_or_path)!r}")
+    return parse_study(table, source=f"study {str(name_or_path)!r}", mixers=mixers)
 
 
 def _file(name_or_path: str | Path) -> Path:
@@ -127,17 +134,17 @@ def _file(name_or_path: str | Path) -> Path:
     return _shipped() / f"{named}.toml"
 
 
-def _validated(kind: type[_S], table: Mapping[str, Any], source: str) -> _S:
+def _validated(kind: type[_S], table: Mapping[str, Any], source: str, context: Any = None) -> _S:
     try:
-        return kind.model_validate(table)
+        return kind.model_validate(table, context=context)
     except ValidationError as error:
         lines = [_explain(kind, one["loc"], one["msg"], one["type"]) for one in error.errors()]
         raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
 
 
-def parse_study(table: Mapping[str, Any], *, source: str = "the study") -> StudySpec:
-    """Validate a table; every entry must be a run that could be trained."""
-    study = _validated(StudySpec, table, source)
+def parse_study(table: Mapping[str, Any], *, source: str = "the study", mixers: Sequence[OwnMixer] = ()) -> StudySpec:
+    """Validate a table; every entry must be a run that could be trained. `mixers`: the user's own classes."""
+    study = _validated(StudySpec, table, source, context=mixers)
     names = [entry.name for entry in study.entry]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -158,7 +165,7 @@ def as_table(study: StudySpec) -> dict[str, Any]:
 def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | None = None) -> AnyRunSpec:
     """The run of an entry: the base, what the entry says, and `settings` above both."""
     table = with_settings(with_settings(study.base, entry.settings), settings or {})
-    return parse_spec(table, source=f"entry {entry.name!r} of the study")
+    return parse_spec(table, source=f"entry {entry.name!r} of the study", mixers=study.mixers)
 
 
 def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
@@ -166,21 +173,37 @@ def changed(study: StudySpec, settings: Mapping[str, Any]) -> StudySpec:
     return study.model_copy(update={"base": with_settings(study.base, settings)})
 
 
-def with_entries(study: StudySpec, *, only: Sequence[str] = (), add: Sequence[str] = ()) -> StudySpec:
-    """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`."""
+def with_entries(
+    study: StudySpec,
+    *,
+    only: Sequence[str] = (),
+    add: Sequence[str] = (),
+    own: Mapping[str, OwnMixer] | None = None,
+) -> StudySpec:
+    """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`.
+
+    `own`: what LIKE may be besides, with the class that an entry is then made of.
+    """
     known = {entry.name: entry for entry in study.entry}
     for name in only:
         if name not in known:
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
     searched = {name: chosen.settings for name in known if (chosen := study.chosen(name)) is not None}
-    added = [_added(known, written, searched) for written in add]
+    made = {like: entry_of(mixer) for like, mixer in (own or {}).items()}
+    added = [_added(known, made, written, searched) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
-    return parse_study(table, source=f"the study with {option('add' if add else 'only')}")
+    source = f"the study with {option('add' if add else 'only')}"
+    return parse_study(table, source=source, mixers=study.mixers)
 
 
-def _added(known: Mapping[str, EntrySpec], written: str, searched: Mapping[str, Mapping[str, Any]]) -> EntrySpec:
-    """`searched`: the recorded values of those that it may be like."""
+def entry_of(mixer: OwnMixer) -> EntrySpec:
+    """An entry that is made of a user's class, at the settings that all entries share."""
+    return EntrySpec(name=snake(mixer.name), settings={"model": {"kind": CUSTOM, "mixer": mixer.name}})
+
+
+def read_added(written: str) -> tuple[str, str, list[str]]:
+    """`NAME=LIKE path=value …`: the name, what it is like, and what differs."""
     try:
         first, *settings = shlex.split(written)
     except ValueError as error:
@@ -188,14 +211,27 @@ def _added(known: Mapping[str, EntrySpec], written: str, searched: Mapping[str, 
     name, equals, like = first.partition("=")
     if not equals or not name:
         raise UserError(f"{option('add')} {written!r} does not say what the new entry is like", fix=_ADD)
-    if like not in known:
-        raise UserError(f"{option('add')} {written!r}: the study has no entry {like!r}", fix=nearest(like, known))
-    if not settings:
+    return name, like, settings
+
+
+def _added(
+    known: Mapping[str, EntrySpec],
+    made: Mapping[str, EntrySpec],
+    written: str,
+    searched: Mapping[str, Mapping[str, Any]],
+) -> EntrySpec:
+    """`made`: entries of the user's own classes; `searched`: the recorded values of those that it may be like."""
+    name, like, settings = read_added(written)
+    if like not in known and like not in made:
+        raise UserError(
+            f"{option('add')} {written!r}: the study has no entry {like!r}", fix=nearest(like, {**known, **made})
+        )
+    if not settings and like in known:
         raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
     changed = dict(read_override(one) for one in settings)
-    old = known[like]
-    own = with_settings(old.settings, searched.get(like, {}))
-    return old.model_copy(update={"name": name, "settings": with_settings(own, changed)})
+    old = known[like] if like in known else made[like]
+    settings_of_old = with_settings(old.settings, searched.get(like, {}))
+    return old.model_copy(update={"name": name, "settings": with_settings(settings_of_old, changed)})
 
 
 def scaled(study: StudySpec, minutes: float) -> StudySpec:

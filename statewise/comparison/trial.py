@@ -12,6 +12,7 @@ from statewise.specs import AnyRunSpec
 Phase = Literal["search", "final"]
 # Figures of any run, whatever its task: what it costs after the tokens that the budget speaks of.
 COSTS = ("milliseconds_per_token", "state_bytes")
+_LEAST = 1e6  # of a trial's cost: who only counts is evaluated too
 _PRINTED = {"train": ("lr", "steps", "batch"), "model": ("depth", "width", "order", "smoothing", "window")}
 TRAINING_FLOPS = 3  # of a forward pass: each product gives two more on the way back
 
@@ -26,6 +27,11 @@ class Trial(NamedTuple):
     key: str
     settings: dict[str, Any]  # as in Found
     flops_per_token: float  # forward, by formula
+
+    @property
+    def cost(self) -> float:
+        """Roughly how long it takes beside others, in no unit: FLOPs a token times steps, and a little in any case."""
+        return max(self.flops_per_token * self.spec.train.steps, _LEAST)
 
 
 class Point(NamedTuple):

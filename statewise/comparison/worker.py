@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -36,9 +36,12 @@ from statewise.comparison.measure import (
     shown,
     watched,
 )
-from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found
+from statewise.comparison.record import Order, append, read_lines, read_order, read_task, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
-from statewise.specs import UserError
+from statewise.models import CustomMixer, classes_of
+from statewise.models.custom import from_source
+from statewise.models.source import Source
+from statewise.specs import OwnMixer, UserError
 from statewise.tasks import Trained, load, train
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.training import Stopped
@@ -55,12 +58,23 @@ _METRICS = {"classification": "sklearn.metrics", "tagging": "sklearn.metrics", "
 _EVERY = 0.2  # seconds between two words about a training
 
 
-def run_trial(path: Path, *, tell: Tell = lambda _: None) -> End:
+def sent(mixers: Sequence[OwnMixer]) -> list[dict[str, str]]:
+    """A user's own classes as plain data. They come from whoever drives a study, and never from its folder."""
+    found = [own for own in classes_of(mixers) if own.source is not None]
+    return [{"name": own.name, **own.source._asdict()} for own in found if own.source is not None]
+
+
+def received(mixers: Sequence[Mapping[str, str]]) -> tuple[CustomMixer, ...]:
+    """What was sent, as classes again."""
+    return tuple(from_source(Source(one["path"], one["text"]), one["name"]) for one in mixers)
+
+
+def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[CustomMixer] = ()) -> End:
     """Do what `trial.json` says. Afterwards there is `result.json` or `failure.json`, unless a signal came."""
-    order = read_order(path)
+    order = read_order(path, mixers=mixers)
     trial = order.trial
     try:
-        found = _run(path, order, tell)
+        found = _run(path, order, tell, mixers)
     except Stopped:
         return "stopped"
     except UserError as error:
@@ -87,11 +101,11 @@ def _failed(path: Path, trial: Trial, error: str, *, lasting: bool) -> End:
     return "failed"
 
 
-def _run(path: Path, order: Order, tell: Tell) -> Found:
+def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) -> Found:
     trial, metric = order.trial, order.metric
-    trained = _train(path, trial, tell)
+    trained = _train(path, trial, tell, mixers)
     tell({"doing": "evaluating"})
-    run = load(trained.path, device=trial.spec.train.device)
+    run = load(trained.path, device=trial.spec.train.device, mixer=mixers)
     evaluation = run.evaluate()._asdict()
     figures = figures_of(evaluation)
     if metric not in COSTS:
@@ -140,21 +154,19 @@ def _run(path: Path, order: Order, tell: Tell) -> Found:
     )
 
 
-def _train(path: Path, trial: Trial, tell: Tell) -> Trained:
+def _train(path: Path, trial: Trial, tell: Tell, mixers: Sequence[CustomMixer]) -> Trained:
     out, sessions = path / "run", path / "sessions.jsonl"
     checkpoint, _ = newest_verified(out, needs=NEEDS) if trial.spec.learns == "gradient" else (None, [])
-    if checkpoint is None or read_spec(out) != trial.spec:  # its data may have moved: what is kept names the old place
+    # Its data may have moved: what is kept names the old place.
+    if checkpoint is None or read_spec(out, mixers=mixers) != trial.spec:
         shutil.rmtree(out, ignore_errors=True)
         _begin(sessions, step=0)
-        return _noting_memory(path, train(trial.spec, out=out, display=_Telling(tell)))
-    _begin(sessions, step=checkpoint.step)
-    return _noting_memory(path, train(out=out, resume=True, display=_Telling(tell)))
-
-
-def _noting_memory(path: Path, trained: Trained) -> Trained:
-    """A worker that is killed while it evaluates has still trained, and knows what that took."""
-    device = pick_device(read_spec(trained.path).train.device)
-    append(path / "sessions.jsonl", {"peak": peak_bytes(device)})
+        trained = train(trial.spec, out=out, display=_Telling(tell))
+    else:
+        _begin(sessions, step=checkpoint.step)
+        trained = train(out=out, resume=True, display=_Telling(tell), mixer=mixers)
+    # A worker that is killed while it evaluates has still trained, and knows what that took.
+    append(sessions, {"peak": peak_bytes(pick_device(trial.spec.train.device))})
     return trained
 
 
@@ -195,7 +207,7 @@ def main() -> None:
             _import_metrics(Path(order["path"]))
             pid = os.fork()
             if pid == 0:
-                _child(Path(order["path"]), order["threads"], channel)
+                _child(Path(order["path"]), order["threads"], channel, order["mixers"])
             _, status = os.waitpid(pid, 0)
             _say(channel, {"done": os.waitstatus_to_exitcode(status)})
 
@@ -210,13 +222,13 @@ def _import_what_trainings_want() -> None:
 
 def _import_metrics(path: Path) -> None:
     """What the evaluation of other tasks imports for a second or more: once a worker rather than once a trial."""
-    name = _METRICS.get(read_order(path).trial.spec.task)
+    name = _METRICS.get(read_task(path))
     if name is not None:
         with suppress(ImportError):  # the trial says what is missing
             import_module(name)
 
 
-def _child(path: Path, threads: int, channel: int) -> NoReturn:
+def _child(path: Path, threads: int, channel: int, mixers: Sequence[Mapping[str, str]]) -> NoReturn:
     code = 1
     try:
         threading.Thread(target=_die_with_the_driver, daemon=True).start()
@@ -225,7 +237,7 @@ def _child(path: Path, threads: int, channel: int) -> NoReturn:
         os.dup2(log, 2)
         _say(channel, {"pid": os.getpid()})
         torch.set_num_threads(threads)
-        end = run_trial(path, tell=lambda words: _say(channel, words))
+        end = run_trial(path, tell=lambda words: _say(channel, words), mixers=received(mixers))
         code = STOPPED if end == "stopped" else 0
     except BaseException:
         traceback.print_exc()

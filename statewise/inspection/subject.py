@@ -1,5 +1,6 @@
 """What is looked at: a trained run or a live model, and the text that it reads meanwhile."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from statewise.core import Machine
 from statewise.data import open_corpus
 from statewise.decoding import Sampling
 from statewise.inspection.reading import Decode, Reading
+from statewise.models import CustomMixer
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run, load
 from statewise.tasks.language_model import fresh_window
@@ -43,6 +45,11 @@ class Subject(NamedTuple):
         return self.model
 
     @property
+    def mixers(self) -> tuple[CustomMixer, ...]:
+        """The user's own classes that its run was opened with: another run may need them too."""
+        return () if self.run is None else self.run.mixers
+
+    @property
     def tokens(self) -> Reading:
         assert self.reading is not None, "lenses over tokens are for language models"
         return self.reading
@@ -52,7 +59,11 @@ NOTHING = Subject("no run", "", None)
 
 
 def open_subject(
-    what: "str | Path | Run | Subject", *, text: "str | Path | None" = None, data: "str | Path | None" = None
+    what: "str | Path | Run | Subject",
+    *,
+    text: "str | Path | None" = None,
+    data: "str | Path | None" = None,
+    mixer: Sequence[CustomMixer] = (),
 ) -> Subject:
     """A run folder (or an opened run) with a text (a file, or the text itself), or with a file of the run's own format.
 
@@ -64,7 +75,7 @@ def open_subject(
         return what
     if text is not None and data is not None:
         raise UserError("both a text and data were given", fix="give one of them")
-    run = what if isinstance(what, Run) else load(what)
+    run = what if isinstance(what, Run) else load(what, mixer=mixer)
     given = None if text is None else read_text(text)
     specimens = run.specimens(data, text=given)
     if specimens is not None:

@@ -2,6 +2,7 @@
 
 from statewise.models.build import build as build
 from statewise.models.build import build_mixer as build_mixer
+from statewise.models.build import custom_spec as custom_spec
 from statewise.models.build_reader import build_reader as build_reader
 from statewise.models.build_seq2seq import build_decoder as build_decoder
 from statewise.models.build_seq2seq import build_seq2seq as build_seq2seq
@@ -11,6 +12,12 @@ from statewise.models.conditional_machine import ConditionalMachine as Condition
 from statewise.models.crf import CRF as CRF
 from statewise.models.crf import Forbidden as Forbidden
 from statewise.models.crf import forbidden_in_bio as forbidden_in_bio
+from statewise.models.custom import AnyMixer as AnyMixer
+from statewise.models.custom import CustomMixer as CustomMixer
+from statewise.models.custom import classes_of as classes_of
+from statewise.models.custom import names_a_file as names_a_file
+from statewise.models.custom import own_mixer as own_mixer
+from statewise.models.custom import own_mixers as own_mixers
 from statewise.models.encoding import ENCODERS as ENCODERS
 from statewise.models.encoding import Encoding as Encoding
 from statewise.models.explain import Explained as Explained

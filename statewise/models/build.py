@@ -1,6 +1,7 @@
 """The only place where a spec becomes a module."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, assert_never
 
 import torch
@@ -30,6 +31,7 @@ from statewise.mixers import (
 )
 from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
+from statewise.models.custom import CustomMixer, own_mixer
 from statewise.models.head import CategoricalHead
 from statewise.models.language_model import LanguageModel
 from statewise.models.markov import Markov
@@ -37,6 +39,7 @@ from statewise.models.stack import Stack
 from statewise.models.token_machine import TokenMachine
 from statewise.specs import (
     BasicAttentionSpec,
+    CustomSpec,
     DeepRNNSpec,
     ElmanSpec,
     GatedDeltaSpec,
@@ -59,12 +62,14 @@ from statewise.specs import (
     TTTMLPSpec,
     UserError,
     WindowSpec,
+    nearest,
     parse_spec,
 )
+from statewise.specs.stacked import StackedSpec
 
 
 def build(
-    model: "str | ModelSpec" = "lstm",
+    model: "str | ModelSpec | type[Mixer[Any]]" = "lstm",
     *,
     vocab: int,
     seed: int = 0,
@@ -77,10 +82,11 @@ def build(
 ) -> TokenMachine[Any]:
     """A language model: `[B, T]` token numbers in, `[B, T, vocab]` logits and a state out.
 
-    `model` is a name from `sw.LINEAGE` with options, or a spec that holds them. Common options are the `width` and
-    `depth` of the layers, `heads`, `dropout`, and `tie` (the head reuses the embedding); None is the model's default.
-    `more` takes every other option of the spec; an unknown one raises an error that names those there are.
-    The weights depend on the seed alone.
+    `model` is a name from `sw.LINEAGE` with options, a spec that holds them, or a mixer class of your own
+    (`build(EMA, vocab=65, decay=0.9)`). Common options are the `width` and `depth` of the layers, `heads`, `dropout`,
+    and `tie` (the head reuses the embedding); None is the model's default.
+    `more` takes every other option of the spec or of your class; an unknown one raises an error that names those there
+    are. The weights depend on the seed alone.
 
     >>> model = sw.build("lstm", vocab=65, width=16, depth=2)
     >>> logits, state = model(torch.tensor([[1, 2, 3]]))
@@ -90,7 +96,10 @@ def build(
     """
     common = {"width": width, "depth": depth, "heads": heads, "dropout": dropout, "tie": tie}
     options = {**{name: value for name, value in common.items() if value is not None}, **more}
-    if isinstance(model, str):
+    spec: ModelSpec
+    if isinstance(model, type):
+        spec = custom_spec(own_mixer(model), options)
+    elif isinstance(model, str):
         parsed = parse_spec({"model": {"kind": model, **options}}, source=f"build({model!r}, ...)")
         assert isinstance(parsed, LanguageModelSpec)
         spec = parsed.model
@@ -125,6 +134,20 @@ def build(
         stack=stack,
         head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
     )
+
+
+def custom_spec(own: CustomMixer, options: Mapping[str, Any]) -> CustomSpec:
+    """The spec of a user's class. `options` are settings that every model has, and those of the class itself."""
+    shared = {name: value for name, value in options.items() if name in CustomSpec.model_fields}
+    its = {name: value for name, value in options.items() if name not in shared}
+    for name in its:
+        if name not in own.options.model_fields:
+            known = {*own.options.model_fields, *StackedSpec.model_fields}
+            raise UserError(f"{name!r} is neither an option of {own.name} nor a setting", fix=nearest(name, known))
+    table = {"kind": "custom", "mixer": own.name, "options": its, **shared}
+    spec = parse_spec({"model": table}, source=f"build({own.name}, ...)", mixers=[own]).model
+    assert isinstance(spec, CustomSpec)
+    return spec
 
 
 def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator | None = None) -> tuple[Stack, int]:
@@ -340,5 +363,9 @@ def build_mixer(
                 conv=spec.conv,
                 **shared,
             )
+        case CustomSpec(own=CustomMixer() as own):
+            return own.build(spec, input_width=input_width, generator=generator)
+        case CustomSpec():
+            raise AssertionError("a user's class stands behind every such spec")
         case _:
             assert_never(spec)

@@ -6,6 +6,10 @@ from statewise.specs.autoregressive import LatentSpec as LatentSpec
 from statewise.specs.autoregressive import WindowSpec as WindowSpec
 from statewise.specs.classification import ClassificationSpec as ClassificationSpec
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
+from statewise.specs.custom import CustomSpec as CustomSpec
+from statewise.specs.custom import MixerSize as MixerSize
+from statewise.specs.custom import OwnMixer as OwnMixer
+from statewise.specs.custom import mixers_of as mixers_of
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import Note as Note
 from statewise.specs.error import UserError as UserError

@@ -21,6 +21,11 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    @property
+    def known_as(self) -> str:
+        """What a model of this spec is called: its kind, or the name of a user's class."""
+        return str(type(self).model_fields["kind"].default)
+
     def finer(self) -> Finer | None:
         """What may be turned beside the width, where widths are far apart."""
         return None

@@ -96,7 +96,7 @@ class ClassificationSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return f"{self.model.kind}-classification"
+        return f"{self.model.known_as}-classification"
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

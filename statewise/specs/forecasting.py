@@ -134,7 +134,7 @@ class ForecastingSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return f"{self.model.kind}-forecasting"
+        return f"{self.model.known_as}-forecasting"
 
     @model_validator(mode="after")
     def _no_settings_without_meaning(self) -> Self:

@@ -35,7 +35,7 @@ class LanguageModelSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return self.model.kind
+        return self.model.known_as
 
     @model_validator(mode="after")
     def _counting_reads_the_truth(self) -> Self:

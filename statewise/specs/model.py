@@ -6,13 +6,14 @@ from pydantic import BeforeValidator, Field
 
 from statewise.specs.attention import BasicAttentionSpec, TransformerSpec
 from statewise.specs.autoregressive import LatentSpec, WindowSpec
+from statewise.specs.custom import CustomSpec
 from statewise.specs.linear import GatedDeltaSpec, LinearAttentionSpec, Mamba2Spec, MinGRUSpec, MinLSTMSpec
 from statewise.specs.markov import MarkovSpec
 from statewise.specs.recurrent import ElmanSpec, GRUSpec, LSTMSpec
 from statewise.specs.simple import DeepRNNSpec, JordanSpec, LeakySpec, ReservoirSpec
 from statewise.specs.test_time import TTTLinearSpec, TTTMLPSpec
 
-AnyMixerSpec = (
+ShippedMixerSpec = (
     LatentSpec
     | WindowSpec
     | ElmanSpec
@@ -32,9 +33,10 @@ AnyMixerSpec = (
     | TTTLinearSpec
     | TTTMLPSpec
 )
-
+# A user's own class has no kind of its own: it is passed in.
+AnyMixerSpec = ShippedMixerSpec | CustomSpec
 AnyModelSpec = MarkovSpec | AnyMixerSpec
-KINDS: tuple[str, ...] = tuple(spec.model_fields["kind"].default for spec in get_args(AnyModelSpec))
+KINDS: tuple[str, ...] = tuple(spec.model_fields["kind"].default for spec in (MarkovSpec, *get_args(ShippedMixerSpec)))
 
 
 def _default_kind(value: Any) -> Any:

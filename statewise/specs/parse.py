@@ -8,6 +8,8 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from statewise.specs.classification import ClassificationSpec
+from statewise.specs.custom import KIND as CUSTOM
+from statewise.specs.custom import OwnMixer, custom_tables, name_classes
 from statewise.specs.error import UserError, either, nearest, option, setting
 from statewise.specs.forecasting import ForecastingSpec
 from statewise.specs.language_model import LanguageModelSpec
@@ -27,10 +29,15 @@ _adapter: TypeAdapter[AnyRunSpec] = TypeAdapter(Annotated[AnyRunSpec, Field(disc
 _TAGGED = ("model", "encoder", "decoder", "truncation", "objective", "forcing")
 
 
-def parse_spec(table: Mapping[str, Any], *, source: str = "the recipe") -> AnyRunSpec:
-    """Validate a table; every complaint names its path, the value, and what would be valid."""
+def parse_spec(table: Mapping[str, Any], *, source: str = "the recipe", mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
+    """Validate a table; every complaint names its path, the value, and what would be valid.
+
+    `mixers`: the user's own classes, for tables with `kind = "custom"`.
+    """
+    table = _copy(table)
+    classes = name_classes(table, mixers, source=source)
     try:
-        return _adapter.validate_python({"task": _DEFAULT, **table})
+        return _adapter.validate_python({"task": _DEFAULT, **table}, context=classes)
     except ValidationError as error:
         lines = [_explain(detail) for detail in error.errors()]
         raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
@@ -42,13 +49,22 @@ def make_spec(
     *,
     data: Sequence[str] | None = None,
     source: str = "the recipe",
+    mixers: Sequence[OwnMixer] = (),
 ) -> AnyRunSpec:
-    """The spec of `table` with each `path=value` of `overrides` applied in order; `data`: what to learn from."""
+    """The spec of `table` with each `path=value` of `overrides` applied in order; `data`: what to learn from.
+
+    Where `mixers` are given and no part of the model is made of one, the model is.
+    """
+    assignments = [read_override(override) for override in overrides]
     changed: dict[str, Any] = _copy(table)
-    _assign_all(changed, [read_override(override) for override in overrides])
+    _assign_all(changed, assignments)
+    if mixers and not list(custom_tables(changed)):
+        changed = with_settings(table, {"model.kind": CUSTOM})
+        _assign_all(changed, assignments)
     if data is not None:
         _assign(changed, _spec_of(changed.get("task")).main_data, list(data))
-    return parse_spec(changed, source=source if not overrides else f"{source} with {either('--set', 'settings')}")
+    source = source if not overrides else f"{source} with {either('--set', 'settings')}"
+    return parse_spec(changed, source=source, mixers=mixers)
 
 
 def with_settings(table: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from statewise.specs.base import Spec
+from statewise.specs.custom import OwnMixer
 
 Scalar = str | int | float | bool
 SizeKind = Literal["parameters", "state_bytes"]  # met by the width
@@ -134,6 +135,15 @@ class StudySpec(Spec):
     )
     record: tuple[Tried, ...] = Field((), description="the search as it was run once; its best values are used")
     record_of: dict[str, Any] = Field({}, description="the settings and the data that the recorded search was run with")
+    _mixers: tuple[OwnMixer, ...] = PrivateAttr(())
+
+    def model_post_init(self, context: Any) -> None:
+        self._mixers = tuple(context or ())
+
+    @property
+    def mixers(self) -> tuple[OwnMixer, ...]:
+        """The user's own classes that entries may be made of. They are passed in and are no part of the data."""
+        return self._mixers
 
     def chosen(self, entry: str) -> Tried | None:
         """The best recorded trial of an entry; None where there is none."""

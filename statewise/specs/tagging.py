@@ -65,7 +65,7 @@ class TaggingSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return f"{self.model.kind}-tagging"
+        return f"{self.model.known_as}-tagging"
 
     @model_validator(mode="after")
     def _no_settings_without_meaning(self) -> Self:

@@ -179,9 +179,9 @@ class TranslationSpec(RunSpec):
     @property
     def name(self) -> str:
         if isinstance(self.model, Seq2SeqSpec):
-            return f"{self.model.encoder.kind}-{self.model.decoder.kind}-translation"
+            return f"{self.model.encoder.known_as}-{self.model.decoder.known_as}-translation"
         end = "" if self.termination.kind == "end" else f"-{self.termination.kind}"
-        return f"{self.model.kind}{end}-translation"
+        return f"{self.model.known_as}{end}-translation"
 
     @model_validator(mode="before")
     @classmethod

@@ -175,7 +175,7 @@ class TreeSpec(RunSpec):
 
     @property
     def name(self) -> str:
-        return f"{self.model.kind}-tree"
+        return f"{self.model.known_as}-tree"
 
     @property
     def layout(self) -> str:

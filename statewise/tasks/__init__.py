@@ -5,8 +5,8 @@ from statewise.tasks.language_model import Evaluation as Evaluation
 from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import measure as measure
-from statewise.tasks.launch import Trained as Trained
 from statewise.tasks.launch import train as train
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.run import Run as Run
+from statewise.tasks.trained import Trained as Trained

@@ -1,8 +1,10 @@
 """The one place where a spec's task becomes the code that does it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
+from statewise.models import AnyMixer, own_mixers
 from statewise.specs import (
     AnyRunSpec,
     ClassificationSpec,
@@ -43,20 +45,26 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
             assert_never(spec)
 
 
-def load(path: str | Path, *, device: str = "auto") -> Run:
+def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[AnyMixer] | None = None) -> Run:
     """Open a run on a device ("auto", "cpu", "cuda", ...). Returns the `Run` of its task.
 
     `path` is the folder of a run, or the name of a run that comes with the package (`shakespeare-lstm`). Every file is
-    checked against its sha256; where one is damaged, the newest whole checkpoint is opened instead.
+    checked against its sha256; where one is damaged, the newest whole checkpoint is opened instead. `mixer` is the
+    class of your own that the run was trained with, or the file it is in: nothing that lies in the folder is executed.
 
     >>> run = sw.load("runs/lstm", device="cpu")
     >>> len(run.generate("the cat", tokens=5))
     5
     """
-    folder = find_run(path)
+    folder, mixers = find_run(path), own_mixers(mixer)
     found = find_published(folder, needs=NEEDS)
-    spec = read_spec(found.path)
-    opened = Opened(folder, found.path, found.skipped, pick_device(device))
+    spec = read_spec(found.path, mixers=mixers)
+    run = _open_run(spec, Opened(folder, found.path, found.skipped, pick_device(device)))
+    run.mixers = mixers
+    return run
+
+
+def _open_run(spec: AnyRunSpec, opened: Opened) -> Run:
     match spec:
         case LanguageModelSpec():
             return LanguageModelRun.open(spec, opened)

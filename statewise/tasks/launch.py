@@ -1,33 +1,39 @@
 """From a spec to a trained folder, and on from where it stopped."""
 
-import json
 import os
-import platform
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-import statewise
+from statewise.core import Mixer
 from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import MemoryFile, kept_in
 from statewise.data.memory_source import memory_file
-from statewise.models import CountingMachine
-from statewise.specs import AnyRunSpec, RunSpec, TrainSpec, UserError, load_recipe, make_spec, option
+from statewise.models import AnyMixer, CountingMachine, classes_of, names_a_file, own_mixers
+from statewise.specs import (
+    AnyRunSpec,
+    OwnMixer,
+    RunSpec,
+    TrainSpec,
+    UserError,
+    load_recipe,
+    make_spec,
+    mixers_of,
+    option,
+)
 from statewise.specs.parse import as_overrides, with_plain
 from statewise.specs.toml import dumps
-from statewise.tasks.dispatch import load, open_job
+from statewise.tasks.dispatch import open_job
+from statewise.tasks.environment import write_environment
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.run import NEEDS, Run, read_spec
+from statewise.tasks.run import NEEDS, read_spec
+from statewise.tasks.trained import Trained
 from statewise.training import (
     Display,
     Outcome,
@@ -53,62 +59,16 @@ from statewise.training.folder import (
     weights_sha256,
 )
 from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.history import History, read_history
 from statewise.training.memory import refuse_what_does_not_fit
 
 _ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats
 
 
-class Trained(NamedTuple):
-    """What `train` returns: where the run is, how training went, and the way to use it.
-
-    >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16}, out="runs/short")
-    >>> trained
-    Trained('runs/short': 20 steps in ... s; best at step 20: nats ...)
-    >>> trained.outcome.step
-    20
-    """
-
-    path: Path
-    outcome: Outcome
-    resumed_from: int | None
-    proof: bool | None  # deterministic: whether a second pass over the first steps gave the same weights
-    verb: str  # the command to try first on such a run
-    warning: str = ""  # that it diverged, or learned less than a trivial predictor knows
-
-    def load(self) -> Run:
-        """Open the run that was trained: to evaluate it, generate, predict or translate.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.load().evaluate().tokens > 0
-        True
-        """
-        return load(self.path)
-
-    @property
-    def history(self) -> History:
-        """The metrics of every recorded step, as a table: `trained.history["loss"]`.
-
-        >>> trained = sw.train("elman", data="text.txt", settings={"train.steps": 20, "model.width": 16})
-        >>> trained.history["step"]
-        [10, 20]
-        """
-        return read_history(self.path, unit=read_spec(self.path).loss_name)
-
-    def __repr__(self) -> str:
-        outcome = self.outcome
-        metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in outcome.evaluation.items())
-        best = f"; best at step {outcome.best_step}: {metrics}" if metrics else ""
-        return f"Trained({str(self.path)!r}: {outcome.step:,} steps in {outcome.seconds:.1f} s{best})"
-
-    def _repr_html_(self) -> str:
-        return f"<p><code>{escape(repr(self))}</code></p>{self.history.curve_html()}"
-
-
 def train(
-    recipe: "str | AnyRunSpec" = "lstm",
+    recipe: "str | AnyRunSpec | type[Mixer[Any]]" = "lstm",
     *,
+    mixer: AnyMixer | Sequence[AnyMixer] | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     steps: int | None = None,
     lr: float | None = None,
@@ -126,6 +86,8 @@ def train(
     `settings` are `{"model.width": 64}` or `["model.width=64"]`; `steps`, `lr`, `batch`, `seed` and `device` stand for
     `train.steps` and so on. `data` is what to learn from: files, or what you hold in memory, which is then kept in the
     run's folder. `out` is the folder to write (default: a new one under `runs/`).
+    `mixer` is a class of your own, or the file it is in: it takes the place of the recipe's model, and
+    `{"model.options.decay": 0.5}` sets what its constructor takes. `train(EMA)` is a language model of it.
     With `resume`, continue `out` (default: the run under `runs/` that was saved last).
     `on_step` is called with the number of every step.
 
@@ -146,11 +108,10 @@ def train(
             folder = Path(out) if out is not None else newest_run()
             if in_memory:
                 raise UserError("a resumed run reads the data that it began with", fix="leave data out")
-            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display)
+            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display, own_mixers(mixer))
         else:
-            table = _table(recipe)
-            source = "the spec" if isinstance(recipe, RunSpec) else f"recipe {recipe}"
-            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source)
+            table, source, mixers = _asked_for(recipe, mixer)
+            spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source, mixers=mixers)
             folder, checkpoint = fresh_folder(spec, out), None
             if in_memory:
                 made = memory_file(spec, data, training=True)
@@ -167,6 +128,20 @@ def train(
         ):
             wake(par.device)
             return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
+
+
+def _asked_for(
+    recipe: str | AnyRunSpec | type[Mixer[Any]], mixer: AnyMixer | Sequence[AnyMixer] | None
+) -> tuple[Mapping[str, Any], str, Sequence[OwnMixer]]:
+    """The table that is to be trained, what it is called in messages, and the user's own classes it may need."""
+    if isinstance(recipe, RunSpec):
+        return recipe.model_dump(), "the spec", mixers_of(recipe) if mixer is None else own_mixers(mixer)
+    if isinstance(recipe, type) or names_a_file(recipe):
+        if mixer is not None:
+            raise UserError(f"{recipe} and mixer both give a mixer class", fix="leave one of them out")
+        return {}, recipe.__name__ if isinstance(recipe, type) else recipe, own_mixers(recipe)
+    mixers = own_mixers(mixer)
+    return _table(recipe, mixers), f"recipe {recipe}", mixers
 
 
 def _train(
@@ -192,7 +167,7 @@ def _train(
     if par.leads:  # only now: a mistake above leaves no folder behind
         make_folder(path)
         held.enter_context(hold(path, fresh=checkpoint is None))
-        _write_environment(path, job.facts(), par)
+        write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
 
@@ -241,7 +216,8 @@ def _train(
         proof = again == at_rehearsed
         display.say(f"deterministic: the first {rehearsed} steps again give {'the same' if proof else 'OTHER'} weights")
     resumed_from = None if checkpoint is None else checkpoint.step
-    return Trained(path, outcome, resumed_from, proof, spec.verb, _warn(spec, job, outcome, display))
+    warning = _warn(spec, job, outcome, display)
+    return Trained(path, outcome, resumed_from, proof, spec.verb, warning, classes_of(mixers_of(spec)))
 
 
 def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str:
@@ -307,11 +283,15 @@ def newest_run() -> Path:
 
 
 def _where_it_stopped(
-    path: Path, overrides: Sequence[str], data: Sequence[str] | None, display: Display
+    path: Path,
+    overrides: Sequence[str],
+    data: Sequence[str] | None,
+    display: Display,
+    mixers: Sequence[OwnMixer],
 ) -> tuple[AnyRunSpec, Checkpoint]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder, so there is nothing to resume", fix=f"check {option('out')}")
-    if (path / "run.toml").is_file() and read_spec(path).learns == "counting":
+    if (path / "run.toml").is_file() and read_spec(path, mixers=mixers).learns == "counting":
         raise UserError(f"{str(path)!r} was counted in one go: there is nothing to resume", fix="train again")
     checkpoint, skipped = newest_verified(path, needs=NEEDS)
     for line in skipped:
@@ -326,9 +306,9 @@ def _where_it_stopped(
             f"{str(path)!r} has no checkpoint that can be trusted",
             fix=f"train again from the start: {option('out', 'DIR')}",
         )
-    before = read_spec(checkpoint.path)
+    before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
-    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml").absolute()
+    spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()
     kept = ("batch", "window", "truncation", "optimizer")
     if spec.model_copy(update={"train": before.train}) != before or any(
         getattr(spec.train, name) != getattr(before.train, name) for name in kept
@@ -346,12 +326,12 @@ def _where_it_stopped(
     return spec, checkpoint
 
 
-def _table(recipe: str | AnyRunSpec) -> dict[str, Any]:
+def _table(recipe: str, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     """Of the `run.toml` of a run, relative names of files are those of its folder."""
-    if isinstance(recipe, RunSpec):
-        return recipe.model_dump()
     path = Path(recipe)
-    return read_spec(path.parent).model_dump() if path.name == "run.toml" and path.is_file() else load_recipe(recipe)
+    if path.name == "run.toml" and path.is_file():
+        return read_spec(path.parent, mixers=mixers).model_dump()
+    return load_recipe(recipe)
 
 
 def _make_deterministic(wanted: bool) -> None:
@@ -359,23 +339,6 @@ def _make_deterministic(wanted: bool) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if wanted != torch.are_deterministic_algorithms_enabled():  # saying it again would load PyTorch's compiler
         torch.use_deterministic_algorithms(wanted)
-
-
-def _write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Parallel) -> None:
-    facts = {
-        "statewise": statewise.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(par.device) if par.device.type == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "processes": par.world,
-        **facts_of_data,
-        "command": ["statewise", *sys.argv[1:]],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    (path / "environment.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _reader(display: Display, signals: Signals) -> Callable[[str, int, int], None]:

@@ -2,6 +2,7 @@
 
 import copy
 import tomllib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ from statewise.data.memory_source import held
 from statewise.decoding import Sampling
 from statewise.figures import html
 from statewise.figures.table import Table
-from statewise.specs import AnyRunSpec, UserError, make_spec, option, parse_spec
+from statewise.models import CustomMixer
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, make_spec, mixers_of, option, parse_spec
+from statewise.specs.custom import custom_tables
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import vouched_for
@@ -42,12 +45,13 @@ class Run(ABC):
     'language_model'
     """
 
-    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
     spec: AnyRunSpec
     model: nn.Module
     skipped: list[str]  # damaged parts that were left out
+    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was opened with
 
     @property
     @abstractmethod
@@ -108,8 +112,8 @@ class Run(ABC):
         if not settings:
             return self
         table = self.spec.model_dump(mode="json")
-        asked = make_spec(table, settings, source=f"{self.path}/run.toml")
-        free = {"data": self.spec.data.layout_of_files, **self.changeable}
+        asked = make_spec(table, settings, source=f"{self.path}/run.toml", mixers=mixers_of(self.spec))
+        free = {"data": self.spec.data.layout_of_files, **self._changeable}
         changed: dict[str, Any] = {}
         for group, names in free.items():
             old, new = getattr(self.spec, group), getattr(asked, group, None)
@@ -276,15 +280,22 @@ def named(data: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
 
 
-def read_spec(folder: Path) -> AnyRunSpec:
-    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder."""
+def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
+    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder.
+
+    A run with a user's class needs that class (`mixers`): a run folder never brings code with it.
+    """
     path = folder / "run.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    own = folder.parents[1] if folder.parent.name == "checkpoints" else folder
-    spec = parse_spec(table, source=str(path)).absolute(own)
+    recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
+    home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
+    spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
+    for own in mixers:
+        if own.sha256 and recorded.get(own.name, own.sha256) not in ("", own.sha256):
+            warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_depth(spec, weights)

@@ -84,6 +84,7 @@ RUNS = {
 }
 ONLY: dict[str, set[str]] = {
     "predict": RUNS.keys() - {"language_model"},
+    "predict_rows": RUNS.keys() - {"language_model"},
     "predict_lines": RUNS.keys() - {"language_model"},
     "exposure_gap": {"language_model", "translation", "forecasting"},
     "translate": {"translation"},

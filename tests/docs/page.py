@@ -1,7 +1,8 @@
 """A page of the documentation as what can be run: `python page.py PAGE` runs its blocks, in the current folder.
 
-Shell blocks are processes of their own; Python blocks share one namespace, in this process. Only the standard library
-is needed, because this runs in the environment of a user.
+Shell blocks are processes of their own; Python blocks share one namespace, in this process. A Python block that begins
+with `# NAME.py` is written as that file instead. Only the standard library is needed, because this runs in the
+environment of a user.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\w+\.py)\n")
 
 
 class Block(NamedTuple):
@@ -44,10 +46,13 @@ def without_make(code: str) -> str:
 
 def run_page(page: Path) -> int:
     """Run all blocks in order, as far as they go; 0 if every one ended well."""
+    sys.path.insert(0, str(Path.cwd()))  # so that a block can import a file that was written
     namespace: dict[str, Any] = {"__name__": "page"}
     for block in runnable(page):
         print(f"{page}:{block.line}", flush=True)
-        if block.language == "python":
+        if block.language == "python" and (named := FILE.match(block.code)):
+            Path(named[1]).write_text(block.code, encoding="utf-8")
+        elif block.language == "python":
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")

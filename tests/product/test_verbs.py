@@ -136,7 +136,7 @@ def test_verify_for_machines(here: Path) -> None:
     findings = json.loads(call("verify", "runs/lstm", "--json").out)
     assert isinstance(findings, list)
     for finding in findings:
-        assert finding.keys() == {"model", "law", "dtype", "error", "passed"}
+        assert finding.keys() == {"model", "law", "dtype", "error", "passed", "raised"}
         assert finding["passed"] is True
     assert {"float64", "float32", "bfloat16", "float16"} == {finding["dtype"] for finding in findings}
 

@@ -47,6 +47,42 @@ name = "gru"
 settings.model.kind = "gru"
 {more}
 """
+RECALL = """
+title = "Recall"
+question = "Who recalls?"
+seeds = 2
+metric = "accuracy"
+better = "higher"
+minutes = 0.1
+budget = { kind = "none", context = 14 }
+search = { trials = 2, space = { "train.lr" = [0.01, 0.001] } }
+[base]
+task = "classification"
+data = { embedded = "recall", distance = 4 }
+model.width = 8
+[base.train]
+device = "cpu"
+steps = 3
+batch = 4
+evaluate_every = 3
+[[entry]]
+name = "elman"
+settings.model.kind = "elman"
+[[entry]]
+name = "gru"
+settings.model.kind = "gru"
+"""
+STORY = """
+title = "A small story"
+question = "Who recalls, and who predicts?"
+[[part]]
+study = "recall.toml"
+[[part]]
+study = "tiny.toml"
+[look]
+part = "recall"
+rows = 8
+"""
 # Numbers that are times, or memory: they are not the same twice.
 _MEASURED = {
     "seconds",

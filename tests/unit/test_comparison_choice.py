@@ -224,6 +224,13 @@ def test_nothing_is_drawn_of_what_nobody_has(tmp_path: Path) -> None:
     assert data["missing_text"] == []
 
 
+def test_a_plot_of_equal_states_is_left_out(tmp_path: Path) -> None:
+    same = {256: 768, 1024: 768}
+    found = [one._replace(state_bytes=same) for one in made.results((LSTM, GRU))]
+    data, _, _ = report(tmp_path, found, "lstm", "gru")
+    assert figures(data, "state-by-context") == figures(data, "quality-state") == []
+
+
 def test_samples_show_the_prompt_that_they_continue(tmp_path: Path) -> None:
     more = {"prompt": "Once <upon>", "anchors": {"token frequencies": 9.0}}
     found = [one._replace(**more) for one in made.results((LSTM, GRU))]

@@ -13,7 +13,7 @@ def tally(monkeypatch: pytest.MonkeyPatch, *, trials: int, found: int = 0) -> tu
     """A phase of so many trials, some of them found before, and a clock that is set by hand."""
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    made = [SimpleNamespace(key=str(n), phase="final", entry="lstm", seed=n) for n in range(trials)]
+    made = [SimpleNamespace(key=str(n), phase="final", entry="lstm", seed=n, cost=1.0) for n in range(trials)]
     return Tally([(SimpleNamespace(), made)], made[:found], []), clock
 
 
@@ -38,3 +38,11 @@ def test_what_was_done_before_took_no_time_now(monkeypatch: pytest.MonkeyPatch) 
     phase.running["2"] = phase.trials[2], {"share": 0.25}
     clock[0] += 15
     assert phase.left() == "about 1:45 left"
+
+
+def test_a_long_trial_counts_for_more_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    phase, clock = tally(monkeypatch, trials=4)
+    phase.trials[0].cost = 7.0
+    phase.found["0"] = phase.trials[0]
+    clock[0] += 70
+    assert phase.left() == "about 0:30 left", "seven tenths of the work are done"

@@ -9,7 +9,8 @@ from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.report.results import better
-from statewise.comparison.study import changed, load_story, load_study, spec_of, study_names
+from statewise.comparison.search import mismatch
+from statewise.comparison.study import Chapter, changed, load_story, load_study, spec_of, study_names
 from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
@@ -68,6 +69,26 @@ def test_the_default_study_is_the_story_of_the_lineage() -> None:
         if (spec := spec_of(story.chapters[1].study, entry)).model.kind == "markov"
     ]
     assert orders == [1, 2, 4, 7]
+
+
+@pytest.mark.parametrize("chapter", load_story("lineage").chapters, ids=lambda chapter: chapter.name)
+def test_the_recorded_search_is_that_of_the_study_and_equal(chapter: Chapter) -> None:
+    """Every entry that trains has tried every value, and runs with its best one."""
+    study = chapter.study
+    made = plan(study, opener=_opener)
+    assert mismatch(made.study, made.entries) == ""
+    (path, values), *more = study.search.space.items()
+    assert not more
+    for entry in made.entries:
+        tried = [one.settings[path] for one in study.record if one.entry == entry.name]
+        assert tuple(tried) == (values if entry.spec.learns == "gradient" else ())
+        if tried:
+            chosen = study.chosen(entry.name)
+            assert chosen is not None
+            assert entry.spec.train.lr == chosen.settings["train.lr"]
+            inside = chosen.settings["train.lr"] not in (values[0], values[-1])
+            chance = chapter.name == "memory" and entry.name == "window"  # it never sees the pair: all values do alike
+            assert inside or chance, "the best may lie beyond what was tried"
 
 
 @pytest.mark.parametrize(

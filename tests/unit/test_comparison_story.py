@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_mixer import write_fading
 
 from statewise.comparison.compared import changed_story
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.search import mismatch, write_record
-from statewise.comparison.study import load_story, load_study, parse_study
+from statewise.comparison.study import as_table, load_story, load_study, parse_study, spec_of
 from statewise.specs import UserError
 from statewise.specs.study import StudySpec, Tried
 
@@ -106,10 +107,36 @@ def test_a_change_goes_to_the_parts_it_concerns(tmp_path: Path) -> None:
     assert [chapter.study.base["train"]["steps"] for chapter in longer.chapters] == [20, 20]
     with pytest.raises(UserError, match="no such entry"):
         changed(only=["lsmt"])
+    with pytest.raises(UserError, match="no entry 'elman'"):  # its part is left out
+        changed(only=["lstm"], add=["relu=elman model.activation=relu"])
     with pytest.raises(UserError, match=r"base\.train\.steps=5"):
         changed({"train.steps": 5})
     with pytest.raises(UserError, match="minutes is 0"):
         changed(minutes=0)
+
+
+def test_a_class_of_the_users_goes_to_the_last_part_that_is_kept(tmp_path: Path) -> None:
+    path, own = write(tmp_path), write_fading(tmp_path)
+
+    def changed(**more: Any) -> Any:
+        return changed_story(path, settings=more.pop("settings", {}), **more)
+
+    first, second = ["elman", "gru"], ["gru", "lstm"]
+    assert entries(changed(mixers=own)) == {"first": first, "second": [*second, "fading_sum"]}
+    assert entries(changed(mixers=own, only=["elman"])) == {"first": ["elman", "fading_sum"]}
+    added = [f"mine={own} model.options.keep=0.5", "deep=elman model.depth=2"]
+    both = changed(add=added, settings={"seeds": 5}, minutes=8)
+    assert entries(both) == {"first": [*first, "deep"], "second": [*second, "mine"]}
+    assert [chapter.study.base["train"]["steps"] for chapter in both.chapters] == [20, 20]
+    assert entries(changed(mixers=own, add=["mine=FadingSum model.width=8"]))["second"] == [*second, "mine"]
+    spec = spec_of(both.chapters[1].study, both.chapters[1].study.entry[2])
+    assert (spec.model.kind, spec.model.options["keep"]) == ("custom", 0.5)
+
+    kept = as_table(changed(mixers=own, only=["elman"]).chapters[0].study)
+    with pytest.raises(UserError, match="needs the mixer class 'FadingSum'"):
+        load_story(kept)
+    (again,) = changed_story(kept, settings={}, mixers=own).chapters
+    assert [entry.name for entry in again.study.entry] == ["elman", "fading_sum"], "it has an entry already"
 
 
 # -------------------------------------------------------------------- a recorded search

@@ -10,14 +10,14 @@ from statewise.core import lens
 from statewise.layers import Embedding
 from statewise.models import Reader, build_reader
 from statewise.specs import GRUSpec, LSTMSpec, MixerSpec, TransformerSpec, UserError
-from statewise.specs.model import AnyMixerSpec
+from statewise.specs.model import ShippedMixerSpec
 
 VOCAB, WIDTH = 7, 8
 LENGTHS = torch.tensor([5, 3, 0, 1])
 DRESSED = {"residual": True, "norm": "layer", "mlp": "gelu"}
 
 KINDS: dict[str, MixerSpec] = {
-    spec.model_fields["kind"].default: spec(width=WIDTH, depth=2) for spec in get_args(AnyMixerSpec)
+    spec.model_fields["kind"].default: spec(width=WIDTH, depth=2) for spec in get_args(ShippedMixerSpec)
 }
 VARIANTS: dict[str, MixerSpec] = {
     "dressed": GRUSpec(width=WIDTH, depth=2, **DRESSED),

@@ -14,14 +14,14 @@ from statewise.models import ConditionalMachine, Seq2Seq, Transformer, build_dec
 from statewise.models.build import build_stack
 from statewise.specs import AttentionSpec, ElmanSpec, GRUSpec, LSTMSpec, MixerSpec, Seq2SeqSpec, TransformerSpec
 from statewise.specs import UserError as Refused
-from statewise.specs.model import AnyMixerSpec
+from statewise.specs.model import ShippedMixerSpec
 from statewise.specs.seq2seq import VECTORS
 
 SOURCE, TARGET = 7, 9
 LENGTHS = torch.tensor([5, 2, 0])
 SIDE = TransformerSpec(width=8, heads=2, depth=2)
 EVERY: dict[str, MixerSpec] = {
-    spec.model_fields["kind"].default: spec(width=8, depth=2) for spec in get_args(AnyMixerSpec)
+    spec.model_fields["kind"].default: spec(width=8, depth=2) for spec in get_args(ShippedMixerSpec)
 }
 LOOKS = {
     "general, two heads": AttentionSpec(style="luong", score="general", heads=2),

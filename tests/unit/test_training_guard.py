@@ -13,7 +13,7 @@ import torch
 from tiny_task import TokenTask, spec, tiny
 from torch import Tensor, nn
 
-from statewise.training import NonFinite, Parallel, RunFolder, fit
+from statewise.training import NonFinite, Parallel, RunFolder, Window, fit
 from statewise.training import loop as loop_module
 from statewise.training.folder import newest_verified, weights_sha256
 from statewise.training.guard import Guard
@@ -144,8 +144,11 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 SETTINGS = {"steps": 23, "log_every": 2, "evaluate_every": 7, "save_every": 5, "average": 0.8, "clip": 0.3}
 
 
+NATS = [2.0, 1.5, 1.7, 1.2, 1.1]
+
+
 def run(folder: Path, **more: Any) -> tuple[list[dict[str, Any]], str]:
-    task = TokenTask(nats=[2.0, 1.5, 1.7, 1.2, 1.1])
+    task = TokenTask(nats=NATS)
     outcome = fit(tiny(dropout=0.3), task, spec(**SETTINGS), folder=RunFolder(folder, identity={}), **more)
     return read_metrics(folder), outcome.weights_sha256
 
@@ -175,9 +178,48 @@ def test_a_cut_run_repeats_the_uncut_one(tmp_path: Path, late: None, cut: int) -
     if checkpoint is None:
         assert cut < 5, "before the first checkpoint there is nothing to go on from"
         return
-    task = TokenTask(nats=[[2.0, 1.5, 1.7, 1.2, 1.1][n] for n in range(checkpoint.step // 7, 5)])
+    task = TokenTask(nats=NATS[checkpoint.step // 7 :])
     folder = RunFolder(tmp_path / "cut", identity={})
     outcome = fit(tiny(dropout=0.3), task, spec(**SETTINGS), folder=folder, resume=checkpoint)
+    assert (read_metrics(folder.path), outcome.weights_sha256) == uncut
+
+
+class Failing(TokenTask):
+    """Raises once: in the loss of step `step`, or in the evaluation after it."""
+
+    def __init__(self, where: str, step: int) -> None:
+        super().__init__(nats=NATS)
+        self.where, self.at, self.number = where, step, 0
+
+    def window(self, step: int) -> Window:
+        self.number = step + 1
+        return super().window(step)
+
+    def loss(self, *arguments: Any) -> Any:
+        loss, state = super().loss(*arguments)
+        if (self.where, self.at) == ("loss", self.number):
+            raise ZeroDivisionError
+        return loss, state
+
+    def evaluate(self, *arguments: Any) -> dict[str, float]:
+        if (self.where, self.at) == ("evaluation", self.number):
+            raise ZeroDivisionError
+        return super().evaluate(*arguments)
+
+
+@pytest.mark.parametrize(("where", "step", "saved"), [("loss", 2, 1), ("loss", 17, 16), ("evaluation", 7, 7)])
+def test_a_run_that_failed_goes_on_as_if_it_had_not(
+    tmp_path: Path, late: None, where: str, step: int, saved: int
+) -> None:
+    uncut = run(tmp_path / "uncut")
+    folder, task = RunFolder(tmp_path / "failed", identity={}), Failing(where, step)
+    with pytest.raises(ZeroDivisionError):
+        fit(tiny(dropout=0.3), task, spec(**SETTINGS), folder=folder)
+    checkpoint, _ = newest_verified(folder.path)
+    assert checkpoint is not None
+    assert checkpoint.step == saved
+    rest = TokenTask(nats=NATS[len(task.seen) :])
+    outcome = fit(tiny(dropout=0.3), rest, spec(**SETTINGS), folder=folder, resume=checkpoint)
     assert (read_metrics(folder.path), outcome.weights_sha256) == uncut
 
 
@@ -204,7 +246,7 @@ def test_the_host_names_the_step_and_the_tensor(
             on_step=lambda step: made_of.update({step: weights_sha256(model)}),
         )
     assert str(caught.value) == f"{named} is not finite at step 6; the weights were not updated"
-    assert max(made_of) == 9, "it was noticed later"
+    assert max(made_of) == 8, "it was noticed later"
     assert weights_sha256(model) == made_of[5]
     assert not (tmp_path / "checkpoints").exists()
 

@@ -50,7 +50,7 @@ class Choices(NamedTuple):
 
 
 def choices(results: Results, ranking: Ranking) -> Choices | None:
-    """None where there is nothing to choose from."""
+    """None where there is nothing to choose from: one entry, or one seed and no cheaper entry."""
     if len(ranking.standings) < 2:
         return None
     first, standing = ranking.standings[0], {one.entry: one for one in ranking.standings}
@@ -78,6 +78,8 @@ def choices(results: Results, ranking: Ranking) -> Choices | None:
         elif beyond == nothing:
             continue  # the best itself, and no other is cheaper
         rows.append((cost.title, among_tied, cost.text(among_tied), *beyond))
+    if len(rows) == 1 and not has_spread(ranking):
+        return None
     columns = [
         Column("wanted", "constraint", text=True),
         Column("near", "best choice", "among ties" if has_spread(ranking) else "", text=True),

@@ -187,7 +187,8 @@ def _choose(studies: Sequence[_Study], look: Figure | None) -> tuple[list[Figure
     done = [study for study in studies if study.results.done]
     lead = [lesson(study.results, study.ranking) for study in done]
     lead += [look] if look is not None else []
-    learning = {study.part.name: learning_curves(study.results) for study in done}
+    trained = [study for study in done if study.part.study.metric not in COSTS]
+    learning = {study.part.name: learning_curves(study.results) for study in trained}
     growth = {study.part.name: contexts(study.results) for study in done}
     against = {study.part.name: tradeoffs(study.results, study.ranking) for study in done}
     widest = max(done, key=lambda study: len(study.results.done), default=None)
@@ -330,7 +331,7 @@ def _facts(studies: Sequence[_Study], environment: Mapping[str, Any]) -> list[tu
             (f"{before}held equal", held_equal(results, part.entries)),
             (
                 f"{before}trials",
-                f"{done} of {len(results.order) * part.study.seeds} finished, {part.study.seeds} seeds each",
+                f"{done} of {len(results.order) * part.study.seeds} finished, {_seeds(part.study.seeds)} each",
             ),
             (f"{before}data", ", ".join(sorted({entry.data for entry in part.entries})) or "not recorded"),
         ]
@@ -338,6 +339,10 @@ def _facts(studies: Sequence[_Study], environment: Mapping[str, Any]) -> list[tu
             facts.append((f"{before}not size-matched", ", ".join(sorted(results.unmatched))))
     facts.append(("corpus", _corpus(environment)))
     return [*facts, *((name, str(environment[name])) for name in _ABOUT_MACHINE if name in environment)]
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _corpus(environment: Mapping[str, Any]) -> str:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from statewise.comparison.report.results import SHARES, Results, differ, pareto, possible
+from statewise.comparison.report.results import SAME, SHARES, Results, differ, pareto, possible
 from statewise.comparison.report.verdict import (
-    best_sentence,
     compares_sizes,
     few,
     listed,
@@ -14,7 +13,7 @@ from statewise.comparison.report.verdict import (
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS, Found
 from statewise.figures.figure import FORMATS, Axis, Figure, Series, Unit
-from statewise.figures.number import count, duration, plain, size
+from statewise.figures.number import Format, count, duration, plain, size
 
 _ROOM = 0.5  # beside the entries, for trivial predictors: as a share of their range
 
@@ -74,16 +73,20 @@ def bars(results: Results, ranking: Ranking) -> Figure:
         reading=f"Longer is better; beside each bar: {results.metric}{', what the state is' if forms else ''}{after}"
         f"{'; lines: 95 % interval over seeds' if several else ''}"
         f"{'; last rows: trivial predictors' if anchors else ''}.",
-        finding=_range(results, ranking),
+        finding=_range(results, ranking, lambda score: f"{score:.2f}"),
     )
 
 
-def _range(results: Results, ranking: Ranking) -> str:
+def _range(results: Results, ranking: Ranking, form: Format) -> str:
+    """The best and the worst entry, and the trivial predictors."""
     if not ranking.standings:
         return "No entry has finished."
     first, last = ranking.standings[0], ranking.standings[-1]
-    ends = f"From {named(first.entry)} ({first.mean:.2f}) to {named(last.entry)} ({last.mean:.2f})"
-    anchors = [f"{name} ({value:.2f})" for name, value in results.anchors.items()]
+    if first is last:
+        ends = f"Only {named(first.entry)} has finished ({form(first.mean)})"
+    else:
+        ends = f"From {named(first.entry)} ({form(first.mean)}) to {named(last.entry)} ({form(last.mean)})"
+    anchors = [f"{name} ({form(value)})" for name, value in results.anchors.items()]
     return f"{ends}{f'; trivial predictors: {listed(anchors)}' if anchors else ''}."
 
 
@@ -111,7 +114,7 @@ def standings(results: Results, ranking: Ranking) -> Figure:
         y=Axis("", scale="category", categories=(*(one.entry for one in known), *near)),
         series=tuple(series) if known else (),
         reading=f"Best at the top, {results.study.better} is better{spread}{trivial}.",
-        finding=best_sentence(results, ranking) if known else "No entry has finished.",
+        finding=_range(results, ranking, plain),
         missing=(f"Outside the axis: {far}.",) if far else (),
     )
 
@@ -290,7 +293,13 @@ def contexts(results: Results) -> list[Figure]:
             reading="Flat: the next token takes as long after a long text as after a short one.",
         ),
     ]
-    return [figure for figure in found if any(len(series.x) > 1 for series in figure.series)]
+    return [figure for figure in found if any(len(series.x) > 1 for series in figure.series) and _varies(figure)]
+
+
+def _varies(figure: Figure) -> bool:
+    """Whether any value differs: entries of one model have the same state at every length."""
+    values = [value for series in figure.series for value in series.y]
+    return max(values) > SAME * min(values)
 
 
 def _by_context(

@@ -1,7 +1,7 @@
 """The report's tables: the entries, their settings, the search, every trial, what failed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from statewise.comparison.budget import UNITS, Entry
@@ -89,13 +89,14 @@ def settings_table(results: Results) -> Settings | None:
     if not paths:
         return None
     same = [path for path in paths if len({json.dumps(settings.get(path)) for settings in known.values()}) == 1]
-    shared = ", ".join(f"{_short(path)} {_value(next(iter(known.values()))[path])}" for path in same)
+    short = _short_names(paths)
+    shared = ", ".join(f"{short[path]} {_value(next(iter(known.values()))[path])}" for path in same)
     differing = [path for path in paths if path not in same]
     rows = tuple(
         (words(name), *(words(_value(settings[path]) if path in settings else NONE) for path in differing))
         for name, settings in known.items()
     )
-    columns = (Column("entry", "model", text=True), *(Column(path, _short(path), text=True) for path in differing))
+    columns = (Column("entry", "model", text=True), *(Column(path, short[path], text=True) for path in differing))
     sentence = f"The same for all entries: {shared}." if shared else ""
     return Settings(sentence, Table(columns, rows) if differing else None)
 
@@ -106,10 +107,11 @@ def record_table(results: Results) -> Table | None:
     study = results.study
     if not study.record:
         return None
-    tried = list(dict.fromkeys(_combination(trial) for trial in study.record))
+    short = _short_names(list(dict.fromkeys(path for trial in study.record for path in trial.settings)))
+    tried = list(dict.fromkeys(_combination(trial, short) for trial in study.record))
     rows = []
     for name in dict.fromkeys(trial.entry for trial in study.record):
-        trials = {_combination(trial): trial for trial in study.record if trial.entry == name}
+        trials = {_combination(trial, short): trial for trial in study.record if trial.entry == name}
         chosen = study.chosen(name)
         cells = [_tried(trials.get(one), chosen=trials.get(one) is chosen) for one in tried]
         rows.append((words(name), *cells))
@@ -117,8 +119,8 @@ def record_table(results: Results) -> Table | None:
     return Table((Column("entry", "model", text=True), *titles), tuple(rows))
 
 
-def _combination(trial: Tried) -> str:
-    return ", ".join(f"{_short(path)} {_value(value)}" for path, value in trial.settings.items())
+def _combination(trial: Tried, short: Mapping[str, str]) -> str:
+    return ", ".join(f"{short[path]} {_value(value)}" for path, value in trial.settings.items())
 
 
 def _tried(trial: Tried | None, *, chosen: bool) -> Cell:
@@ -213,10 +215,11 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={json.dumps(value)}" for path, value in settings.items()) or NONE
 
 
-def _short(path: str) -> str:
-    """`learning rate` for `train.lr`: the last word of a path, as people call it."""
-    name = path.rpartition(".")[2]
-    return {"lr": "learning rate"}.get(name, name.replace("_", " "))
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """`learning rate` for `train.lr`: the last word of a path, as people call it, or two where one is not unique."""
+    last = [path.rpartition(".")[2] for path in paths]
+    words = [name if last.count(name) == 1 else " ".join(path.split(".")[-2:]) for path, name in zip(paths, last)]
+    return {path: "learning rate" if name == "lr" else name.replace("_", " ") for path, name in zip(paths, words)}
 
 
 def _value(value: object) -> str:
@@ -234,14 +237,16 @@ def _value(value: object) -> str:
 
 
 def _informative(table: Table) -> Table:
-    """Columns without a value are left out; those in which all entries agree stay for machines."""
+    """Columns without a value are left out; those in which all entries agree, or one has a value, stay for machines."""
     if not table.rows:
         return table
     kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
     columns = []
     for at in kept:
-        column, texts = table.columns[at], {row[at].text for row in table.rows}
-        constant = len(texts) == 1 and len(table.rows) > 1 and column.name not in _KEPT
+        column, cells = table.columns[at], [row[at] for row in table.rows]
+        alone = len(cells) > 2 and sum(cell.value is not None for cell in cells) == 1
+        constant = len(cells) > 1 and len({cell.text for cell in cells}) == 1
+        constant = (constant or alone) and column.name not in _KEPT
         columns.append(column._replace(shown=column.shown and not constant))
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
     return table._replace(columns=tuple(columns), rows=rows)

@@ -274,9 +274,10 @@ def score_text(standing: Standing) -> str:
 
 
 def margin(one: float, other: float, results: Results) -> str:
-    """`0.12 (5.1 %) better than`."""
+    """`0.12 (5.1 %) better than`; of shares, and of differences larger than the other score, without a percentage."""
     worse = (one > other) == (results.study.better == "lower")
-    relative = f" ({share(abs(one - other) / abs(other))})" if other and results.study.metric not in SHARES else ""
+    small = abs(one - other) <= abs(other) and results.study.metric not in SHARES
+    relative = f" ({share(abs(one - other) / abs(other))})" if small and other else ""
     return f"{rough(abs(one - other))}{relative} {'worse' if worse else 'better'} than"
 
 

@@ -44,7 +44,7 @@ def courses(
             )
             recipe = run.spec.model_copy(update={"train": spec, "seed": seed})
             trained = train(recipe, out=Path(place) / f"{name}-{seed}", display=Silent())
-            again = load(trained.path, device=str(run.device))
+            again = load(trained.path, device=str(run.device), mixer=trained.mixers)
             assert isinstance(again, LanguageModelRun)
             nats[name].append(again.evaluate().nats_per_token)
             seconds[name] += trained.outcome.seconds / seeds

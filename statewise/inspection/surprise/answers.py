@@ -34,7 +34,7 @@ def _answers(specimens: Specimens, progress: Progress) -> Choices | Courses:
 
 def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Progress) -> Rival:
     """What another run paid for the same answers."""
-    other = open_subject(against, text=subject.text, data=subject.data)
+    other = open_subject(against, text=subject.text, data=subject.data, mixer=subject.mixers)
     if other.specimens is None or other.task != subject.task:
         raise UserError(
             f"{against!r} is a {other.task} run and cannot be set against {subject.name}",

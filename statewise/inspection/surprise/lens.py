@@ -57,7 +57,7 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
         "bits": [round(one, 6) for one in found.bits_T[: settings.shown].tolist()],
     }
     if settings.against is not None:
-        other = open_subject(settings.against, text=subject.text)
+        other = open_subject(settings.against, text=subject.text, mixer=subject.mixers)
         if other.task != subject.task:
             raise UserError(
                 f"{settings.against!r} is a {other.task} run and cannot be set against {subject.name}",

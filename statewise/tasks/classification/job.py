@@ -113,7 +113,7 @@ class ClassificationJob(Job):
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
         cut += self._left_out
         return (
-            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train_rows):,} rows{cut}, "
+            f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({len(self.train_rows):,} rows{cut}, "
             f"{len(self.classes)} classes, {len(self.held_rows):,} held out)"
         )
 

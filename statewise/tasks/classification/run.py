@@ -79,7 +79,7 @@ class ClassificationRun(PredictingRun):
     ['bad', 'good']
     >>> run.generate("a warm film") in run.classes.names
     True
-    >>> rows = list(run.predict("rows.tsv"))
+    >>> rows = run.predict("rows.tsv")
     >>> rows[0]["line"], sorted(rows[0]["probabilities"])
     (2, ['bad', 'good'])
     >>> len(list(run.predict_lines("rows.tsv"))) == len(rows)

@@ -151,7 +151,7 @@ class ForecastingJob(Job):
         if self._windows is not None and self._windows.too_short:
             unused += f", {len(self._windows.too_short)} series too short to learn from"
         return (
-            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.known.channels)} channels, "
+            f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({len(self.known.channels)} channels, "
             f"{' / '.join(f'{count:,}' for count in counts)} rows, period {self.known.period}{unused})"
         )
 

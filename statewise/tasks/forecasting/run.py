@@ -48,7 +48,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     >>> ahead = run.forecast([20.0, 21.0, 22.0] * 8, horizon=4)
     >>> ahead.mean_HC.shape, run.generate("20 21 22 " * 8, tokens=2).count("\\n")
     ((4, 1), 1)
-    >>> row = next(run.predict("series.csv"))
+    >>> row = run.predict("series.csv")[0]
     >>> row["channel"], row["step"], next(run.predict_lines("series.csv"))
     ('load', 1, 'date,load')
     >>> list(run.interpolate("series.csv")), run.interpolation(gap=2, holes=3).holes  # the file has no missing value
@@ -63,7 +63,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     True
     """
 
-    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec
     model: Forecaster

@@ -164,7 +164,7 @@ class LanguageModelJob(Job):
         counted = model.learns == "counting"
         size = "by counting" if counted else f"{model.num_parameters(corpus.tokenizer.vocab):,} parameters"
         return (
-            f"{model.kind}, {size}, on {corpus.name} ({len(corpus.train.tokens):,} tokens, "
+            f"{model.known_as}, {size}, on {corpus.name} ({len(corpus.train.tokens):,} tokens, "
             f"vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]})"
         )
 

@@ -156,13 +156,13 @@ class LanguageModelRun(SelfReadingRun):
 
     def _split(self, data: Data | None) -> Split:
         if data is None:
-            self.refuse_without_text()
+            self._refuse_without_text()
             return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
         with given(self.spec, data) as files:
             spec = files.data
             return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
 
-    def refuse_without_text(self) -> None:
+    def _refuse_without_text(self) -> None:
         if is_shipped(self.path):
             name = Path(self.spec.data.text[0]).name
             raise UserError(

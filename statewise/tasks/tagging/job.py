@@ -103,7 +103,7 @@ class TaggingJob(Job):
         more = len(self.train_rows) - self._sentences
         parts = f" in {len(self.train_rows):,} parts of at most {self.spec.data.longest} words" if more else ""
         return (
-            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({self._sentences:,} sentences{parts}, "
+            f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({self._sentences:,} sentences{parts}, "
             f"{len(self._tag_N):,} words, {len(self.known.tags)} tags, {len(self._held):,} sentences held out)"
         )
 

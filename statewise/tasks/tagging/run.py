@@ -82,7 +82,7 @@ class TaggingRun(PredictingRun):
     True
     >>> run.generate("the cat sees").split()[::2]  # each word with its tag
     ['the', 'cat', 'sees']
-    >>> row = next(run.predict("tags.tsv"))
+    >>> row = run.predict("tags.tsv")[0]
     >>> len(row["tags"]) == len(row["words"])
     True
     >>> len(next(run.predict_lines("tags.tsv")).split())

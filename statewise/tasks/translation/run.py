@@ -53,7 +53,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     >>> len(run.translate(["a b c", "d e"]))
     2
     >>> drawn = run.generate("a b c", tokens=4, sampling=sw.Sampling(seed=3))
-    >>> row = next(run.predict("pairs.tsv"))
+    >>> row = run.predict("pairs.tsv")[0]
     >>> row["translation"] == row["hypotheses"][0]["text"] == next(run.predict_lines("pairs.tsv"))
     True
     >>> len(run.exposure_gap(rows=4).gap_T) > 0
@@ -62,7 +62,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     'the given text'
     """
 
-    changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
     model: Machine[Any]

@@ -131,7 +131,7 @@ class TreeJob(Job):
         name = ", ".join(self.spec.data.train) or f"the embedded {self.spec.data.embedded}"
         dropped = f", {self.dropped:,} left out for their root" if self.dropped else ""
         return (
-            f"{self.spec.model.kind}, {size:,} parameters, on {name} ({len(self.train):,} trees{dropped}, "
+            f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({len(self.train):,} trees{dropped}, "
             f"{self.train.size_B.sum():,} nodes, {len(self.held):,} trees held out, {len(self.classes)} classes"
             f"{self._not_renamed()})"
         )

@@ -100,7 +100,7 @@ class TreeRun(PredictingRun):
     True
     >>> run.generate("(1 (1 1) (0 0))").count("(")
     3
-    >>> row = next(run.predict("trees.txt"))
+    >>> row = run.predict("trees.txt")[0]
     >>> row["label"] in run.classes.names
     True
     >>> next(run.predict_lines("trees.txt"))[0]

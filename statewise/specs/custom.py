@@ -1,0 +1,140 @@
+"""A mixer class of the user's own, as data: its name and its options.
+
+The class is an object that somebody passes in. A recipe or a run folder names it and never says where code is.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+
+from statewise.specs.base import Spec
+from statewise.specs.error import UserError
+from statewise.specs.stacked import StackedSpec, StateSize
+
+KIND = "custom"
+Option = bool | int | float | str
+
+
+class MixerSize(NamedTuple):
+    parameters: int
+    output_width: int
+
+
+class OwnMixer(Protocol):
+    """A user's mixer class as specs see it. Its sizes are measured, since there is no formula for them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def file(self) -> str:
+        """Name of the file it was read from, without its folder; empty where it was in none."""
+
+    @property
+    def sha256(self) -> str:
+        """Of its source; empty where that is not known."""
+
+    def check(self, options: Mapping[str, Any]) -> dict[str, Option]:
+        """All options of the class, defaults included. ValueError: unknown, or of another type."""
+
+    def size(self, spec: "CustomSpec", input_width: int) -> MixerSize: ...
+    def flops(self, spec: "CustomSpec", input_width: int, context: int) -> int: ...
+    def state(self, spec: "CustomSpec", input_width: int, context: int) -> StateSize: ...
+
+
+class CustomSpec(StackedSpec):
+    """Layers of a class that is not in this package. Validation needs the class: `parse_spec(..., mixers=[...])`."""
+
+    kind: Literal["custom"] = "custom"
+    mixer: str = Field(pattern=r"^[^\W\d]\w*$", description="name of the mixer class")
+    file: str = Field("", description="the file it was read from, for information")
+    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="of its source, for information")
+    options: dict[str, Option] = Field({}, validate_default=True, description="what its constructor takes")
+    _own: OwnMixer = PrivateAttr()
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _are_options_of_the_class(cls, options: Any, info: ValidationInfo) -> Any:
+        own = (info.context or {}).get(info.data.get("mixer"))
+        return options if own is None or not isinstance(options, Mapping) else own.check(options)
+
+    def model_post_init(self, context: Any) -> None:
+        if self.mixer not in (context or {}):
+            raise ValueError(f"the class {self.mixer!r} was not passed in; build(CLASS, vocab=...) makes such a model")
+        self._own = context[self.mixer]
+
+    @property
+    def own(self) -> OwnMixer:
+        """The class, which is no part of the data."""
+        return self._own
+
+    @property
+    def known_as(self) -> str:
+        return snake(self.mixer)
+
+    def mixer_output(self) -> int:
+        return self._own.size(self, self.width).output_width
+
+    def mixer_parameters(self, input_width: int) -> int:
+        return self._own.size(self, input_width).parameters
+
+    def mixer_flops(self, input_width: int, context: int = 0) -> int:
+        return self._own.flops(self, input_width, context)
+
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return self._own.state(self, input_width, context)
+
+
+def snake(name: str) -> str:
+    """`SlowSum` is `slow_sum`, `EMA` is `ema`: what folders and entries are called."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def mixers_of(spec: Spec) -> tuple[OwnMixer, ...]:
+    """The user's classes that a spec holds, to parse a changed copy of it with."""
+    found = [spec.own] if isinstance(spec, CustomSpec) else []
+    for name in type(spec).model_fields:
+        if isinstance(inner := getattr(spec, name), Spec):
+            found += mixers_of(inner)
+    return tuple(found)
+
+
+def custom_tables(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every table of a run's model that stands for a user's class."""
+    inside = table.get("model")
+    waiting = [inside] if isinstance(inside, dict) else []
+    while waiting:
+        one = waiting.pop()
+        if one.get("kind") == KIND:
+            yield one
+        else:
+            waiting += [value for value in one.values() if isinstance(value, dict)]
+
+
+def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source: str) -> dict[str, OwnMixer]:
+    """Write into `table` which of the given classes each part of the model needs; all of them, by name.
+
+    A part that names no class gets the only one there is.
+    """
+    given: dict[str, OwnMixer] = {}
+    for own in mixers:
+        if given.setdefault(own.name, own) != own:
+            raise UserError(f"two mixer classes are called {own.name!r}", fix="rename one of them")
+    for one in custom_tables(table):
+        name = one.setdefault("mixer", mixers[0].name if len(given) == 1 else None)
+        if not isinstance(name, str):
+            several = f"name it: --mixer FILE.py:Class; valid: {', '.join(sorted(given))}"
+            known = several if given else "pass it: --mixer FILE.py"
+            raise UserError(f"{source} does not say which mixer class it needs", fix=known)
+        if name not in given:
+            file = str(one.get("file"))
+            file = file if re.fullmatch(r"[\w.-]+\.py", file) else ""  # a folder does not say where to look
+            others = f"; given: {', '.join(sorted(given))}" if given else ""
+            raise UserError(
+                f"{source} needs the mixer class {name!r}{f' (from {file})' if file else ''}, which is not part of "
+                f"statewise{others}",
+                fix=f"pass it: --mixer {file or 'FILE.py'}, or in Python as in sw.load(RUN, mixer={name})",
+            )
+        one |= {"file": given[name].file, "sha256": given[name].sha256}
+    return given
