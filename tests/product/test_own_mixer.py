@@ -15,7 +15,6 @@ from tiny_study import RECALL, STORY, events, write_study
 import statewise as sw
 from statewise.core import laws
 from statewise.specs import UserError
-from statewise.tasks.run import AdjustableRun
 from statewise.training.progress import Silent
 
 OWN = ("--mixer", "fading.py")
@@ -145,8 +144,7 @@ def test_every_task_reads_with_it(here: Path, tmp_path: Path, task: str) -> None
     own = sw.load(tmp_path / "run", mixer="fading.py")
     assert own.spec.model.kind == "custom"
     assert own.spec.name.startswith("fading_sum")
-    if isinstance(own, AdjustableRun):
-        setting = {"translation": "decoding.beam=2", "forecasting": "forecast.stride=2"}[task]
+    if setting := {"translation": "decoding.beam=2", "forecasting": "forecast.stride=2"}.get(task):
         assert own.with_settings([setting]).mixers == own.mixers
 
 
