@@ -51,7 +51,7 @@ class Run(ABC):
     spec: AnyRunSpec
     model: nn.Module
     skipped: list[str]  # damaged parts that were left out
-    mixers: tuple[CustomMixer, ...] = ()  # the user's own classes that it was opened with
+    mixers: tuple[CustomMixer, ...]  # the user's own classes that it was opened with
 
     @property
     @abstractmethod
