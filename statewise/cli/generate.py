@@ -87,7 +87,8 @@ def generate(
         return
     if unknown := opened.tokenizer.unknown_in(prompt):
         print(
-            f"warning: the prompt has what the run's vocabulary lacks: {', '.join(map(repr, unknown))}", file=sys.stderr
+            f"warning: parts of the prompt are not in the run's vocabulary: {', '.join(map(repr, unknown))}",
+            file=sys.stderr,
         )
     tokens = _TOKENS if tokens is None else tokens
     if opened.spec.data.direction == "reverse":

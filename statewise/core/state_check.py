@@ -24,6 +24,8 @@ from statewise.specs import UserError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled  # looked up once
+
 _FIX = "pass the state that this machine returned for these rows, or None to begin anew"
 
 
@@ -49,7 +51,7 @@ def guard_sequence(method: Method) -> Method:
 
     @functools.wraps(method)
     def guarded(self: Any, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> Any:
-        if _inside.a_machine or torch.compiler.is_compiling():
+        if _inside.a_machine or _is_compiling():
             return method(self, x, state, lengths_B)
         if state is not None and not (self._state_check or _make_check(self)).fits(x, state):
             _refuse(self, x, state)
@@ -63,19 +65,25 @@ def guard_sequence(method: Method) -> Method:
 
 
 def guard_step(method: Method) -> Method:
-    """For `step` and `step_`, which always take a state."""
+    """For `step` and `step_`, which always take a state. The state that the last step returned needs no check."""
 
     @functools.wraps(method)
     def guarded(self: Any, x: Tensor, state: Any) -> Any:
-        if _inside.a_machine or torch.compiler.is_compiling():
+        if _inside.a_machine or _is_compiling():
             return method(self, x, state)
-        if not (self._state_check or _make_check(self)).fits(x, state):
+        check = self._state_check or _make_check(self)
+        shape = x.shape
+        returned, its_shape = check.returned
+        if (state is not returned or shape != its_shape) and not check.fits(x, state):
             _refuse(self, x, state)
         _inside.a_machine = True
         try:
-            return method(self, x, state)
+            result = method(self, x, state)
         finally:
             _inside.a_machine = False
+        if check.may_hold and not _is_grad_enabled():
+            check.returned = result[1], shape
+        return result
 
     return guarded  # type: ignore[return-value]  # the same signature
 
@@ -106,6 +114,10 @@ class StateCheck:
         self.flatten = _flattener(like)
         self.leaves = [leaf for _, leaf in leaves(like)]
         self.grows = any(0 in leaf.shape[1:] for leaf in self.leaves)
+        # The small state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a
+        # list that grows, would keep too much memory: such states are checked each time.
+        self.returned: tuple[Any, torch.Size] = (None, torch.Size())
+        self.may_hold = not self.grows
         self.rows = -1
         self.device: torch.device | None = None
         self.expected: list[tuple[Any, ...]] = []  # what `_facts` says of each leaf of a state of these rows

@@ -46,7 +46,7 @@ def run_source(source: Source) -> ModuleType:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source.path]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
         where = source.path if line is None else f"{source.path}, line {line}"
-        raise UserError(f"{where}: {type(error).__name__}: {error}", fix="mend the file") from error
+        raise UserError(f"{where}: {type(error).__name__}: {error}", fix="correct the file") from error
     finally:
         sys.path.remove(beside)
     return module

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from statewise.specs.base import Spec
-from statewise.specs.error import UserError
+from statewise.specs.error import UserError, either, option
 from statewise.specs.stacked import StackedSpec, StateSize
 
 KIND = "custom"
@@ -124,8 +124,8 @@ def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source
     for one in custom_tables(table):
         name = one.setdefault("mixer", mixers[0].name if len(given) == 1 else None)
         if not isinstance(name, str):
-            several = f"name it: --mixer FILE.py:Class; valid: {', '.join(sorted(given))}"
-            known = several if given else "pass it: --mixer FILE.py"
+            several = f"name it: {option('mixer', 'FILE.py:Class')}; valid: {', '.join(sorted(given))}"
+            known = several if given else f"pass it: {option('mixer', 'FILE.py')}"
             raise UserError(f"{source} does not say which mixer class it needs", fix=known)
         if name not in given:
             file = str(one.get("file"))
@@ -134,7 +134,7 @@ def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source
             raise UserError(
                 f"{source} needs the mixer class {name!r}{f' (from {file})' if file else ''}, which is not part of "
                 f"statewise{others}",
-                fix=f"pass it: --mixer {file or 'FILE.py'}, or in Python as in sw.load(RUN, mixer={name})",
+                fix="pass it: " + either(f"--mixer {file or 'FILE.py'}", f"mixer={name}"),
             )
         one |= {"file": given[name].file, "sha256": given[name].sha256}
     return given

@@ -112,7 +112,7 @@ def test_a_good_model_is_not_warned_of(here: Path) -> None:
 def test_a_prompt_outside_the_vocabulary_is_warned_of(here: Path) -> None:
     said = call("generate", "runs/lstm", "--prompt", "the Ж cat Ж @", "-n", "3")
     assert said.code == 0
-    assert "warning: the prompt has what the run's vocabulary lacks: 'Ж', '@'" in said.err
+    assert "warning: parts of the prompt are not in the run's vocabulary: 'Ж', '@'" in said.err
     assert call("generate", "runs/lstm", "--prompt", "the cat", "-n", "3").err == ""
 
 

@@ -84,7 +84,7 @@ def test_costs_are_figures_where_they_were_measured() -> None:
     assert found == {"state_bytes": 16.0, "milliseconds_per_token": 250.0}
     assert costs({256: 8}, {1024: 0.25}, context=256) == {"state_bytes": 8.0}
     assert costs({}, None, context=256) == {}
-    with pytest.raises(UserError, match="'state_bytes' is not among the finite figures of this tree run: nats"):
+    with pytest.raises(UserError, match="'state_bytes' is not among the finite metrics of this tree run: nats"):
         refuse_without("state_bytes", {"nats": 1.0}, "tree")
 
 

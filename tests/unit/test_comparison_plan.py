@@ -147,7 +147,7 @@ def test_a_setting_that_an_entry_does_not_have_is_not_tried_for_it(opener: Opene
             "data.tokenizer = 'char' and 'words' has 'word'.*bits_per_byte",
         ),
         ([of_kind("gru"), {"name": "b", "settings": {"data.held_out": 0.3}}], {}, "not comparable"),
-        ([of_kind("gru"), {"name": "b", "settings": {"task": "tree"}}], {}, "their figures differ in kind"),
+        ([of_kind("gru"), {"name": "b", "settings": {"task": "tree"}}], {}, "their metrics differ in kind"),
         ([{"name": "a", "settings": {"data.text": ["-"]}}], {}, "standard input"),
     ],
 )

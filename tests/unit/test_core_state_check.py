@@ -121,3 +121,25 @@ def test_a_machine_that_has_checked_can_be_pickled_and_copied() -> None:
     for other in (pickle.loads(pickle.dumps(gru)), copy.deepcopy(gru)):
         with pytest.raises(sw.UserError, match="the input has 3 rows, the state 2"):
             other.step(torch.randn(3, 8), gru.init_state(2))
+
+
+def test_a_returned_state_is_known_and_any_other_is_checked() -> None:
+    gru = sw.GRU(8)
+    with torch.no_grad():
+        _, state = gru.step(torch.randn(2, 8), gru.init_state(2))
+        gru.step(torch.randn(2, 8), state)
+        with pytest.raises(sw.UserError, match="the input has 3 rows, the state 2"):
+            gru.step(torch.randn(3, 8), state)
+        with pytest.raises(sw.UserError, match="the input has 2 rows, the state 1"):
+            gru.step(torch.randn(2, 8), rows(state, slice(1)))
+
+
+def test_no_state_with_a_graph_and_no_list_is_held() -> None:
+    gru = sw.GRU(8)
+    gru.step(torch.randn(2, 8), gru.init_state(2))
+    attention = build("transformer", vocab=11, width=8)
+    with torch.no_grad():
+        attention.step(torch.tensor([1]), attention.init_state(1))
+    for machine in (gru, attention):
+        assert machine._state_check is not None
+        assert machine._state_check.returned[0] is None

@@ -162,7 +162,7 @@ def test_a_class_that_was_not_passed_in_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the recipe needs the mixer class 'Other' \(from other.py\)") as error:
         parse_spec(table, mixers=[fading(tmp_path)])
     assert "given: FadingSum" in str(error.value)
-    assert "--mixer other.py" in error.value.fix
+    assert "--mixer other.py" in error.value.on_command_line()
     with pytest.raises(UserError, match="does not say which mixer class"):
         parse_spec({"model": {"kind": "custom"}})
     with pytest.raises(UserError, match="valid: FadingSum, List"):
