@@ -43,8 +43,10 @@ from statewise.models.custom import from_source
 from statewise.specs import OwnMixer, UserError, mixers_of, nearest, option
 from statewise.specs.custom import snake
 from statewise.specs.parse import with_settings
-from statewise.specs.study import StudySpec
+from statewise.specs.study import EntrySpec, StudySpec
 from statewise.specs.toml import dumps
+from statewise.tasks.run import read_spec
+from statewise.tasks.shipped import find_run
 from statewise.training import Parallel
 from statewise.training.device import pick_device
 from statewise.training.graph import refuse_what_is_never_captured
@@ -281,6 +283,18 @@ def changed_story(
     return story._replace(chapters=tuple(chapters), look=look)
 
 
+def _entry_of_run(run: str, study: StudySpec) -> EntrySpec | None:
+    """An entry with the model of a run, at the size that it has there; None where there is no such run."""
+    folder = find_run(run)
+    if not (folder / "run.toml").is_file():
+        return None
+    spec = read_spec(folder, mixers=study.mixers)
+    if spec.task != study.base.get("task", "language_model"):
+        raise UserError(f"{run!r} is a {spec.task} run, and the study has another task", fix="add a run of its task")
+    model = spec.model_dump(mode="json", exclude_none=True)["model"]
+    return EntrySpec(name=folder.name, settings={"model": model}, width=None)
+
+
 def _home(added: str, parts: Mapping[str, Sequence[str]]) -> str:
     """The last part that has the entry which the new one is like; where none has, the last."""
     _, like, _ = read_added(added)
@@ -347,7 +361,9 @@ def changed_study(
         table = with_settings(as_table(study), settings)
         study = parse_study(table, source=f"study {study.title!r} with settings", mixers=study.mixers)
     if only or add:
-        study = with_entries(study, only=only, add=add, own=made)
+        likes = [like for _, like, _ in map(read_added, add) if like not in [entry.name for entry in study.entry]]
+        runs = {like: entry for like in likes if (entry := _entry_of_run(like, study)) is not None}
+        study = with_entries(study, only=only, add=add, own=made, others=runs)
     if share is not None:
         amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}
         table = with_settings(as_table(scaled(study, share * study.minutes)), amounts)  # what was said stands as it was

@@ -28,8 +28,9 @@ from statewise.specs.study import (
 )
 
 _S = TypeVar("_S", bound=Spec)
-_ADD = "give the new name, an entry of the study (or the .py file of your own mixer), and what differs: " + either(
-    "--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]'
+_ADD = (
+    "give the new name, an entry of the study (or a run, or the .py file of your mixer), and what differs: "
+    + either("--add 'deep=lstm model.depth=2'", 'add=["deep=lstm model.depth=2"]')
 )
 _INSIDE: dict[str, type[Spec]] = {
     "entry": EntrySpec,
@@ -179,10 +180,11 @@ def with_entries(
     only: Sequence[str] = (),
     add: Sequence[str] = (),
     own: Mapping[str, OwnMixer] | None = None,
+    others: Mapping[str, EntrySpec] | None = None,
 ) -> StudySpec:
     """Some of its entries, and others that are like one of them but for a few settings: `NAME=LIKE path=value …`.
 
-    `own`: what LIKE may be besides, with the class that an entry is then made of.
+    LIKE may also be what `own` names, a class of the user's, or what `others` names.
     """
     known = {entry.name: entry for entry in study.entry}
     for name in only:
@@ -190,7 +192,7 @@ def with_entries(
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, known))
     kept = [entry for entry in study.entry if not only or entry.name in only]
     searched = {name: chosen.settings for name in known if (chosen := study.chosen(name)) is not None}
-    made = {like: entry_of(mixer) for like, mixer in (own or {}).items()}
+    made = {like: entry_of(mixer) for like, mixer in (own or {}).items()} | dict(others or {})
     added = [_added(known, made, written, searched) for written in add]
     table = as_table(study.model_copy(update={"entry": (*kept, *added)}))
     source = f"the study with {option('add' if add else 'only')}"

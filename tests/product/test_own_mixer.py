@@ -144,7 +144,8 @@ def test_every_task_reads_with_it(here: Path, tmp_path: Path, task: str) -> None
     own = sw.load(tmp_path / "run", mixer="fading.py")
     assert own.spec.model.kind == "custom"
     assert own.spec.name.startswith("fading_sum")
-    if setting := {"translation": "decoding.beam=2", "forecasting": "forecast.stride=2"}.get(task):
+    if task in ("translation", "forecasting"):
+        setting = {"translation": "decoding.beam=2", "forecasting": "forecast.stride=2"}[task]
         assert own.with_settings([setting]).mixers == own.mixers
 
 

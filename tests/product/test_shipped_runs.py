@@ -6,6 +6,8 @@ import pytest
 from command import call
 
 import statewise as sw
+from statewise.comparison.compared import changed_story
+from statewise.comparison.study import spec_of
 from statewise.specs.recipe import load_recipe
 from statewise.tasks.shipped import find_run, shipped_names
 
@@ -80,3 +82,16 @@ def test_a_run_of_ones_own_comes_first() -> None:
     assert find_run("shakespeare-lstm").is_absolute()  # an empty folder is no run
     Path("shakespeare-lstm/run.toml").write_text("", encoding="utf-8")
     assert not find_run("shakespeare-lstm").is_absolute()
+
+
+def test_a_study_takes_the_model_of_a_run() -> None:
+    story = changed_story("prediction", settings={}, only=["gru"], add=["big=shakespeare-elman train.lr=0.002"])
+    (study,) = (chapter.study for chapter in story.chapters)
+    assert [entry.name for entry in study.entry] == ["gru", "big"]
+    spec = spec_of(study, study.entry[1])
+    assert spec.model == sw.load("shakespeare-elman").spec.model
+    assert (spec.train.lr, study.entry[1].width) == (0.002, None)
+    with pytest.raises(sw.UserError, match="the study has another task"):
+        changed_story("memory", settings={}, add=["big=shakespeare-elman"])
+    with pytest.raises(sw.UserError, match="no entry 'shakespeare-elma'"):
+        changed_story("prediction", settings={}, add=["big=shakespeare-elma"])
