@@ -74,7 +74,7 @@ def look_inside(look: LookSpec | None, parts: Sequence[Part]) -> Figure | None:
             f"first pair is asked for; mean over {count} held-out rows."
         ),
         finding=_finding(means),
-        grid=Grid(tuple(tuple(map(float, share)) for share in means.values()), "share of the gradient"),
+        grid=Grid(tuple(tuple(map(float, share)) for share in means.values()), "gradient share"),
     )
 
 
