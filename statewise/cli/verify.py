@@ -64,9 +64,9 @@ def verify(
     )
     laws = list(dict.fromkeys(finding.law for finding in findings))
     table.add_column("model", overflow="fold")
-    table.add_column("dtype")
+    table.add_column("dtype", no_wrap=True)
     for law in laws:
-        table.add_column(law, justify="right")
+        table.add_column(law, justify="right", no_wrap=True)
     named = ""
     for model, dtype in dict.fromkeys((finding.model, finding.dtype) for finding in findings):
         by_law = {f.law: f for f in findings if (f.model, f.dtype) == (model, dtype)}

@@ -12,8 +12,8 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--set metric=blue", "metric 'blue' is not a figure of a translation run"),
-        ("--set base.train.judge=blue", "train.judge = 'blue' is not a figure of this task"),
+        ("--set metric=blue", "metric 'blue' is not a metric of a translation run"),
+        ("--set base.train.judge=blue", "train.judge = 'blue' is not a metric of this task"),
         ("--data nowhere.tsv", "'nowhere.tsv' does not exist"),
         ("--data hub:nowhere:train --data hub:nowhere:test", "nowhere"),
         pytest.param("--set base.train.device=cuda", "PyTorch sees no GPU here", marks=NO_GPU),

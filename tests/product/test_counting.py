@@ -51,7 +51,7 @@ def test_it_writes_goes_on_and_keeps_its_laws(counted: Path) -> None:
     assert whole.strip("\n") == first.strip("\n") + more.strip("\n")
     said = call("verify", "run")
     assert said.code == 0
-    assert "17 of 17" in said.out
+    assert "19 of 19" in said.out
 
 
 def test_there_is_nothing_to_resume(counted: Path) -> None:

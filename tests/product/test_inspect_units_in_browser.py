@@ -46,8 +46,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", ["gates", "updates", "intervene", "lists", "probes"])
 def test_opens_from_disk(name: str, kind: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
     with Watched(browser, pages[f"{name} {kind}"], width=width) as seen:
-        if kind == "live":
-            seen.page.wait_for_selector(".main-svg")
         assert seen.page.evaluate(STICKING_OUT) == []
         assert seen.page.evaluate(OVERLAPS) == []
         assert seen.wrong == []
