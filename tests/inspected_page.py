@@ -67,7 +67,7 @@ STICKING_OUT = """() => {
   for (const figure of document.querySelectorAll("figure:not(.text)")) {  // a text is no drawing
     if (!figure.checkVisibility()) continue;  // folded away
     const charts = [...figure.querySelectorAll(".still svg.chart")].filter((one) => one.checkVisibility());
-    if (!charts.length || charts[0].getBoundingClientRect().height < 100) found.push(`${figure.id} is not drawn`);
+    if (!charts.length || charts[0].getBoundingClientRect().height < 60) found.push(`${figure.id} is not drawn`);
   }
   return found;
 }"""
