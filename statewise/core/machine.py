@@ -101,6 +101,10 @@ class Mixer(Machine[S]):
         x_BTI = torch.randn(batch, time, self.input_width, dtype=torch.float64, generator=generator)
         return x_BTI.to(self.like)
 
+    def wide_zeros(self, *shape: int) -> Tensor:
+        """The beginning of a sum over time: in float32 at least, because half precision soon rounds every term away."""
+        return self.like.new_zeros(shape, dtype=torch.promote_types(self.like.dtype, torch.float32))
+
 
 class Encoder(Described, ABC):
     """A function of the whole input, for what cannot be read step by step: no `step` is faked."""

@@ -78,7 +78,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
     def init_state(self, batch: int) -> GatedDeltaState:
         head = self.output_width // self.heads
         window = empty_window(self.w_conv_CK, batch, like=self.like)
-        return GatedDeltaState(self.like.new_zeros(batch, self.heads, head, head), window)
+        return GatedDeltaState(self.wide_zeros(batch, self.heads, head, head), window)
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
@@ -109,7 +109,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
         if self.w_decay_HI is not None and self.log_rate_H is not None:
             g_BTH = -self.log_rate_H.exp() * F.softplus(F.linear(x_BTI, self.w_decay_HI, self.b_decay_H))
         y_BTHK, s_BHKK = gated_delta(q_BTHK, k_BTHK, v_BTHK, beta_BTH, g_BTH, state.s_BHKK, lengths_B, wish=wish)
-        y_BTD = F.rms_norm(y_BTHK, self.gain_K.shape, self.gain_K, eps=1e-5).flatten(-2)
+        y_BTD = F.rms_norm(y_BTHK.to(self.like), self.gain_K.shape, self.gain_K, eps=1e-5).flatten(-2)
         if self.w_gate_DI is not None:
             y_BTD = y_BTD * F.silu(linear(x_BTI, self.w_gate_DI))
         return linear(y_BTD, self.w_out_DD), GatedDeltaState(s_BHKK, window)

@@ -68,9 +68,9 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
 
     def init_state(self, batch: int) -> LinearAttentionState:
         head = self.output_width // self.heads
-        kv_BHKK = self.like.new_zeros(batch, self.heads, head, head)
+        kv_BHKK = self.wide_zeros(batch, self.heads, head, head)
         window = empty_window(self.w_conv_CK, batch, like=self.like)
-        return LinearAttentionState(kv_BHKK, self.like.new_zeros(batch, self.heads, head), window)
+        return LinearAttentionState(kv_BHKK, self.wide_zeros(batch, self.heads, head), window)
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
@@ -107,5 +107,5 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
         y_BTHK = y_BTHV[..., :-1]
         if self.feature == "elu":
             y_BTHK = y_BTHK / (y_BTHV[..., -1:] + 1e-6)  # 0 past a row's end
-        y_BTD = linear(y_BTHK.flatten(-2), self.w_out_DD)
+        y_BTD = linear(y_BTHK.flatten(-2).to(self.like), self.w_out_DD)
         return y_BTD, LinearAttentionState(s_BHKV[..., :-1], s_BHKV[..., -1], window)

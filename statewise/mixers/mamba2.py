@@ -80,7 +80,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
     def init_state(self, batch: int) -> Mamba2State:
         inner, state, _ = self.sizes
         window = empty_window(self.w_conv_CK, batch, like=self.like)
-        return Mamba2State(self.like.new_zeros(batch, self.heads, state, inner // self.heads), window)
+        return Mamba2State(self.wide_zeros(batch, self.heads, state, inner // self.heads), window)
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""

@@ -52,7 +52,7 @@ class MinGRU(Mixer[MinGRUState], Stacked):
         return {"w_GI": [self.output_width] * 2}
 
     def init_state(self, batch: int) -> MinGRUState:
-        return MinGRUState(self.like.new_zeros(batch, self.output_width))
+        return MinGRUState(self.wide_zeros(batch, self.output_width))
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
@@ -72,4 +72,4 @@ class MinGRU(Mixer[MinGRUState], Stacked):
     ) -> tuple[Tensor, MinGRUState]:
         z_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
         y_BTD, h_BD = gated_scan(z_BTD, bend(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
-        return y_BTD, MinGRUState(h_BD)
+        return y_BTD.to(self.like), MinGRUState(h_BD)

@@ -56,7 +56,7 @@ class MinLSTM(Mixer[MinLSTMState], Stacked):
         return {"w_GI": [self.output_width] * 3}
 
     def init_state(self, batch: int) -> MinLSTMState:
-        return MinLSTMState(self.like.new_zeros(batch, self.output_width))
+        return MinLSTMState(self.wide_zeros(batch, self.output_width))
 
     def choice(self) -> Choice:
         """Which implementation `forward` will run, and why."""
@@ -83,4 +83,4 @@ class MinLSTM(Mixer[MinLSTMState], Stacked):
         else:
             enter_BTD = torch.sigmoid(i_BTD) * x_BTD
             y_BTD, h_BD = scan(torch.sigmoid(f_BTD), enter_BTD, state.h_BD, lengths_B, wish=wish)
-        return y_BTD, MinLSTMState(h_BD)
+        return y_BTD.to(self.like), MinLSTMState(h_BD)

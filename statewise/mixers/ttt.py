@@ -87,7 +87,7 @@ class TTT(Mixer[TTTState], Stacked):
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": [], "gain_HK": [], "bias_HK": []}
 
     def init_state(self, batch: int) -> TTTState:
-        nothing = tuple(self.like.new_zeros(batch, *weight.shape) for weight in self.start)
+        nothing = tuple(self.wide_zeros(batch, *weight.shape) for weight in self.start)
         left_B = torch.full((batch,), self.mini_batch, device=self.like.device)
         window = empty_window(self.w_conv_CK, batch, like=self.like)
         return TTTState(nothing, tuple(part.clone() for part in nothing), left_B, window)
@@ -124,4 +124,4 @@ class TTT(Mixer[TTTState], Stacked):
             lengths_B=lengths_B,
             wish=wish,
         )
-        return linear(y_BTHK.flatten(-2), self.w_out_DD), TTTState(*after, window)
+        return linear(y_BTHK.flatten(-2).to(self.like), self.w_out_DD), TTTState(*after, window)

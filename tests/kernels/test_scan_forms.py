@@ -68,10 +68,10 @@ def test_its_gradient_can_be_differentiated_again() -> None:
     assert torch.autograd.gradgradcheck(run, tensors)
 
 
-def test_half_precision_stays_half_outside_and_is_wide_inside() -> None:
+def test_half_precision_is_wide_inside_and_stays_wide() -> None:
     inputs, states = case(64)
     half = [value.bfloat16() for value in (*inputs, *states)]
     y_BTD, h_BD = scan(*half)
-    assert y_BTD.dtype == h_BD.dtype == torch.bfloat16
+    assert y_BTD.dtype == h_BD.dtype == torch.float32
     exact_BTD, _ = scan(*(value.double() for value in half))
-    torch.testing.assert_close(y_BTD.double(), exact_BTD, rtol=2**-8, atol=1e-6)
+    torch.testing.assert_close(y_BTD.double(), exact_BTD, rtol=2**-20, atol=1e-6)

@@ -1,10 +1,13 @@
 """Every law, for everything the lineage lists. A new mixer is tested by being listed."""
 
+import copy
+from collections.abc import Callable
+
 import pytest
 import torch
-from listed import LISTED, Listed, each
+from listed import LISTED, PLAIN, Listed, each
 
-from statewise.core import laws
+from statewise.core import laws, unroll
 
 
 @each(LISTED)
@@ -18,6 +21,28 @@ def test_law(machine: Listed, law: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_precision(machine: Listed, dtype: torch.dtype) -> None:
     assert laws.precision(machine(), dtype) <= laws.BOUNDS[dtype]
+
+
+@each(PLAIN)
+@pytest.mark.parametrize("law", [laws.split, laws.step], ids=["split", "step"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_law_in_half_precision(machine: Listed, law: Callable[..., float], dtype: torch.dtype) -> None:
+    made = machine().to(dtype)
+    assert law(made, laws.make_case(made)) <= laws.BOUNDS[dtype]
+
+
+@each([listed for listed in PLAIN if listed.name.endswith("-mixer")])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
+def test_half_precision_holds_over_thousands_of_steps(machine: Listed, dtype: torch.dtype) -> None:
+    """What is summed over time keeps its digits: after 6,000 steps the result is still near float64."""
+    low = machine().to(dtype)
+    exact = copy.deepcopy(low).double()
+    x = low.sample_input(1, 6000, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        stepped, _ = unroll(low.step, x, low.init_state(1))
+        wanted, _ = exact(x.double())
+    error = (stepped - wanted)[:, -100:].norm() / wanted[:, -100:].norm()
+    assert error <= laws.BOUNDS[dtype] / 4
 
 
 def test_cases_start_from_states_without_zeros() -> None:

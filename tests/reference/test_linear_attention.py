@@ -51,3 +51,13 @@ def test_without_feature_it_is_attention_without_softmax(kernel: str) -> None:
     assert_same(y.detach(), expected)
     assert_same(state.kv_BHKK.detach(), k.mT @ v)
     assert_same(state.k_BHK.detach(), k.sum(2))
+
+
+def test_float16_holds_where_sums_leave_its_range() -> None:
+    """The sums over 2,000 tokens are above 65,504; their quotient is not."""
+    mixer = LinearAttention(256).half()
+    x = noise(1, 2000, 256, seed=2)
+    y, state = mixer(x.half())
+    expected, _ = mixer.double()(x.half().double())
+    assert state.k_BHK.sum(-1).min() > 65504
+    assert (y - expected).norm() / expected.norm() < 2e-3

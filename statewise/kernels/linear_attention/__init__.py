@@ -32,7 +32,7 @@ def linear_attention(
     *,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
+    """What is read at each moment, and the state after the last; both in float32 at least."""
     chosen = choice(s_BHKV, wish=wish).implementation
     exact = not torch.is_autocast_enabled(s_BHKV.device.type)
     with no_autocast(s_BHKV):
@@ -45,4 +45,4 @@ def linear_attention(
             run = naive.linear_attention if chosen == "naive" else chunked.linear_attention
             q, k, v, g, s = wide(*inputs, s_BHKV)
             y_BTHV, after_BHKV = run(q, k, v, g, s, lengths_B)
-    return y_BTHV.to(s_BHKV), after_BHKV.to(s_BHKV)
+    return y_BTHV, after_BHKV

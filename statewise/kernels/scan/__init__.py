@@ -16,7 +16,7 @@ def choice(like: Tensor, *, wish: Wish = "auto") -> Choice:
 def scan(
     a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
-    """All h, and the last one; both in the dtype of the state that came in."""
+    """All h, and the last one; both in float32 at least."""
     chosen = choice(h_BD, wish=wish).implementation
     with no_autocast(h_BD):
         if chosen == "triton":  # which widens in registers what it reads
@@ -25,7 +25,7 @@ def scan(
             run = naive.scan if chosen == "naive" else parallel.scan
             a, b, h = wide(a_BTD, b_BTD, h_BD)
             y_BTD, after_BD = run(a, b, h, lengths_B)
-    return y_BTD.to(h_BD), after_BD.to(h_BD)
+    return y_BTD, after_BD
 
 
 def gated_scan(
@@ -36,4 +36,4 @@ def gated_scan(
         return scan(*naive.gates(z_BTD, x_BTD), h_BD, lengths_B, wish=wish)
     with no_autocast(h_BD):  # gates in registers: they are never written down
         y_BTD, after_BD = load("scan").gated_scan(z_BTD, x_BTD, *wide(h_BD), lengths_B)
-    return y_BTD.to(h_BD), after_BD.to(h_BD)
+    return y_BTD, after_BD

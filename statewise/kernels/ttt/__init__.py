@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from statewise.core import map_state, to
+from statewise.core import map_state
 from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.ttt import dual, naive
@@ -35,7 +35,7 @@ def ttt(
     lengths_B: Tensor | None = None,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Carried]:
-    """What is read at each moment, and the state after the last; both in the dtype of the state that came in."""
+    """What is read at each moment, and the state after the last; both in float32 at least."""
     chosen = choice(start, mini_batch=mini_batch, wish=wish).implementation
     run = naive.ttt if chosen == "naive" else dual.ttt
     if chosen == "triton":
@@ -48,4 +48,4 @@ def ttt(
         wide_state = map_state(lambda leaf: wide(leaf)[0] if leaf.is_floating_point() else leaf, state)
         wide_norm = None if norm is None else InnerNorm(*wide(*norm))
         y_BTHK, after = run(q, k, v, rate, wide_state, wide(*start), wide_norm, mini_batch, lengths_B)
-    return y_BTHK.to(like), to(after, like.dtype)
+    return y_BTHK, after
