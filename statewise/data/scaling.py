@@ -47,21 +47,18 @@ class Scaling:
         means, stds = [], []
         values_NC = np.concatenate([span.series.values_TC[span.begin : span.end] for span in spans])
         for name, how, values_N in zip(channels, kinds, values_NC.T, strict=True):
-            if how == "none":
-                means.append(0.0)
-                stds.append(1.0)
-                continue
-            seen_N = values_N[~np.isnan(values_N)]
-            if not len(seen_N):
+            mean, std = (0.0, 1.0) if how == "none" else _mean_and_std(values_N)
+            if mean is None:
                 raise UserError(f"channel {name!r} has no value at all in the training part", fix="leave it out")
-            largest = float(np.abs(seen_N).max())
-            # Squares of very small numbers would be 0, so the largest becomes about 1; powers of two change no digit.
-            unit = 2.0 ** math.frexp(largest)[1]
-            mean, std = unit * float((seen_N / unit).mean()), unit * float((seen_N / unit).std())
-            # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
-            still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
-            means.append(float(seen_N[0]) if still else mean)
-            stds.append(1.0 if still else std)
+            means.append(mean)
+            stds.append(std or 1.0)
+        return Scaling(tuple(means), tuple(stds))
+
+    def refit(self, values_TC: NDArray[np.float64]) -> "Scaling":
+        """By one series alone; a channel without values keeps the mean of `self`, a constant one the deviation."""
+        own = [_mean_and_std(values_T) for values_T in values_TC.T]
+        means = (mine if mean is None else mean for (mean, _), mine in zip(own, self.mean_C, strict=True))
+        stds = (mine if std is None else std for (_, std), mine in zip(own, self.std_C, strict=True))
         return Scaling(tuple(means), tuple(stds))
 
     def apply(self, series: Series) -> Series:
@@ -108,3 +105,17 @@ class Scaling:
         if not mean_C or len(mean_C) != len(std_C) or not np.isfinite([*mean_C, *std_C]).all() or min(std_C) <= 0:
             raise UserError("a scaling is a mean and a positive std for each channel; this record is not one")
         return Scaling(mean_C, std_C)
+
+
+def _mean_and_std(values_N: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Of what is not missing; None where there is nothing, or nothing that changes."""
+    seen_N = values_N[~np.isnan(values_N)]
+    if not len(seen_N):
+        return None, None
+    largest = float(np.abs(seen_N).max())
+    # Squares of very small numbers would be 0, so the largest becomes about 1; powers of two change no digit.
+    unit = 2.0 ** math.frexp(largest)[1]
+    mean, std = unit * float((seen_N / unit).mean()), unit * float((seen_N / unit).std())
+    # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
+    still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
+    return (float(seen_N[0]), None) if still else (mean, std)

@@ -39,8 +39,9 @@ class SeriesDataSpec(Spec):
     covariates: Paths = Field((), description="columns that are known beforehand, also for the future")
     id: str | None = Field(None, description="column that tells several series apart")
     split: str = Field("auto", description="8640/2880/2880 rows, shares 0.7/0.1/0.2, filed, or whole:200/20/20 series")
-    scaling: Annotated[Literal["standard", "none"], _NONE] = Field(
-        "standard", description="by mean and deviation of the training part"
+    scaling: Annotated[Literal["standard", "pooled", "none"], _NONE] = Field(
+        "standard",
+        description="by mean and deviation of the training part, of each series by itself; pooled: of all together",
     )
     time_features: Paths = Field((), description="t, minute, hour, weekday, day, month, as inputs")
     channels: Literal["joint", "shared"] = Field(

@@ -1,5 +1,6 @@
 """What is read of series for forecasting: parts, seasons, holes; and errors tallied as the metrics count them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 from statewise.data.embedded.series import embedded_series, seasonal, switching
 from statewise.data.scaling import Scaling
 from statewise.data.series import make_series
-from statewise.data.series_split import SeriesParts, split_rows, whole
+from statewise.data.series_split import SeriesParts, split_rows, split_whole, whole
 from statewise.data.series_time import continued
 from statewise.data.series_window import RollingOrigin
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, parse_spec
 from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare, read_parts
 from statewise.tasks.forecasting.job import ForecastingJob
-from statewise.tasks.forecasting.known import Known, guess_period, learn
+from statewise.tasks.forecasting.known import Known, Units, guess_period, learn
 from statewise.tasks.forecasting.tally import Tally
 from statewise.tasks.metric.series import mae, mase, mse, smape
 from statewise.training import Parallel
@@ -182,24 +183,82 @@ def test_a_tally_is_the_metric_over_everything() -> None:
     train = generator.standard_normal((40, 2))
     naive = tuple(np.abs(train[3:] - train[:-3]).mean(0).tolist())
 
-    joint, shared, mixed = (Tally(scaling, horizon=5) for _ in range(3))
+    joint, shared, mixed = (Tally(horizon=5) for _ in range(3))
+    units = Units(*(np.array([one]) for one in (scaling.mean_C, scaling.std_C, naive)))
     of_N = generator.permutation(np.arange(18))
     some_N = [one.transpose(0, 2, 1).reshape(18, 5, 1)[of_N] for one in (target, forecast)]
     for part in (slice(0, 1), slice(1, 18)):
-        mixed.add(some_N[0][part], some_N[1][part], of_N[part] % 2)
+        rows = of_N[part]
+        mixed.add(some_N[0][part], some_N[1][part], units.of(np.zeros_like(rows), rows % 2))
     for some in (slice(0, 4), slice(4, 9)):
-        joint.add(target[some], forecast[some])
+        joint.add(target[some], forecast[some], units.of(np.zeros(len(target[some]), dtype=np.int64)))
     for channel in (0, 1):
-        of_B = np.full(9, channel)
+        of_B = units.of(np.zeros(9, dtype=np.int64), np.full(9, channel))
         shared.add(target[:, :, channel, None], forecast[:, :, channel, None], of_B)
-    for found in (joint.errors(naive), shared.errors(naive), mixed.errors(naive)):
+    for found in (joint.errors(), shared.errors(), mixed.errors()):
         assert found.mse == pytest.approx(mse(target, forecast).value)
         assert found.mae == pytest.approx(mae(target, forecast).value)
         assert found.mse_original == pytest.approx(mse(own_target, own_forecast).value)
         assert found.smape == pytest.approx(smape(own_target, own_forecast).value)
         assert found.mase == pytest.approx(mase(own_target, own_forecast, train_TC=train, period=3).value)
         assert found.mse_at == pytest.approx([mse(target[:, k], forecast[:, k]).value for k in range(5)])
-    assert joint.errors((0.0, 1.0)).mase is None
+    joint.add(target, forecast, units._replace(naive_SC=np.array([[0.0, 1.0]])).of(np.zeros(9, dtype=np.int64)))
+    assert joint.errors().mase is None
+
+
+# ------------------------------------------------------------------ each series by itself
+
+
+def several(split: str = "0.5/0.2/0.3", *, data: dict[str, Any] | None = None) -> tuple[SeriesParts, Known]:
+    """A large series, a small one and a constant."""
+    random = np.random.default_rng(0)
+    values = {"large": 1e6 * (3 + random.random(60)), "small": random.random(50), "still": np.full(40, 5.0)}
+    series = [make_series(one, id=name) for name, one in values.items()]
+    made = spec(data={"period": 2, **(data or {})}, forecast={"context": 8, "horizon": 4})
+    parts = split_whole(series, split[6:]) if split.startswith("whole:") else split_rows(series, split)
+    return parts, learn(made, parts)
+
+
+def test_each_series_is_scaled_by_its_own_training_rows() -> None:
+    parts, known = several()
+    for span in parts.train[:2]:
+        own = known.scaled(span.series).values_TC[span.begin : span.end]
+        assert own.mean() == pytest.approx(0, abs=1e-9)
+        assert own.std() == pytest.approx(1)
+    still = known.scaled(parts.train[2].series).values_TC
+    assert (still == 0).all()
+    assert known.scaling_of["still"].std_C == known.scaling.std_C  # a constant says nothing of how far it may move
+
+
+def test_one_scale_serves_all_where_that_is_wanted_or_whole_series_are_held_out() -> None:
+    for parts, known in (several(data={"scaling": "pooled"}), several("whole:2/1")):
+        assert not known.scaling_of
+        assert known.scaled(parts.validation[0].series).values_TC.tolist() == (
+            known.scaling.scaled(parts.validation[0].series.values_TC).tolist()
+        )
+    assert len(several("whole:2/1")[1].mase_of) == 2
+
+
+def test_a_series_that_training_did_not_see_is_scaled_by_its_rows_before_the_forecast() -> None:
+    _, known = several()
+    values = np.concatenate([np.random.default_rng(1).random(20) - 40, np.full(10, 1e9)])
+    other = make_series(values, id="other")
+    told = known.with_series([(other, 20)])
+    past = told.scaled(other).values_TC[:20]
+    assert (past.mean(), past.std()) == (pytest.approx(0, abs=1e-9), pytest.approx(1))
+    assert told.mase_of["other"] == pytest.approx((np.abs(values[2:20] - values[:18]).mean(),))
+    assert known.with_series([(other, 1)]).mase_of["other"] == known.mase_C  # one row has no error
+
+
+def test_what_is_known_survives_its_file_and_folders_of_before_keep_their_scale() -> None:
+    parts, known = several()
+    text = known.to_json()
+    assert Known.from_json(text, where=Path()) == known
+    old = {name: value for name, value in json.loads(text).items() if not name.endswith("_of")}
+    opened = Known.from_json(json.dumps(old), where=Path())
+    series = parts.train[0].series
+    assert opened.scaled(series).values_TC.tolist() == known.scaling.scaled(series.values_TC).tolist()
+    assert (opened.units(parts.test).naive_SC == known.mase_C).all()
 
 
 def learnt(values: Any, **tables: Any) -> tuple[list[Any], Known]:

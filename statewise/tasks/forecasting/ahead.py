@@ -78,6 +78,7 @@ def go_on(
     With the seed `draw`, one future by chance stands for the mean, where the model can feed a draw back to itself.
     """
     refuse_other_columns(series, known.channels, known.covariates)
+    known = known.with_series([(series, origin)])
     asked = -(-horizon // model.at_once) * model.at_once  # a direct model reads the covariates of all it answers
     series = extended(series, origin, asked)
     read = as_read(series, spec.data, known)
@@ -111,10 +112,11 @@ def go_on(
         mean_HC, quantile_HCQ = mean_BHC[:, :, 0].T, quantile_BHCQ[:, :, 0].swapaxes(0, 1)
     else:
         mean_HC, quantile_HCQ = mean_BHC[0], quantile_BHCQ[0]
-    own = np.moveaxis(known.scaling.location(np.moveaxis(quantile_HCQ, -1, 0)), 0, -1)
+    scaling = known.scaling_for(series)
+    own = np.moveaxis(scaling.location(np.moveaxis(quantile_HCQ, -1, 0)), 0, -1)
     return Ahead(
         series.time_T[origin : origin + horizon],
-        known.scaling.location(mean_HC),
+        scaling.location(mean_HC),
         own,
         possible,
         series.covariates_TX[origin : origin + horizon],

@@ -33,11 +33,11 @@ def baseline_errors(
     if regression is not None and len(regression.weight_PCC) <= context:
         name = f"least squares AR({len(regression.weight_PCC)})"
         makers[name] = lambda past: regression.forecast(past[:, -context:], horizon)
-    tallies = {name: Tally(known.scaling, horizon=horizon) for name in makers}
-    for past_WLC, target_WHC in _windows(spans, length=length, context=context, horizon=horizon, stride=stride):
+    tallies, units = {name: Tally(horizon=horizon) for name in makers}, known.units(spans)
+    for past_WLC, target_WHC, span_W in _windows(spans, length=length, context=context, horizon=horizon, stride=stride):
         for name, forecast in makers.items():
-            tallies[name].add(target_WHC, forecast(past_WLC))
-    return {name: tally.errors(known.mase_C) for name, tally in tallies.items()}
+            tallies[name].add(target_WHC, forecast(past_WLC), units.of(span_W))
+    return {name: tally.errors() for name, tally in tallies.items()}
 
 
 def _regression(known: Known) -> Autoregression | None:
@@ -56,8 +56,8 @@ def _history(spans: Sequence[Span], *, context: int, period: int) -> int:
 
 def _windows(
     spans: Sequence[Span], *, length: int, context: int, horizon: int, stride: int
-) -> Iterator[tuple[Array, Array]]:
-    """The same windows as those of the model."""
+) -> Iterator[tuple[Array, Array, NDArray[np.int64]]]:
+    """The same windows as those of the model, and the span that each is from."""
     batch = max(1, _VALUES // ((length + horizon) * spans[0].series.values_TC.shape[1]))
     for one in RollingOrigin(spans, context=length, horizon=horizon, stride=stride, batch=batch, dtype=torch.float64):
         values_WTC = one.values_BTC.masked_fill(~one.observed_BTC, torch.nan).numpy()
@@ -65,7 +65,7 @@ def _windows(
         # A channel that shows nothing at all in a context is taken to be at its mean.
         silent_WC = np.isnan(past_WLC[:, -context:]).all(1)
         past_WLC[:, -1] = np.where(silent_WC, 0.0, past_WLC[:, -1])
-        yield past_WLC, values_WTC[:, length:]
+        yield past_WLC, values_WTC[:, length:], one.span_B.numpy()
 
 
 def frame_nats(spans: Sequence[Span], known: Known) -> dict[str, float]:

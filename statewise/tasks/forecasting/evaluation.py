@@ -33,6 +33,7 @@ class ForecastEvaluation(NamedTuple):
     """`mse` and `mae` are in units of the training part's deviation, the mean over the horizon and all windows."""
 
     part: str
+    units: str  # of MSE and MAE
     windows: int
     too_short: int  # series that are not long enough for one
     horizon: int
@@ -74,7 +75,8 @@ class ForecastEvaluation(NamedTuple):
             for key, one in rows_of.items()
         )
         columns = ("MSE", "MAE", "sMAPE", "MASE", *(f"MSE at {k}" for k in steps))
-        note = f"{self.windows:,} windows of the {self.part}, {self.horizon} ahead, period {self.period}, scaled units"
+        note = f"{self.windows:,} windows of the {self.part}, {self.horizon} ahead, period {self.period}, "
+        note += f"in {self.units}"
         if self.too_short:
             note += f" · {self.too_short} series are too short"
         if self.crps is not None:
@@ -203,7 +205,7 @@ def evaluate_windows(
     )
     # Beyond the horizon it was trained for, a direct model goes on from its own mean: it has no intervals there.
     silent = spec.forecast.mode == "direct" and horizon > model.at_once
-    tally, spread = Tally(known.scaling, horizon=horizon), _Spread(spec, silent=silent)
+    tally, units, spread = Tally(horizon=horizon), known.units(spans), _Spread(spec, silent=silent)
     generator = torch.Generator(device).manual_seed(spec.seed)
     total, weight = 0.0, 0.0
     squared, count = 0.0, 0
@@ -214,7 +216,7 @@ def evaluate_windows(
         )
         target_BHC = prepared.target_BHC.double().cpu().numpy()
         channel_B = None if batch.channel_B is None else batch.channel_B.numpy()
-        tally.add(target_BHC, forecast.mean_BHC.double().cpu().numpy(), channel_B)
+        tally.add(target_BHC, forecast.mean_BHC.double().cpu().numpy(), units.of(batch.span_B.numpy(), channel_B))
         spread.add(target_BHC, forecast)
         if isinstance(model, RecursiveForecaster):
             found = forecaster_loss(model, prepared, ahead_only=True)
@@ -226,13 +228,14 @@ def evaluate_windows(
         elif isinstance(model, DirectForecaster) and model.horizon == horizon:
             found = forecaster_loss(model, prepared)
             total, weight = total + float(found.total), weight + float(found.weight)
-    errors = tally.errors(known.mase_C)
+    errors = tally.errors()
     shown = sorted({*(k for k in steps if k <= horizon), horizon})
     baselines = baseline_errors(spans, known, context=context, horizon=horizon, stride=spec.forecast.stride)
     own, mean = spec.loss_name, total / weight if weight else None
     windows = rolling.windows // (len(known.channels) if spec.data.channels == "shared" else 1)
     return ForecastEvaluation(
         part=part,
+        units=known.unit,
         windows=windows,
         too_short=len(rolling.too_short),
         horizon=horizon,
@@ -271,10 +274,9 @@ def evaluate_frames(
 ) -> ForecastEvaluation:
     """Each series from its beginning, one step ahead at every moment but the first."""
     bits = spec.objective.of_bits
-    tally = Tally(known.scaling, horizon=1)
-    naive = Tally(known.scaling, horizon=1)
+    tally, naive = Tally(horizon=1), Tally(horizon=1)
     total, weight = 0.0, 0.0
-    for rows in whole_batches(tuple(spans)):
+    for some, rows in whole_batches(spans):
         prepared, lengths_B = as_prepared(rows).to(device), rows.lengths_B.to(device)
         found = forecaster_loss(model, prepared, lengths_B)
         total, weight = total + float(found.total), weight + float(found.weight)
@@ -282,19 +284,21 @@ def evaluate_frames(
             mean_BTC, truth_BTC = (one.double().cpu().numpy() for one in one_step(model, prepared, lengths_B))
             before_BTC = carried(rows.values_BTC, rows.observed_BTC)[:, :-1].double().numpy()
             channels = truth_BTC.shape[-1]
+            units = known.units(some).of(np.repeat(np.arange(len(some)), truth_BTC.shape[1]))
             for tallied, guess in ((tally, mean_BTC), (naive, before_BTC)):
-                tallied.add(truth_BTC.reshape(-1, 1, channels), guess.reshape(-1, 1, channels))
+                tallied.add(truth_BTC.reshape(-1, 1, channels), guess.reshape(-1, 1, channels), units)
     mean = total / max(weight, 1.0)
     baselines: dict[str, dict[str, Any]] = {}
     errors = None
     if bits:
         baselines = {name: {"nats_per_frame": nats} for name, nats in frame_nats(spans, known).items()}
     else:
-        errors = tally.errors(known.mase_C)
-        baselines = {"repeat last": _baseline(naive.errors(known.mase_C), [1])}
+        errors = tally.errors()
+        baselines = {"repeat last": _baseline(naive.errors(), [1])}
     own = spec.loss_name
     return ForecastEvaluation(
         part=part,
+        units=known.unit,
         windows=int(weight) if bits else sum(max(0, span.end - span.begin - 1) for span in spans),
         too_short=sum(span.end - span.begin < 2 for span in spans),
         horizon=1,

@@ -91,7 +91,9 @@ def series_in(arrays: Sequence[NDArray[Any]], channels: Sequence[str], *, missin
                 f"{', '.join(channels)}",
                 fix=f"give arrays of shape [T, {len(channels)}]",
             )
-    made = [make_series(values, id=str(number), channels=channels) for number, values in enumerate(arrays)]
+    # The arrays of a list are known by their number, as those of a file are; an array alone is no certain series.
+    names = ["series"] if len(arrays) == 1 else map(str, range(len(arrays)))
+    made = [make_series(values, id=name, channels=channels) for name, values in zip(names, arrays)]
     return [without_missing(series, missing) for series in made]
 
 

@@ -61,7 +61,7 @@ def filled_holes(
             bridged, forward = fill(model, spec, known, series, device=device)
             way = (np.arange(1, gap + 1) / (gap + 1))[:, None]
             guesses = (bridged[hole], forward[hole], before + way * (after - before), np.tile(before, (gap, 1)))
-            std_C = np.array(known.scaling.std_C)
+            std_C = np.array(known.scaling_for(series).std_C)
             sums += [float((((guess - truth_TC) / std_C) ** 2).sum()) for guess in guesses]
             count += truth_TC.size
             made += 1

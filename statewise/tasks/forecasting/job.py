@@ -148,11 +148,12 @@ class ForecastingJob(Job):
         name = ", ".join(self.spec.data.train) or f"the generator {self.spec.data.series!r}"
         counts = [sum(span.end - span.begin for span in part) for part in self.parts[:3]]
         unused = f", {self.parts.unused:,} rows unused" if self.parts.unused else ""
+        scale = ", each series scaled by itself" if self.known.scaling_of else ""
         if self._windows is not None and self._windows.too_short:
             unused += f", {len(self._windows.too_short)} series too short to learn from"
         return (
             f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({len(self.known.channels)} channels, "
-            f"{' / '.join(f'{count:,}' for count in counts)} rows, period {self.known.period}{unused})"
+            f"{' / '.join(f'{count:,}' for count in counts)} rows, period {self.known.period}{scale}{unused})"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -216,7 +217,7 @@ class ForecastingJob(Job):
         total, weight = 0.0, 0.0
         squared, absolute, count = 0.0, 0.0, 0
         if spec.forecast.context == "all":
-            for rows in whole_batches(spans):
+            for _, rows in whole_batches(spans):
                 poll()
                 prepared, lengths_B = as_prepared(rows).to(device), rows.lengths_B.to(device)
                 found = forecaster_loss(model, prepared, lengths_B)
@@ -338,10 +339,11 @@ def evaluation_windows(
     return found
 
 
-def whole_batches(spans: tuple[Span, ...]) -> list[SeriesRows]:
+def whole_batches(spans: Sequence[Span]) -> list[tuple[Sequence[Span], SeriesRows]]:
     """Of similar lengths together; an order that does not matter to sums."""
     ordered = sorted(spans, key=lambda span: span.end - span.begin)
-    return [_whole(ordered[i : i + 64]) for i in range(0, len(ordered), 64)]
+    some = [ordered[i : i + 64] for i in range(0, len(ordered), 64)]
+    return [(one, _whole(one)) for one in some]
 
 
 def _whole(spans: Sequence[Span]) -> SeriesRows:

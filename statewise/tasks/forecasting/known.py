@@ -1,12 +1,13 @@
 """What training learns of its data besides weights: scale, season, and what the baselines need.
 
-P order, C channels, N frames.
+P order, C channels, N frames, S spans.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,32 +25,78 @@ _LARGEST_ORDER = 200
 _SIZES = (1, 2, 4, 8, 16, 32)  # rows whose mean is taken before a season is looked for
 
 
+class Units(NamedTuple):
+    """What a row's values are measured in: `value · std + mean` is in the data's own units, `naive` scales MASE."""
+
+    mean_SC: Array
+    std_SC: Array
+    naive_SC: Array
+
+    def of(self, span_B: NDArray[np.int64], channel_B: NDArray[np.int64] | None = None) -> "Units":
+        """Of rows that are from these spans, and perhaps one channel each."""
+        rows = (one[span_B] for one in self)
+        return Units(*(one if channel_B is None else one[np.arange(len(one)), channel_B, None] for one in rows))
+
+
 class Known(NamedTuple):
     """What training learnt of its data: all that a folder needs to read other series the same way."""
 
     channels: tuple[str, ...]
     covariates: tuple[str, ...]  # of the file; time features come after them
-    scaling: Scaling
+    scaling: Scaling  # of all series together
     gaps: bool  # some values were missing
     until: int  # the row where t is 1
     period: int
-    mase_C: tuple[float, ...]  # the seasonal-naive error on the training part, in the data's own units
+    mase_C: tuple[float, ...]  # the seasonal-naive error on the training part, in the data's own units, of all series
     constant_C: tuple[float, ...] = ()  # least squares on scaled values, each channel from its own past
     weight_PC: tuple[tuple[float, ...], ...] = ()
     frequency_C: tuple[float, ...] = ()  # of bits: how often each is on,
     after_2C: tuple[tuple[float, ...], ...] = ()  # and how often after it was off, and after it was on
     covariate_mean_X: tuple[float, ...] = ()  # nothing: covariates are read as they are
     covariate_std_X: tuple[float, ...] = ()
+    scaling_of: Mapping[str, Scaling] = MappingProxyType({})  # each series by itself; nothing: `scaling` serves all
+    mase_of: Mapping[str, tuple[float, ...]] = MappingProxyType({})  # where there are several series
+
+    def with_series(self, found: Iterable[tuple[Series, int]]) -> "Known":
+        """Also of series that training did not see, each by so many rows before the first that is forecast."""
+        past_of = {one.id: one.values_TC[:before] for one, before in found if one.id not in self.mase_of}
+        if not past_of or not self.mase_of:
+            return self
+        scaling_of = {name: self.scaling.refit(past_TC) for name, past_TC in past_of.items()} if self.scaling_of else {}
+        mase_of = {
+            name: tuple(own or of_all for own, of_all in zip(_naive_error([past_TC], self.period), self.mase_C))
+            for name, past_TC in past_of.items()
+        }
+        return self._replace(scaling_of={**self.scaling_of, **scaling_of}, mase_of={**self.mase_of, **mase_of})
+
+    @property
+    def unit(self) -> str:
+        if self.scaling == Scaling.none(len(self.channels)):
+            return "the data's own units"
+        return f"deviations of {'each series' if self.scaling_of else 'the training part'}"
+
+    def scaling_for(self, series: Series) -> Scaling:
+        return self.scaling_of.get(series.id, self.scaling)
+
+    def units(self, spans: Sequence[Span]) -> Units:
+        scales = [self.scaling_for(span.series) for span in spans]
+        return Units(
+            np.array([scale.mean_C for scale in scales]),
+            np.array([scale.std_C for scale in scales]),
+            np.array([self.mase_of.get(span.series.id, self.mase_C) for span in spans]),
+        )
 
     def scaled(self, series: Series) -> Series:
         """Values and covariates as a model reads them."""
         if self.covariate_mean_X:
             scaled_TX = (series.covariates_TX - np.array(self.covariate_mean_X)) / np.array(self.covariate_std_X)
             series = replace(series, covariates_TX=scaled_TX)
-        return self.scaling.apply(series)
+        return self.scaling_for(series).apply(series)
 
     def to_json(self) -> str:
-        return json.dumps({**self._asdict(), "scaling": self.scaling.to_json()}, indent=1) + "\n"
+        scalings = {name: one.to_json() for name, one in self.scaling_of.items()}
+        record = {"scaling": self.scaling.to_json(), "scaling_of": scalings, "mase_of": dict(self.mase_of)}
+        return json.dumps({**self._asdict(), **record}, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str, *, where: Path) -> "Known":
@@ -70,8 +117,11 @@ class Known(NamedTuple):
                 # Folders of before covariates were scaled have none of these.
                 tuple(map(float, record.get("covariate_mean_X", ()))),
                 tuple(map(float, record.get("covariate_std_X", ()))),
+                # Those of before each series had its own scale have none of these.
+                {str(name): Scaling.from_json(one) for name, one in record.get("scaling_of", {}).items()},
+                {str(name): tuple(map(float, one)) for name, one in record.get("mase_of", {}).items()},
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{str(where)!r}: series.json is not what a forecasting run writes") from None
 
 
@@ -86,19 +136,34 @@ def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
     found = Known(
         first.channels,
         first.covariates,
-        Scaling.fit(parts.train, kind=spec.data.scaling),
+        Scaling.fit(parts.train, kind="none" if spec.data.scaling == "none" else "standard"),
         gaps,
         max(span.end for span in parts.train),
         period,
-        _naive_error(parts.train, period),
+        _naive_error(_values(parts.train), period),
     )
-    if first.covariates and spec.data.scaling == "standard":
+    if first.covariates and spec.data.scaling != "none":
         found = found._replace(**_covariates(parts.train))
     if spec.objective.of_bits:
         return found._replace(**_frames(parts.train))
+    found = found._replace(**_each(found, parts, scale=spec.data.scaling == "standard"))
     context = spec.forecast.context if isinstance(spec.forecast.context, int) else min(map(_rows, parts.train))
     order = min(context, max(8, period + 1), _LARGEST_ORDER)
-    return found._replace(**_regression([found.scaling.scaled(one) for one in _values(parts.train)], order=order))
+    scaled = [span._replace(series=found.scaling_for(span.series).apply(span.series)) for span in parts.train]
+    return found._replace(**_regression(_values(scaled), order=order))
+
+
+def _each(known: Known, parts: SeriesParts, *, scale: bool) -> dict[str, Any]:
+    """Of several series the naive error of each; and its scale, if all that is held out is of series seen here."""
+    spans: dict[str, list[Span]] = {}
+    for span in parts.train:
+        spans.setdefault(span.series.id, []).append(span)
+    if len(spans) == 1:
+        return {}
+    found: dict[str, Any] = {"mase_of": {name: _naive_error(_values(own), known.period) for name, own in spans.items()}}
+    if scale and all(span.series.id in spans for span in (*parts.validation, *parts.test)):
+        found["scaling_of"] = {name: known.scaling.refit(np.concatenate(_values(own))) for name, own in spans.items()}
+    return found
 
 
 def _covariates(spans: Sequence[Span]) -> dict[str, Any]:
@@ -233,12 +298,11 @@ def _recurring(alike_L: Array, lag: int, *, times: int | None = None) -> float:
     return float(alike_L[lag : (times or _multiples(alike_L, lag)) * lag + 1 : lag].mean())
 
 
-def _naive_error(spans: Sequence[Span], period: int) -> tuple[float, ...]:
+def _naive_error(series: Sequence[Array], period: int) -> tuple[float, ...]:
     """0 where a channel repeats itself exactly, or never shows two values a period apart: then there is no MASE."""
-    total_C = np.zeros(spans[0].series.values_TC.shape[1])
+    total_C = np.zeros(series[0].shape[1])
     count_C = np.zeros_like(total_C)
-    for span in spans:
-        values_TC = span.series.values_TC[span.begin : span.end]
+    for values_TC in series:
         apart_TC = np.abs(values_TC[period:] - values_TC[:-period])
         total_C += np.nansum(apart_TC, axis=0)
         count_C += (~np.isnan(apart_TC)).sum(0)

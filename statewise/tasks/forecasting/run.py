@@ -107,8 +107,9 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     ) -> ForecastEvaluation:
         """Errors of the forecasts, beside those of naive ones, in units of the training part's deviation.
 
-        On the test part if there is one, else on the validation part, or on `part`; or on `data`, whole series, at the
-        scale of training.
+        On the test part if there is one, else on the validation part, or on `part`; or on `data`, whole series. Where
+        each series has a scale of its own, one that training did not see is scaled by the context before its first
+        forecast.
         """
         if self.spec.forecast.horizon < self.model.at_once and (self.known.covariates or self.spec.data.time_features):
             raise UserError(
@@ -116,16 +117,14 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
                 f"and cannot be evaluated on {self.spec.forecast.horizon}",
                 fix="evaluate it at its own horizon: the errors at fewer steps are among its metrics",
             )
-        name, spans = self._chosen(data, part)
+        name, spans, known = self._chosen(data, part)
         if self.spec.forecast.context == "all":
             assert isinstance(self.model, RecursiveForecaster)
-            return evaluate_whole(
-                self.model, self.spec, self.known, spans=spans, part=name, device=self.device, steps=steps
-            )
+            return evaluate_whole(self.model, self.spec, known, spans=spans, part=name, device=self.device, steps=steps)
         return evaluate_windows(
             self.model,
             self.spec,
-            self.known,
+            known,
             spans=spans,
             part=name,
             device=self.device,
@@ -146,7 +145,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         """Evaluate `folds` consecutive stretches of the held-out time, one by one: does the error grow later on?"""
         if isinstance(self.spec.forecast.context, str):
             raise UserError("a run with forecast.context = all reads whole series: there are no origins to roll")
-        name, spans = self._chosen(data, part)
+        name, spans, known = self._chosen(data, part)
         found = []
         for fold in range(folds):
             cut = [
@@ -160,7 +159,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
                 evaluate_windows(
                     self.model,
                     self.spec,
-                    self.known,
+                    known,
                     spans=cut,
                     part=f"{name}, stretch {fold + 1} of {folds}",
                     device=self.device,
@@ -177,19 +176,17 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         data: Data | None = None,
     ) -> Interpolation:
         """Remove stretches of `gap` values from the held-out series, fill them in, and compare with the truth."""
-        _, spans = self._chosen(data, part, scaled=False)
-        return filled_holes(self.model, self.spec, self.known, spans, gap=gap, holes=holes, device=self.device)
+        _, spans, known = self._chosen(data, part, scaled=False)
+        return filled_holes(self.model, self.spec, known, spans, gap=gap, holes=holes, device=self.device)
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> ForecastingSpecimens:
         if text is not None:
             raise UserError(
                 "this run forecasts series, and was given a text", fix=f"name a file: {option('data', 'FILE')}"
             )
-        name, spans = self._chosen(data, None)
+        name, spans, known = self._chosen(data, None)
         source = f"the {name}" if data is None else source_name(data)
-        return ForecastingSpecimens(
-            self.model, spans, spec=self.spec, known=self.known, source=source, device=self.device
-        )
+        return ForecastingSpecimens(self.model, spans, spec=self.spec, known=known, source=source, device=self.device)
 
     def exposure_gap(
         self,
@@ -207,7 +204,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
                 "this run forecasts its whole horizon at once and reads nothing of its own: it has no exposure gap",
                 fix="train with forecast.mode = recursive to compare",
             )
-        _, spans = self._chosen(data, part)
+        _, spans, _ = self._chosen(data, part)
         return forecast_gap(
             model,
             *gap_windows(self.spec, spans, rows=rows),
@@ -217,23 +214,28 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             seed=seed,
         )
 
-    def _chosen(self, data: Data | None, part: Part | None, *, scaled: bool = True) -> tuple[str, tuple[Span, ...]]:
+    def _chosen(
+        self, data: Data | None, part: Part | None, *, scaled: bool = True
+    ) -> tuple[str, tuple[Span, ...], Known]:
         """What figures are asked of, as it is read or as it was measured. Other files need no training data."""
-
-        def read(series: Series) -> Series:
-            return as_read(series, self.spec.data, self.known) if scaled else series
-
         if data is not None:
             if part is not None:
                 raise UserError(f"part = {part!r} is a part of the training data, but other data are named")
-            return "files", tuple(whole(read(series)) for series in self._series(data))
-        parts = read_parts(self.spec.data, seed=self.spec.seed)
-        part = part or ("test" if parts.test else "validation")
-        if part not in ("validation", "test"):
-            raise UserError(f"part = {part!r} is not known", fix="choose validation or test")
-        if not getattr(parts, part):
-            raise UserError(f"the data have no {part} part", fix="give data.split three parts, or name data.test")
-        return f"{part} part", getattr(parts.mapped(read), part)
+            name, spans = "files", tuple(map(whole, self._series(data)))
+        else:
+            parts = read_parts(self.spec.data, seed=self.spec.seed)
+            part = part or ("test" if parts.test else "validation")
+            if part not in ("validation", "test"):
+                raise UserError(f"part = {part!r} is not known", fix="choose validation or test")
+            if not getattr(parts, part):
+                raise UserError(f"the data have no {part} part", fix="give data.split three parts, or name data.test")
+            name, spans = f"{part} part", getattr(parts, part)
+        context = self.spec.forecast.context
+        read = 0 if isinstance(context, str) else context
+        known = self.known.with_series((span.series, max(span.begin, span.reach + read)) for span in spans)
+        if scaled:
+            spans = tuple(span._replace(series=as_read(span.series, self.spec.data, known)) for span in spans)
+        return name, spans, known
 
     def _series(self, data: Data) -> list[Series]:
         """What files, a table or arrays hold; arrays have the channels of the training data."""
@@ -371,7 +373,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         if what == "error":
             title = f"{self.spec.name}: error along the way"
             return save_plot(Path(path), Shown(errors=self._curves(part), title=title))
-        name, spans = self._chosen(None, part, scaled=False)
+        name, spans, _ = self._chosen(None, part, scaled=False)
         shown = held_out_forecast(self.forecast, spans[0], spec=self.spec, part=name, channel=channel, origin=origin)
         return save_plot(Path(path), shown)
 
