@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from statewise.core.machine import Machine, unroll
-from statewise.core.state import concat, fork, leaves, load_state, map_state, rows, save_state, to
+from statewise.core.state import concat, fork, leaves, load_state, map_state, past_end, rows, save_state, to
 from statewise.specs import UserError
 
 # Relative to float64 (or, for the exact laws, to the same dtype): what rounding alone may do over a few steps.
@@ -166,14 +166,15 @@ def rows_law(machine: Machine[Any], case: Case, *, order: Sequence[int] | None =
 def ragged(machine: Machine[Any], case: Case, *, lengths: Sequence[int] | None = None) -> float:
     """With lengths, every row's outputs equal that row run alone, unpadded; past it, 0; and it goes on the same.
 
-    States are compared as they are, and by what follows from them.
+    The padding is NaN, or tokens that do not exist. States are compared as they are, and by what follows from them.
     """
     wanted = list(lengths) if lengths is not None else [(3 * i + 2) % (case.time + 1) for i in range(case.batch)]
     lengths_B = torch.tensor(wanted, device=case.x.device)
     later = machine.sample_input(case.batch, 2, generator=torch.Generator().manual_seed(case.seed + 2))
 
     def together(c: Case) -> tuple[Tensor, Any]:
-        y, after = machine(c.x, c.state, lengths_B)
+        padded = past_end(c.x, lengths_B, float("nan") if c.x.is_floating_point() else -1)
+        y, after = machine(padded, c.state, lengths_B)
         more, _ = machine(later, after)
         return torch.cat([y, more], dim=1), after
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from statewise.core.representation import Described
 from statewise.core.state import State, map_state, rows, where, within_rows
-from statewise.core.state_check import StateCheck, guard_sequence, guard_step
+from statewise.core.state_check import StateCheck, check_lengths, guard_sequence, guard_step
 from statewise.core.transfer import onto
 from statewise.specs import UserError
 
@@ -157,8 +157,8 @@ def check_input(x: Tensor, lengths_B: Tensor | None, *, width: int | None = None
         raise UserError(f"input has shape {list(x.shape)}, expected a non-empty {wanted}")
     if width is not None and x.shape[2] != width:
         raise UserError(f"input has width {x.shape[2]}, expected {width}")
-    if lengths_B is not None and (lengths_B.shape != x.shape[:1] or lengths_B.is_floating_point()):
-        raise UserError(f"lengths must be {len(x)} whole numbers, one a row; got shape {list(lengths_B.shape)}")
+    if lengths_B is not None:
+        check_lengths(x, lengths_B)
 
 
 def forward_with_resets(

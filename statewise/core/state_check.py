@@ -2,7 +2,8 @@
 
 A kernel trusts its arguments: given a state of fewer rows, it reads and writes past the end of memory. So the contract
 compares each state with the machine's own `init_state`: structure, rows, shape, kind of number, device. An axis that is
-empty at the start (a list that grows) may have any length, the same for all lists side by side.
+empty at the start (a list that grows) may have any length, the same for all lists side by side. Lengths are checked
+likewise, and what lies past them is blanked.
 
 The machine that a caller calls makes the comparison; its parts trust it. Compiled and captured code makes none.
 """
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from statewise.core.state import State, leaves
+from statewise.core.state import State, leaves, past_end
 from statewise.specs import UserError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -51,7 +52,11 @@ def guard_sequence(method: Method) -> Method:
 
     @functools.wraps(method)
     def guarded(self: Any, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> Any:
-        if _inside.a_machine or _is_compiling():
+        if _inside.a_machine:
+            return method(self, x, state, lengths_B)
+        if lengths_B is not None:
+            x = blanked(x, lengths_B)
+        if _is_compiling():
             return method(self, x, state, lengths_B)
         if state is not None and not (self._state_check or _make_check(self)).fits(x, state):
             _refuse(self, x, state)
@@ -86,6 +91,42 @@ def guard_step(method: Method) -> Method:
         return result
 
     return guarded  # type: ignore[return-value]  # the same signature
+
+
+def blanked(x: Tensor, lengths_B: Tensor) -> Tensor:
+    """`x` with 0 past each row's end: whatever padding holds, NaN too, reaches neither values nor gradients."""
+    if x.dim() < 2:
+        return x  # refused in words of its own
+    check_lengths(x, lengths_B)
+    return past_end(x, lengths_B)
+
+
+def check_lengths(x: Tensor, lengths_B: Any) -> None:
+    """Refuse lengths that are not one whole number of 0 to T for each row of `x` `[B, T, ...]`.
+
+    What a GPU holds is checked there, since asking means waiting: wrong lengths end the program, as wrong tokens do.
+    """
+    if _inside.a_machine:
+        return
+    rows, time = x.shape[:2]
+    if not isinstance(lengths_B, Tensor):
+        raise UserError(f"lengths are {_kind(lengths_B)}, expected a tensor", fix="pass torch.tensor(lengths)")
+    if lengths_B.shape != (rows,) or lengths_B.dtype not in _WHOLE:
+        got = f"shape {list(lengths_B.shape)} of {lengths_B.dtype}"
+        raise UserError(f"lengths must be {rows} whole numbers, one a row; got {got}")
+    if lengths_B.device != x.device:
+        raise UserError(f"lengths are on {lengths_B.device}, expected {x.device}, where the input is")
+    if _is_compiling() or type(lengths_B) is not Tensor or torch._C._are_functorch_transforms_active():
+        return  # there are no numbers to look at
+    if lengths_B.device.type == "cuda":
+        torch._assert_async((lengths_B.clamp(0, time) == lengths_B).all(), f"a length is not in 0 to {time}")
+    elif lengths_B.device.type == "cpu":
+        wrong = [length for length in lengths_B.tolist() if not 0 <= length <= time]
+        if wrong:
+            raise UserError(f"lengths hold {wrong[0]}, expected 0 to {time}, the length of the input")
+
+
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def _make_check(machine: Any) -> "StateCheck":

@@ -66,6 +66,8 @@ class GridEncoder(Encoder, Stacked):
             raise UserError(f"input has shape {list(x_BHWI.shape)}, expected {wanted}")
         if sizes_B2 is not None and (sizes_B2.shape != (len(x_BHWI), 2) or sizes_B2.is_floating_point()):
             raise UserError(f"sizes must be {len(x_BHWI)} pairs of whole numbers; got shape {list(sizes_B2.shape)}")
+        if sizes_B2 is not None:
+            x_BHWI = x_BHWI.masked_fill(~_inside(x_BHWI, sizes_B2), 0.0)
         readings = []
         for number, corner in enumerate(CORNERS):
             weights = GridWeights(self.w_QDI[number], self.u_QDD[number], self.v_QDD[number], self.b_QD[number])

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from statewise.core import Stacked, scope
 from statewise.core.machine import Encoder, check_input
+from statewise.core.state_check import blanked
 from statewise.encoders.attention import MultiHeadAttention, past_end
 from statewise.encoders.layer import EncoderLayer
 from statewise.kernels.choice import Wish
@@ -85,6 +86,8 @@ class TransformerEncoder(Encoder, Stacked):
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTD, lengths_B, width=self.input_width)
+        if lengths_B is not None:
+            x_BTD = blanked(x_BTD, lengths_B)
         x_BTD = self.dropout(self._placed(x_BTD))
         for number, layer in enumerate(self.layers):
             with scope(f"encoder.{number}"):

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import State, within_rows
+from statewise.core.state import past_end as past_end
 
 S = TypeVar("S", bound=State)
 
@@ -25,12 +26,6 @@ def unroll_many(
         y, state = within_rows(t, lengths_B, step(*moment, state), before=state)
         outputs.append(y)
     return torch.stack(outputs, dim=1), state
-
-
-def past_end(x: Tensor, lengths_B: Tensor, value: float = 0.0) -> Tensor:
-    """`x` with `value` past each row's end: the number there that leaves a state at rest."""
-    past_BT = torch.arange(x.shape[1], device=x.device) >= lengths_B[:, None]
-    return x.masked_fill(past_BT.view(*past_BT.shape, *[1] * (x.dim() - 2)), value)
 
 
 def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:

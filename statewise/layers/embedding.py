@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described
+from statewise.specs import UserError
 
 
 class Embedding(Described):
@@ -42,5 +43,18 @@ class Embedding(Described):
         if self.training and self.row_dropout:
             keep = 1 - self.row_dropout
             weight_VE = weight_VE * torch.empty_like(weight_VE[:, :1]).bernoulli_(keep).div_(keep)
-        x = F.embedding(tokens, weight_VE)
+        try:
+            x = F.embedding(tokens, weight_VE)
+        except (IndexError, RuntimeError):
+            check_tokens(tokens, len(weight_VE))  # only here, after the fact: looking at every token would cost time
+            raise
         return x if self.gain == 1.0 else self.gain * x
+
+
+def check_tokens(tokens: Tensor, vocab: int) -> None:
+    """Refuse tokens that are not of the vocabulary. On a GPU, PyTorch itself ends the program at such a look-up."""
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise UserError(f"tokens have type {tokens.dtype}, expected torch.int64")
+    lowest, highest = int(tokens.min()), int(tokens.max())
+    if lowest < 0 or highest >= vocab:
+        raise UserError(f"tokens hold {lowest if lowest < 0 else highest}, expected numbers from 0 to {vocab - 1}")

@@ -16,8 +16,8 @@ from statewise.core.machine import check_input
 from statewise.kernels import ngram
 from statewise.kernels.history import beyond, extend
 from statewise.kernels.ngram import Discounts, Tables, batched, naive, tables
+from statewise.layers.embedding import check_tokens
 from statewise.models.token_machine import CountingMachine
-from statewise.specs import UserError
 
 Smoothing = Literal["kneser-ney", "modified", "add-k"]
 
@@ -98,8 +98,7 @@ class Markov(CountingMachine[MarkovState]):
         self, tokens_BT: Tensor, state: MarkovState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, MarkovState]:
         check_input(tokens_BT, lengths_B)
-        if int(tokens_BT.min()) < 0 or int(tokens_BT.max()) >= self.vocab:  # it would be read as another context
-            raise UserError(f"tokens must be from 0 to {self.vocab - 1}; these go to {int(tokens_BT.max())}")
+        check_tokens(tokens_BT, self.vocab)  # another would be read as another context
         state = state or self.init_state(len(tokens_BT))
         if is_observed():
             return unroll(self._equation, tokens_BT, state, lengths_B)

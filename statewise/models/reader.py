@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, scope
 from statewise.core.machine import check_input
+from statewise.core.state_check import blanked
 from statewise.encoders import EncoderLayer, TransformerEncoder
 from statewise.encoders.attention import past_end
 from statewise.layers import Dropout, one_sequence
@@ -82,6 +83,8 @@ class Reader(nn.Module):
         self.width = layers.width
 
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
+        if lengths_B is not None and isinstance(source, Tensor):
+            source = blanked(source, lengths_B)
         x_BSE: Tensor = self.entry(source)
         check_input(x_BSE, lengths_B, width=self.entry_width)
         return self.read(self.admit(x_BSE), lengths_B)

@@ -72,4 +72,11 @@ def test_what_padding_holds_does_not_matter(make: Callable[[], Encoder], axes: i
     broken = torch.full_like(x, torch.nan)
     for row in range(ROWS):
         broken[inside(x, row)] = x[inside(x, row)]
-    torch.testing.assert_close(encoder(broken, sizes), encoder(x, sizes), rtol=0, atol=0)
+    for given in (x, broken):
+        given.requires_grad_()
+    outputs = [encoder(given, sizes) for given in (broken, x)]
+    torch.testing.assert_close(*outputs, rtol=0, atol=0)
+    for y in outputs:
+        y.square().sum().backward()
+    torch.testing.assert_close(broken.grad, x.grad, rtol=0, atol=0)
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in encoder.parameters())

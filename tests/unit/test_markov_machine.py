@@ -94,3 +94,10 @@ def test_what_is_no_token_is_refused(token: int) -> None:
         model(torch.tensor([[1, token]]))
     with pytest.raises(UserError, match="from 0 to 6"):
         model.step(torch.tensor([token]), model.init_state(1))
+    with pytest.raises(UserError, match="from 0 to 6"):
+        model.count(np.array([1, token, 2]))
+
+
+def test_fractions_are_not_counted() -> None:
+    with pytest.raises(UserError, match="float64, expected whole numbers"):
+        Markov(5).count(np.array([1.0, 2.0, 3.0]))  # type: ignore[arg-type]  # that is the mistake

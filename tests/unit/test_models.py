@@ -230,13 +230,36 @@ INPUTS = {
     "no rows": (torch.zeros(0, 3, dtype=torch.int64), None, "expected a non-empty"),
     "lengths of another batch": (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([1]), "2 whole numbers"),
     "broken lengths": (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([1.0, 2.0]), "2 whole numbers"),
+    "lengths of yes and no": (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([True, False]), "got .*torch.bool"),
+    "lengths in a list": (torch.zeros(2, 3, dtype=torch.int64), [1, 2], "a list, expected a tensor"),
+    "a length below 0": (
+        torch.zeros(2, 3, dtype=torch.int64),
+        torch.tensor([3, -1]),
+        "lengths hold -1, expected 0 to 3",
+    ),
+    "a length above T": (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([4, 1]), "lengths hold 4, expected 0 to 3"),
+    "lengths elsewhere": (
+        torch.zeros(2, 3, dtype=torch.int64),
+        torch.zeros(2, dtype=torch.int64, device="meta"),
+        "lengths are on meta, expected cpu",
+    ),
+    "a token below 0": (torch.tensor([[0, 1], [-1, 2]]), None, "tokens hold -1, expected numbers from 0 to 8"),
+    "a token above the vocabulary": (
+        torch.tensor([[0, 9], [1, 2]]),
+        None,
+        "tokens hold 9, expected numbers from 0 to 8",
+    ),
+    "fractions of tokens": (torch.tensor([[0.0, 1.0]]), None, "tokens have type torch.float32, expected torch.int64"),
 }
 
 
 @pytest.mark.parametrize(("tokens", "lengths", "message"), INPUTS.values(), ids=INPUTS.keys())
 def test_wrong_inputs_are_refused(tokens: torch.Tensor, lengths: torch.Tensor | None, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        build("lstm", vocab=9, width=4)(tokens, None, lengths)
+    for name in ("lstm", "transformer", "markov"):
+        model = build(name, vocab=9, width=4) if name != "markov" else build(name, vocab=9)
+        for read in (model, model.absorb):
+            with pytest.raises(UserError, match=message):
+                read(tokens, None, lengths)
 
 
 def test_a_mixer_refuses_another_width() -> None:

@@ -137,3 +137,18 @@ def test_what_cannot_be_is_refused() -> None:
         build_reader(GRUSpec(), entry=nn.Identity(), entry_width=0)
     with pytest.raises(UserError, match="input has width 3, expected 4"):
         build_reader(GRUSpec(width=4), entry=nn.Identity(), entry_width=4)(torch.zeros(1, 2, 3))
+
+
+@each_spec
+@each_way
+def test_what_padding_holds_does_not_matter(spec: MixerSpec, bidirectional: bool) -> None:
+    """NaN among values: the same outputs, and gradients of the weights that enter."""
+    entry = nn.Linear(3, spec.embedding_width)
+    reader = build_reader(spec, entry=entry, entry_width=spec.embedding_width, bidirectional=bidirectional).eval()
+    x_BSV = torch.randn(4, 5, 3)
+    padded_BSV = x_BSV.masked_fill((torch.arange(5) >= LENGTHS[:, None])[..., None], torch.nan)
+    found = []
+    for source_BSV in (padded_BSV, x_BSV):
+        outputs_BSC, summary_BC, _ = reader(source_BSV, LENGTHS)
+        found.append([outputs_BSC, *torch.autograd.grad(summary_BC.square().sum(), entry.parameters())])
+    torch.testing.assert_close(*found, rtol=0, atol=0)

@@ -41,6 +41,11 @@ def count(tokens: NDArray[np.integer], *, vocab: int, order: int, end_id: int | 
     """
     if len(tokens) < 2 or len(tokens) > 1 << 31:
         raise UserError(f"{len(tokens):,} tokens cannot be counted, expected from 2 to {1 << 31:,}")
+    if not np.issubdtype(tokens.dtype, np.integer):
+        raise UserError(f"tokens have type {tokens.dtype}, expected whole numbers")
+    for token in (tokens.min(), tokens.max()):
+        if not 0 <= token < vocab:
+            raise UserError(f"tokens hold {token}, expected numbers from 0 to {vocab - 1}")
     base = vocab + 1
     columns_KM, symbol_M, count_M = _distinct(tokens, base=base, order=order, end_id=end_id)
     keys, node_M = _contexts(columns_KM, base)
