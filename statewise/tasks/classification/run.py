@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from statewise.data import read_texts
 from statewise.data.in_memory import Data, array_of
@@ -15,6 +16,7 @@ from statewise.data.memory_source import given, source_name
 from statewise.decoding import Sampling
 from statewise.models.classifier import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
+from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
 from statewise.tasks.classification.examples import (
     Encoding,
     GridEncoding,
@@ -26,7 +28,7 @@ from statewise.tasks.classification.examples import (
 )
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
-from statewise.tasks.metric.label import label_scores
+from statewise.tasks.metric.label import LabelFigures, label_scores
 from statewise.tasks.report import Report, confusion_table, percent, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.specimen import UNTOLD
@@ -51,6 +53,7 @@ class ClassificationEvaluation(NamedTuple):
     cut: int  # rows of which not all was read
     unknown: float | None  # share of the tokens that the vocabulary does not have; None: there are no tokens
     learned: int  # texts of the held-out part that stand in the training part too: they flatter
+    baselines: dict[str, dict[str, float]]  # of texts, what a bag of words gets; nothing if training data are not there
 
     def report(self, name: str) -> Report:
         nats = "" if math.isnan(self.nats) else f"{self.nats:.3f}"
@@ -58,6 +61,10 @@ class ClassificationEvaluation(NamedTuple):
         rows = (
             ("perfect", percent(1.0), "1.000", "0.000"),
             (name, percent(self.accuracy), f"{self.macro_f1:.3f}", nats),
+            *(
+                (key, percent(one["accuracy"]), f"{one['macro_f1']:.3f}", f"{one['nats']:.3f}")
+                for key, one in self.baselines.items()
+            ),
             (always, percent(self.majority_accuracy), "", ""),
             ("uniform (knows nothing)", percent(self.uniform_accuracy), "", f"{self.uniform_nats:.3f}"),
         )
@@ -66,7 +73,8 @@ class ClassificationEvaluation(NamedTuple):
         learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
         more = confusion_table(self.labels, self.confusion)
-        warning = worse_than_trivial(name, "accuracy", self.accuracy, {always: self.majority_accuracy}, better="higher")
+        trivial = {always: self.majority_accuracy, **{key: one["accuracy"] for key, one in self.baselines.items()}}
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial, better="higher")
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
 
@@ -134,22 +142,21 @@ class ClassificationRun(PredictingRun):
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
     def evaluate(self, data: Data | None = None) -> ClassificationEvaluation:
+        train: Labels | None
         if data is None:
             train, held = read_split(self.spec.data, seed=self.spec.seed)
             known = set(train.content) if self.spec.data.kind == "text" else set()
         else:
-            held, known = self._read(data), set()
+            train, held, known = self._training_data(), self._read(data), set()
         label_N, unseen = self.classes.encode(held.labels, where=held.where, unseen="wrong")
         rows = self.encoding.encode(held.content)
         log_NK = log_probabilities(self.model, rows, device=self.device)
-        guessed_N = log_NK.argmax(-1)
-        seen_N = label_N >= 0
-        scores = label_scores(held.labels, self.classes.decode(guessed_N.tolist()), names=self.classes.names)
+        scores, nats = self._scores(held, label_N, log_NK)
         majority = int(np.argmax(self.classes.counts))
         return ClassificationEvaluation(
             accuracy=scores.accuracy,
             macro_f1=scores.macro_f1,
-            nats=float(-log_NK[seen_N, label_N[seen_N]].mean()) if seen_N.any() else math.nan,
+            nats=nats,
             rows=len(label_N),
             majority_accuracy=float((label_N == majority).mean()),
             majority_class=self.classes.names[majority],
@@ -162,7 +169,36 @@ class ClassificationRun(PredictingRun):
             cut=rows.cut,
             unknown=rows.unknown,
             learned=sum(text in known for text in held.content) if known else 0,
+            baselines={} if train is None else self._baselines(train, held, label_N),
         )
+
+    def _scores(
+        self, held: Labels, label_N: NDArray[np.int64], log_NK: NDArray[np.float64]
+    ) -> tuple[LabelFigures, float]:
+        """Of the likeliest classes; and nats, over the rows whose label training showed."""
+        guessed = self.classes.decode(log_NK.argmax(-1).tolist())
+        seen_N = label_N >= 0
+        nats = float(-log_NK[seen_N, label_N[seen_N]].mean()) if seen_N.any() else math.nan
+        return label_scores(held.labels, guessed, names=self.classes.names), nats
+
+    def _baselines(self, train: Labels, held: Labels, label_N: NDArray[np.int64]) -> dict[str, dict[str, float]]:
+        if self.spec.data.kind != "text" or len(self.classes) < 2:
+            return {}
+        train_N, other = self.classes.encode(train.labels, unseen="wrong")
+        if other:  # no longer the data of this run
+            return {}
+        bag = fit_bag_of_words(train.content, train_N, classes=len(self.classes))
+        scores, nats = self._scores(held, label_N, bag.log_probabilities(held.content))
+        return {BAG_OF_WORDS: {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "nats": nats}}
+
+    def _training_data(self) -> Labels | None:
+        """None where the files are no longer what they were: other data are evaluated without them."""
+        if not all(Path(path).exists() for path in self.spec.data.train):
+            return None
+        try:
+            return read_split(self.spec.data, seed=self.spec.seed)[0]
+        except UserError:
+            return None
 
     def _read(self, data: Data) -> Labels:
         with given(self.spec, data) as files:
