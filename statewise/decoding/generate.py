@@ -13,6 +13,7 @@ from torch import Tensor
 
 from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph, reading
+from statewise.decoding.hypothesis import broken_outputs, check_never
 from statewise.decoding.sampling import Sampling, choose
 from statewise.kernels.cores import threads_for
 from statewise.layers.packed import LARGE, Finished, packed_products
@@ -82,6 +83,7 @@ class _Writing:
         self.model = model
         self.tokens = tokens  # that will be asked for, if this is known
         self.sampling = sampling.check()
+        check_never(never, vocab=at.seen_BV.shape[1])
         self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
         self.begun = at.state
         self.count = 0  # tokens written since then
@@ -92,6 +94,9 @@ class _Writing:
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
         self.products: dict[int, Finished | None] = {}
+        self.highest: list[
+            Tensor
+        ] = []  # logits of each row, token by token, until somebody looks whether they are finite
 
     @cached_property
     def largest(self) -> int:
@@ -128,6 +133,7 @@ class _Writing:
             logits_BV, self.state = step(token_B, self.state)
         if len(self.never):
             logits_BV.index_fill_(1, self.never, -torch.inf)
+        self.highest.append(logits_BV.amax(-1))
         position_B = self.at.position_B + len(self.untold)
         return choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
 
@@ -135,6 +141,7 @@ class _Writing:
         """For a captured loop a whole number of blocks, so that the lists of texts of like length have one shape."""
         self._tell()
         if self.borrowed is not None:
+            self._refuse_broken()
             self.state = map_state(Tensor.clone, self.borrowed.loop.state)
             self.finish()
         wanted = _ROOM if self.tokens is None else max(1, min(_ROOM, self.tokens - self.count))
@@ -156,10 +163,20 @@ class _Writing:
 
     def continuation(self) -> Continuation:
         """What goes on from here, whatever is written after it."""
+        self._refuse_broken()
         self._tell()
         state = self.state if self.borrowed is None else self.borrowed.loop.state
         shown = map_state(self._without_room, state, self.begun, self.initial)
         return self.at._replace(state=shown if self.borrowed is None else map_state(Tensor.clone, shown))
+
+    def _refuse_broken(self) -> None:
+        """Of NaN, infinity, or nothing but what is forbidden. Not asked at every token: on a GPU it means to wait."""
+        sound = [] if self.borrowed is None else [self.borrowed.loop.sound]
+        if self.highest:
+            sound.append(torch.stack(self.highest).isfinite().all())
+            self.highest = []
+        if not all(sound):
+            raise broken_outputs()
 
     def _tell(self) -> None:
         if self.untold:
@@ -198,8 +215,10 @@ def extend(
     if tokens < 1:
         raise UserError(f"tokens = {tokens} is not valid, expected at least 1")
     writing = _Writing(model, at, sampling, never, tokens=tokens)
-    with writing.threads():
-        chosen = [writing.step() for _ in range(tokens)]
-    after = writing.continuation()
-    writing.finish()
+    try:
+        with writing.threads():
+            chosen = [writing.step() for _ in range(tokens)]
+        after = writing.continuation()
+    finally:
+        writing.finish()
     return torch.stack(chosen, dim=1), after

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from statewise.core import Machine, State, is_observed, leaves, map_state
 from statewise.core.capture import captured
 from statewise.core.transfer import no_waiting
-from statewise.decoding.sampling import Sampling, best, drawn, uniforms
+from statewise.decoding.sampling import Sampling, best, drawn, has_best, uniforms
 from statewise.kernels import few_rows
 from statewise.layers.packed import packed_products, prepared
 
@@ -45,6 +45,7 @@ class Loop:
         self.never_N = torch.tensor(list(never), dtype=torch.int64, device=device)
         self.state = map_state(lambda leaf: leaf.clone(), start.state)
         self.token_B, self.seen_BV = start.token_B.clone(), start.seen_BV.clone()
+        self.sound = torch.ones((), dtype=torch.bool, device=device)  # whether all tokens so far could be chosen
         self.done_B1 = torch.zeros(len(self.token_B), 1, dtype=torch.int64, device=device)
         self.noise_BT = torch.zeros(len(self.token_B), room, dtype=torch.float64, device=device)
         # A graph knows where the weights are: with one, nothing here keeps the model alive.
@@ -67,6 +68,7 @@ class Loop:
         self.token_B.copy_(start.token_B)
         self.seen_BV.copy_(start.seen_BV)
         self.done_B1.zero_()
+        self.sound.fill_(True)
         self.count = 0
 
     @torch.no_grad()
@@ -75,6 +77,7 @@ class Loop:
             logits_BV, after = model.step_(self.token_B, self.state)
         if len(self.never_N):
             logits_BV = logits_BV.index_fill(1, self.never_N, -torch.inf)
+        self.sound &= has_best(logits_BV)
         if self.sampling.temperature == 0:
             token_B = best(logits_BV, self.seen_BV, self.sampling)
         else:

@@ -46,14 +46,26 @@ def log_probabilities(logits_NV: Tensor) -> Tensor:
     """At least in float32; refused where they are no numbers."""
     log_p_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)).log_softmax(-1)
     if bool(log_p_NV.isnan().any()):
-        raise UserError("the model's outputs are not numbers", fix="its weights are broken; train it again")
+        raise broken_outputs()
     return log_p_NV
 
 
+def broken_outputs() -> UserError:
+    return UserError("the model's outputs are not numbers", fix="its weights are broken; train it again")
+
+
+def check_never(never: Sequence[int], *, vocab: int) -> None:
+    for token in never:
+        if not 0 <= token < vocab:
+            raise UserError(f"never names token {token}, but this model's vocabulary has {vocab}")
+    if len(set(never)) == vocab:
+        raise UserError("nothing can be written: every token is forbidden", fix="forbid fewer tokens")
+
+
 def check_limits(*, vocab: int, end_id: int | None, never: Sequence[int], min_length: int, longest_B: Tensor) -> None:
-    for name, token in [("end_id", end_id), *(("never", token) for token in never)]:
-        if token is not None and not 0 <= token < vocab:
-            raise UserError(f"{name} names token {token}, but this model's vocabulary has {vocab}")
+    check_never(never, vocab=vocab)
+    if end_id is not None and not 0 <= end_id < vocab:
+        raise UserError(f"end_id names token {end_id}, but this model's vocabulary has {vocab}")
     if end_id is not None and end_id in never:
         raise UserError(f"token {end_id} is the end symbol, so it cannot be in `never`")
     if end_id is None and int(longest_B.min()) < 1:

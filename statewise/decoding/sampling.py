@@ -113,6 +113,11 @@ def drawn(logits_BV: Tensor, seen_BV: Tensor, below_B1: Tensor, sampling: Sampli
     return (cumulative_BV <= below_B1 * cumulative_BV[:, -1:]).sum(-1).clamp(max=logits_BV.shape[-1] - 1)
 
 
+def has_best(logits_BV: Tensor) -> Tensor:
+    """Whether every row has a likeliest token: not with NaN or infinity in it, nor where nothing is allowed."""
+    return logits_BV.amax(-1).isfinite().all()
+
+
 def choose(logits_BV: Tensor, *, seen_BV: Tensor, position_B: Tensor, sampling: Sampling) -> Tensor:
     """One token a row. The draw is a function of (seed, position): it does not matter who else is in the
     batch, nor whether the text was written in one go."""

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from statewise.core import hold
 from statewise.core.chance import uniforms
+from statewise.decoding.hypothesis import broken_outputs, check_never
+from statewise.decoding.sampling import has_best
 from statewise.models.termination import Terminating
 from statewise.specs import UserError
 
@@ -42,6 +44,7 @@ def write(
     What row b gets is a function of (seed, first_row + b), its prompt and its `longest` (one for all, or one
     a row), and nothing else. Before `shortest` symbols nothing ends, and symbols in `never` are not chosen.
     """
+    check_never(never, vocab=model.vocab)
     batch = len(prompt_BP)
     longest_B = torch.as_tensor(longest, device=prompt_BP.device).expand(batch)
     most = int(longest_B.max())
@@ -71,6 +74,8 @@ def write(
             going_B = going_B & ~stops_B & (t < longest_B)
         if not bool(going_B.any()):
             break
+        if not has_best(outputs_BV[going_B, :-1]):
+            raise broken_outputs()
         token_B = _chosen(outputs_BV[:, :-1], None if chance is None else chance[:, t + 1, 1])
         written.append(token_B.masked_fill(~going_B, model.edge))
         lengths_B = lengths_B + going_B

@@ -177,3 +177,38 @@ def test_a_captured_graph_writes_what_steps_write(
     # A captured list has more free slots, and cuBLAS may cut a longer product elsewhere.
     for (name, a), (_, b) in zip(leaves(after.state), leaves(expected.state), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")
+
+
+BROKEN = {"nan": torch.nan, "inf": torch.inf}
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["step by step", "looped"])
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+@pytest.mark.parametrize("value", BROKEN.values(), ids=BROKEN.keys())
+def test_broken_outputs_are_refused(
+    captured: bool, sampling: Sampling, value: float, request: pytest.FixtureRequest
+) -> None:
+    """They wrote token 0, on and on."""
+    if captured:
+        request.getfixturevalue("looped")
+    model, at = model_and_start(SPECS["gru"])
+    with torch.no_grad():
+        model.head.bias_V[3] = value
+    with pytest.raises(UserError, match="outputs are not numbers"):
+        extend(model, at, sampling, tokens=6)
+    with pytest.raises(UserError, match="outputs are not numbers"):
+        next(generate(model, at, sampling))
+    with torch.no_grad():
+        model.head.bias_V[3] = 0.0
+    extend(model, at, sampling, tokens=6)  # nothing of it is left behind
+
+
+@pytest.mark.parametrize(
+    ("never", "message"), [(range(VOCAB), "every token is forbidden"), ([-1], "token -1"), ([VOCAB], f"token {VOCAB}")]
+)
+def test_what_cannot_be_forbidden(never: Any, message: str) -> None:
+    model, at = model_and_start(SPECS["gru"])
+    with pytest.raises(UserError, match=message):
+        extend(model, at, Sampling(), tokens=2, never=never)
+    with pytest.raises(UserError, match=message):
+        next(generate(model, at, Sampling(), never=never))
