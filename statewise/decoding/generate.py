@@ -3,6 +3,7 @@
 B batch, T time, V vocabulary.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -14,7 +15,7 @@ from torch import Tensor
 from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph, reading
 from statewise.decoding.hypothesis import broken_outputs, check_never
-from statewise.decoding.sampling import Sampling, choose
+from statewise.decoding.sampling import STREAM, Sampling, choose
 from statewise.kernels.cores import threads_for
 from statewise.layers.packed import LARGE, Finished, packed_products
 from statewise.specs import UserError
@@ -29,23 +30,37 @@ class Continuation(NamedTuple):
 
     state: State
     token_B: Tensor  # written but not yet read by the machine
-    position_B: Tensor  # tokens read and written so far: where in the stream of chance we are
+    position_B: Tensor  # tokens read and written so far, on top of `STREAM` for each seed that the row is ahead
     seen_BV: Tensor  # which tokens occurred, for the repetition penalty
     tail_BK: Tensor  # the last tokens, for decoding text across the seam; -1 before the beginning
 
 
 @torch.no_grad()
 def begin(model: Machine[Any], prompt_BT: Tensor, *, vocab: int) -> Continuation:
-    """Read a prompt (all but its last token) from the initial state."""
+    """Read a prompt (all but its last token) from the initial state.
+
+    Rows with the same prompt are samples of it: the first draws with the seed, the next with the one after it, and so
+    on. So each is what it would be alone with its seed.
+    """
     batch, read_BT = len(prompt_BT), prompt_BT[:, :-1]
     start = Continuation(
         state=reading.absorb(model, read_BT, None) if read_BT.shape[1] else model.init_state(batch),
         token_B=prompt_BT[:, 0],
-        position_B=torch.zeros(batch, dtype=torch.int64, device=prompt_BT.device),
-        seen_BV=torch.zeros(batch, vocab, dtype=torch.bool, device=prompt_BT.device),
+        position_B=STREAM * torch.tensor(_repeated(prompt_BT), device=prompt_BT.device),
+        seen_BV=torch.zeros(batch, vocab, dtype=torch.bool, device=prompt_BT.device).scatter(1, prompt_BT[:, :1], True),
         tail_BK=torch.full((batch, _TAIL), -1, dtype=torch.int64, device=prompt_BT.device),
     )
     return _told(start, prompt_BT[:, 1:]) if read_BT.shape[1] else start
+
+
+def _repeated(prompt_BT: Tensor) -> list[int]:
+    """How many rows before each have the same prompt."""
+    before: Counter[tuple[int, ...]] = Counter()
+    repeated = []
+    for prompt in map(tuple, prompt_BT.tolist()) if len(prompt_BT) > 1 else [()]:
+        repeated.append(before[prompt])
+        before[prompt] += 1
+    return repeated
 
 
 @torch.no_grad()
@@ -146,7 +161,7 @@ class _Writing:
             self.finish()
         wanted = _ROOM if self.tokens is None else max(1, min(_ROOM, self.tokens - self.count))
         if self.captured:
-            wanted += -(int(self.at.position_B.max()) + wanted) % _ROOM
+            wanted += -(int((self.at.position_B % STREAM).max()) + wanted) % _ROOM
         self.state, self.room = self.model.reserve(self.state, wanted)
         if self.captured and self.room:
             start = graph.Start(self.state, self.at.token_B, self.at.position_B, self.at.seen_BV)

@@ -14,6 +14,7 @@ from statewise.kernels.largest import largest
 from statewise.specs import UserError
 
 _COLDEST = 1e-30
+STREAM = 1 << 40  # positions that belong to one seed; those of the next begin behind them
 
 
 class Sampling(NamedTuple):
@@ -94,8 +95,11 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
 
 
 def uniforms(positions: Sequence[int], seed: int) -> list[float]:
-    """The chance of each position: a function of (seed, position), whoever asks, and whenever."""
-    noise = {p: float(np.random.default_rng([seed, p]).random()) for p in set(positions)}
+    """The chance of each position: a function of (seed, position), whoever asks, and whenever.
+
+    From `STREAM` on they are the positions of the next seed: for several samples of one prompt.
+    """
+    noise = {p: float(np.random.default_rng([seed + p // STREAM, p % STREAM]).random()) for p in set(positions)}
     return [noise[p] for p in positions]
 
 

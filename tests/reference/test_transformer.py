@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch_layers import DEPTH, HEADS, WIDTH, copy_torch_layer, torch_encoder
 
 from statewise.core import unroll
+from statewise.decoding import Sampling, begin, extend
 from statewise.models import LanguageModel, build
 
 with warnings.catch_warnings():
@@ -150,6 +151,18 @@ def test_llama(dtype: torch.dtype, tolerance: float) -> None:
     expected = theirs(tokens_BT).logits
     for logits in read_in_three_ways(ours, tokens_BT):
         assert_same(logits, expected, tolerance=tolerance)
+
+
+def test_greedy_with_a_repetition_penalty() -> None:
+    """Every token of the prompt counts as seen, the first one too."""
+    ours, theirs = llama_pair(torch.float32)
+    prompt_BT = torch.cat([torch.arange(36)[:, None] % VOCAB, tokens(36, 4)], dim=1)
+    settings = {"do_sample": False, "repetition_penalty": 1.3, "max_new_tokens": 20, "eos_token_id": None}
+    with torch.no_grad():
+        expected_BT = theirs.generate(prompt_BT, attention_mask=torch.ones_like(prompt_BT), **settings)
+    at = begin(ours.eval(), prompt_BT, vocab=VOCAB)
+    written_BT, _ = extend(ours, at, Sampling(temperature=0, repetition=1.3), tokens=20)
+    assert torch.equal(written_BT, expected_BT[:, 5:])
 
 
 def test_llama_with_its_cosines_and_norms_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:

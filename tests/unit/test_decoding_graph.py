@@ -212,3 +212,23 @@ def test_what_cannot_be_forbidden(never: Any, message: str) -> None:
         extend(model, at, Sampling(), tokens=2, never=never)
     with pytest.raises(UserError, match=message):
         next(generate(model, at, Sampling(), never=never))
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["step by step", "looped"])
+def test_samples_of_one_prompt_differ_and_are_each_what_they_are_alone(
+    captured: bool, request: pytest.FixtureRequest
+) -> None:
+    if captured:
+        request.getfixturevalue("looped")
+    model = build_sample(SPECS["transformer"], vocab=VOCAB).double().eval()
+    prompt, other = torch.tensor([1, 2, 3]), torch.tensor([3, 2, 1])
+    together = torch.stack([prompt, other, prompt, prompt])
+    at = begin(model, together, vocab=VOCAB)
+    written_BT, _ = extend(model, at, Sampling(seed=5), tokens=12)
+    assert len({tuple(row) for row in written_BT.tolist()}) == 4
+    first_BT, half = extend(model, at, Sampling(seed=5), tokens=7)
+    second_BT, _ = extend(model, half, Sampling(seed=5), tokens=5)
+    assert torch.equal(torch.cat([first_BT, second_BT], dim=1), written_BT)
+    for row, seed in enumerate([5, 5, 6, 7]):
+        alone_BT, _ = extend(model, begin(model, together[row : row + 1], vocab=VOCAB), Sampling(seed=seed), tokens=12)
+        assert torch.equal(alone_BT[0], written_BT[row])

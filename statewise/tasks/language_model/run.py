@@ -177,7 +177,9 @@ class LanguageModelRun(SelfReadingRun):
         >>> start = run.begin("the cat")
         >>> pieces = [piece for piece, at in run.stream(tokens=5, start=start)]
         """
-        return begin(self.model, self._tokens(prompt, first=True), vocab=self.tokenizer.vocab)
+        at = begin(self.model, self._tokens(prompt, first=True), vocab=self.tokenizer.vocab)
+        at.seen_BV[:, self.tokenizer.end_id] = False  # where a document begins: no word that could be repeated
+        return at
 
     def read(self, at: Continuation, text: str) -> Continuation:
         """Read more text from a continuation. Returns the continuation after it.
