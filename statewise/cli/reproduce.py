@@ -31,13 +31,17 @@ def reproduce(
         list[str] | None,
         typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", "-m", metavar="NAME", help="Report this metric of the task, e.g. span_f1."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run.")] = None,
     quiet: Quiet = False,
     json_: Json = False,
 ) -> int:
     """Train the recipe of a published result on your copy of its data, and compare with the published figure.
 
-    On other data it reports the score without a pass/fail verdict.
+    On other data, or by another metric, it reports the score alone.
 
     Example: statewise reproduce ewt-upos --data UD_English-EWT
     """
@@ -56,7 +60,13 @@ def reproduce(
     from statewise.training import make_display
 
     verdict = run_again(
-        name, data=data, settings=set_ or (), test=test or (), out=out, display=make_display(quiet=quiet)
+        name,
+        data=data,
+        settings=set_ or (),
+        test=test or (),
+        metric=metric,
+        out=out,
+        display=make_display(quiet=quiet),
     )
     if json_:
         print_json(verdict._asdict())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from statewise.comparison.budget import Entry, Wanted, solve_entry, wanted_amounts
 from statewise.comparison.opened import Opener
@@ -17,22 +17,11 @@ from statewise.comparison.study import changed, spec_of
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
 from statewise.specs import (
     AnyRunSpec,
-    ClassificationSpec,
-    ForecastingSpec,
-    LanguageModelSpec,
-    TaggingSpec,
-    TranslationSpec,
-    TreeSpec,
     UserError,
     nearest,
 )
 from statewise.specs.study import EntrySpec, StudySpec, Tried
-from statewise.tasks.classification.run import ClassificationEvaluation
-from statewise.tasks.forecasting.evaluation import ForecastEvaluation
-from statewise.tasks.language_model import Evaluation
-from statewise.tasks.tagging.run import TaggingEvaluation
-from statewise.tasks.translation.evaluation import TranslationEvaluation
-from statewise.tasks.tree.run import TreeEvaluation
+from statewise.tasks.dispatch import figures_of
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
@@ -237,27 +226,6 @@ def _searched_figure(spec: AnyRunSpec, found: Found, study: StudySpec) -> float 
 
 
 # -------------------------------------------------------------------- what cannot be compared
-
-
-def figures_of(spec: AnyRunSpec) -> list[str]:
-    """The numbers that a run's evaluation gives."""
-    found: type[Any]
-    match spec:
-        case LanguageModelSpec():
-            found = Evaluation
-        case ClassificationSpec():
-            found = ClassificationEvaluation
-        case TranslationSpec():
-            found = TranslationEvaluation
-        case TaggingSpec():
-            found = TaggingEvaluation
-        case TreeSpec():
-            found = TreeEvaluation
-        case ForecastingSpec():
-            found = ForecastEvaluation
-        case _:
-            assert_never(spec)
-    return [name for name, kind in found.__annotations__.items() if kind in (float, float | None)]
 
 
 def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:

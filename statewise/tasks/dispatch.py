@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from statewise.models import AnyMixer, own_mixers
 from statewise.specs import (
@@ -14,15 +14,15 @@ from statewise.specs import (
     TranslationSpec,
     TreeSpec,
 )
-from statewise.tasks.classification import ClassificationJob, ClassificationRun
-from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
+from statewise.tasks.classification import ClassificationEvaluation, ClassificationJob, ClassificationRun
+from statewise.tasks.forecasting import ForecastEvaluation, ForecastingJob, ForecastingRun
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
+from statewise.tasks.language_model import Evaluation, LanguageModelJob, LanguageModelRun
 from statewise.tasks.run import NEEDS, Opened, Run, read_spec
 from statewise.tasks.shipped import find_run
-from statewise.tasks.tagging import TaggingJob, TaggingRun
-from statewise.tasks.translation import TranslationJob, TranslationRun
-from statewise.tasks.tree import TreeJob, TreeRun
+from statewise.tasks.tagging import TaggingEvaluation, TaggingJob, TaggingRun
+from statewise.tasks.translation import TranslationEvaluation, TranslationJob, TranslationRun
+from statewise.tasks.tree import TreeEvaluation, TreeJob, TreeRun
 from statewise.training.device import pick_device
 from statewise.training.folder import find_published
 
@@ -80,3 +80,24 @@ def _open_run(spec: AnyRunSpec, opened: Opened) -> Run:
             return ForecastingRun.open(spec, opened)
         case _:
             assert_never(spec)
+
+
+def figures_of(spec: AnyRunSpec) -> list[str]:
+    """The numbers that a run's evaluation gives."""
+    found: type[Any]
+    match spec:
+        case LanguageModelSpec():
+            found = Evaluation
+        case ClassificationSpec():
+            found = ClassificationEvaluation
+        case TranslationSpec():
+            found = TranslationEvaluation
+        case TaggingSpec():
+            found = TaggingEvaluation
+        case TreeSpec():
+            found = TreeEvaluation
+        case ForecastingSpec():
+            found = ForecastEvaluation
+        case _:
+            assert_never(spec)
+    return [name for name, kind in found.__annotations__.items() if kind in (float, float | None)]

@@ -13,7 +13,7 @@ from statewise.data.lines import read_bytes
 from statewise.specs import ReproductionSpec, UserError, either, load_published, make_spec, nearest, option, setting
 from statewise.specs.parse import as_overrides, read_override
 from statewise.specs.reproduction import Goal, PublishedFigure
-from statewise.tasks.dispatch import load
+from statewise.tasks.dispatch import figures_of, load
 from statewise.tasks.launch import train
 from statewise.training import Display
 
@@ -21,7 +21,8 @@ from statewise.training import Display
 class Verdict(NamedTuple):
     """`landed`: inside the expected interval. `reached`: as good as the published figure; `goal_reached`: as our goal.
 
-    All three are None on other data than the recipe's: `other_data` are the settings that name some.
+    On other data than the recipe's (`other_data` are the settings that name some), or by another metric, all that the
+    recipe knows of is None: its figures are of something else.
     """
 
     recipe: str
@@ -57,14 +58,17 @@ def reproduce(
     data: str | Path | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     test: Sequence[str] = (),
+    metric: str | None = None,
     out: str | Path | None = None,
     display: Display | None = None,
 ) -> Verdict:
     """Train the recipe of a published result on the files in `data`, evaluate it, and compare.
 
-    A file that a setting names, or `test` for the final evaluation, is not searched for in `data`.
+    A file that a setting names, or `test` for the final evaluation, is not searched for in `data`. `metric` is any of
+    the task's metrics, in place of the recipe's.
     """
     table, reproduction = load_published(name)
+    metric = metric or reproduction.metric
     settings = as_overrides(settings)
     given = dict(map(read_override, settings))
     files = find_files(reproduction, None if data is None else Path(data), given=given, test=test)
@@ -73,13 +77,16 @@ def reproduce(
     began = time.monotonic()
     said = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in own.items()]
     spec = make_spec(table, [*said, *settings], source=f"recipe {name}")
+    if metric not in figures_of(spec):
+        raise UserError(f"{metric!r} is not a metric of a {spec.task} run", fix=nearest(metric, figures_of(spec)))
     trained = train(spec, out=out, display=display)
     evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
-    figures = evaluation._asdict()
-    found = figures.get(reproduction.metric)
+    found = evaluation._asdict()[metric]
     if not isinstance(found, float):
-        metric = reproduction.metric
-        raise UserError(f"{metric!r} is not a metric of this task", fix=nearest(metric, figures))
+        raise UserError(
+            f"this evaluation has no {metric}: it does not apply to these data",
+            fix=f"see what it has: statewise evaluate {trained.path}",
+        )
     changed = (
         *(f"{path}={value}" for path, value in elsewhere.items() if path not in given),
         *(f"{path}={value}" for path, value in given.items() if path not in reproduction.files),
@@ -88,6 +95,7 @@ def reproduce(
         name,
         reproduction,
         found,
+        metric=metric,
         other_data=files.other,
         changed=changed,
         evaluated=files.evaluated,
@@ -102,6 +110,7 @@ def judge(
     reproduction: ReproductionSpec,
     found: float,
     *,
+    metric: str | None = None,
     other_data: tuple[str, ...] = (),
     changed: tuple[str, ...] = (),
     evaluated: tuple[str, ...] = (),
@@ -109,23 +118,26 @@ def judge(
     seconds: float,
     run: str,
 ) -> Verdict:
+    comparable = not other_data and metric in (None, reproduction.metric)
     published, goal, expected = reproduction.published, reproduction.goal, reproduction.expected
+    if not comparable:
+        published = goal = expected = None
 
     def reaches(wanted: PublishedFigure | Goal | None) -> bool | None:
-        if wanted is None or other_data:
+        if wanted is None:
             return None
         return math.isfinite(found) and reproduction.reaches(found, wanted.figure)
 
     return Verdict(
         recipe=name,
-        metric=reproduction.metric,
+        metric=metric or reproduction.metric,
         found=found,
         published=None if published is None else published.figure,
         source=None if published is None else published.source,
         goal=None if goal is None else goal.figure,
         expected=expected,
-        expected_from=reproduction.expected_from,
-        landed=None if expected is None or other_data else expected[0] <= found <= expected[1],
+        expected_from=None if expected is None else reproduction.expected_from,
+        landed=None if expected is None else expected[0] <= found <= expected[1],
         reached=reaches(published),
         goal_reached=reaches(goal),
         other_data=other_data,

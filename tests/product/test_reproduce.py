@@ -179,7 +179,39 @@ def test_other_data_have_no_verdict(folder: Path) -> None:
     assert f"statewise evaluate {folder / 'third'} --data {folder / 'held-out.tsv.gz'}" in said.out
     assert "with other settings than the recipe's: train.steps=30" in said.out
     assert "\n4 rows\n" in said.out, "what the evaluation notes"
-    assert "published 0.9: somebody" in said.out
+    for known in ("published", "goal", "expected", "somebody"):
+        assert known not in said.out
+    assert {found[key] for key in ("published", "source", "goal", "expected", "expected_from")} == {None}
+
+
+def test_another_metric_has_no_verdict_either(folder: Path) -> None:
+    recipe = write(folder, figure=0.9, expected="[0.9, 1.0]")
+    options = ("--data", str(folder), "--quiet", "--out", str(folder / "run"))
+    said = call("reproduce", recipe, *options, "--metric", "acuracy")
+    assert said.code == 2
+    assert "accuracy" in said.err
+    assert not (folder / "run").exists(), "it was trained before anybody was told"
+    said = call("reproduce", recipe, *options, "--metric", "nats")
+    assert said.code == 0, said.err
+    assert said.out.startswith("nats 0.")
+    assert "published" not in said.out
+    assert "goal" not in said.out
+
+
+def test_the_metric_of_named_entities(tmp_path: Path) -> None:
+    """The recipe is of parts of speech; where tags mark no spans, there is no such metric, and that is said."""
+    recipe = tmp_path / "recipe.toml"
+    table = RECIPE.format(figure=0.9, expected="[0.9, 1.0]").replace('"classification"', '"tagging"')
+    table = table.replace("held*.tsv", "held*.txt").replace("train.tsv", "train.txt").replace("min_count = 1\n", "")
+    recipe.write_text(table)
+    options = ("--data", str(tmp_path), "--quiet", "--metric", "span_f1", "--set", "train.steps=2")
+    for tags, code in ((("B-PER", "I-PER", "O"), 0), (("NOUN", "NOUN", "VERB"), 2)):
+        rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(("Ada", "Lovelace", "writes"), tags)) + "\n"
+        for name in ("train.txt", "held-out.txt"):
+            (tmp_path / name).write_text(20 * rows)
+        said = call("reproduce", str(recipe), *options, "--out", str(tmp_path / tags[0]))
+        assert said.code == code, said.err + said.out
+        assert ("span_f1 0." in said.out) if code == 0 else ("this evaluation has no span_f1" in said.err)
 
 
 def test_a_file_named_by_hand_is_not_searched_for(folder: Path) -> None:

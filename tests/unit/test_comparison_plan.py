@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from statewise.comparison.opened import Opener
-from statewise.comparison.plan import Plan, code_version, figures_of, plan
+from statewise.comparison.plan import Plan, code_version, plan
 from statewise.comparison.study import load_study, parse_study
 from statewise.comparison.trial import Found, Point, Trial
 from statewise.specs import UserError, parse_spec
+from statewise.tasks.dispatch import figures_of
 
 SPACE = {"train.lr": [0.1, 0.01, 0.001], "model.dropout": [0.0, 0.2]}
 
