@@ -1,7 +1,6 @@
 """A whole comparison in one call: a study or a story of several, what it is run on, and the report that comes of it."""
 
 import html
-import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,7 @@ from statewise.data.memory_file import kept_in
 from statewise.data.memory_source import memory_file
 from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
 from statewise.models.custom import from_source
-from statewise.specs import OwnMixer, UserError, mixers_of, nearest, option
+from statewise.specs import OwnMixer, UserError, from_json, mixers_of, nearest, option, read_small
 from statewise.specs.custom import snake
 from statewise.specs.parse import with_settings
 from statewise.specs.study import EntrySpec, StudySpec
@@ -224,7 +223,7 @@ def compare(
             command=command or shlex.join(again),
             look=look_inside(story.look, parts),
         )
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = from_json(read_small(folder / "report.json"))
         named = [ComparedPart(part.name, told, ran) for part, told, ran in zip(parts, report["parts"], rans)]
         return Compared(page, report, tuple(named), signals.received)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from statewise.specs import UserError, option
+from statewise.specs import UserError, from_json, option, read_small
 
 _PATIENCE = 10.0  # seconds that the workers of a driver that was just killed may take to notice
 
@@ -49,7 +49,7 @@ def _take(handle: int, path: Path, patience: float, *, wait: bool) -> None:
 
 def _holder(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = from_json(read_small(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from statewise.comparison.trial import Trial
+from statewise.specs import from_json
 
 _PACKAGE = Path(__file__).parents[2]  # where this statewise is, whether or not it is installed
 _GRACE = 20.0  # seconds a trial may take to save itself when it is asked to stop
@@ -72,7 +73,7 @@ class Worker:
             return
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            words = json.loads(line)
+            words = from_json(line)
             self.ready = self.ready or "ready" in words
             self.pid = words.get("pid", self.pid)
             if "done" in words:

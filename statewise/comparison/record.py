@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
-from statewise.specs import AnyRunSpec, OwnMixer, UserError, parse_spec
+from statewise.specs import AnyRunSpec, OwnMixer, UserError, from_json, parse_spec, read_small
 
 
 class Order(NamedTuple):
@@ -143,7 +143,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            record = json.loads(line)
+            record = from_json(line)
         except ValueError:
             continue
         if isinstance(record, dict):
@@ -171,7 +171,7 @@ def write_text(path: Path, text: str) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = from_json(read_small(path))
     except (OSError, ValueError) as error:
         raise UserError(
             f"{str(path)!r} cannot be read: {error}", fix="remove its folder: the trial is then run again"

@@ -1,18 +1,28 @@
 """A study by its name or file: read, changed and shortened, before anything is solved or run."""
 
-import json
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.specs import AnyRunSpec, OwnMixer, UserError, either, nearest, option, parse_spec
+from statewise.specs import (
+    AnyRunSpec,
+    OwnMixer,
+    UserError,
+    either,
+    from_json,
+    nearest,
+    option,
+    parse_spec,
+    read_small,
+    read_toml,
+)
 from statewise.specs.base import Spec
 from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import snake
+from statewise.specs.error import complaints
 from statewise.specs.parse import read_override, with_settings
 from statewise.specs.recipe import recipe_folder
 from statewise.specs.study import (
@@ -139,8 +149,8 @@ def _validated(kind: type[_S], table: Mapping[str, Any], source: str, context: A
     try:
         return kind.model_validate(table, context=context)
     except ValidationError as error:
-        lines = [_explain(kind, one["loc"], one["msg"], one["type"]) for one in error.errors()]
-        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
+        told = complaints(error, lambda one: _explain(kind, one["loc"], one["msg"], one["type"]))
+        raise UserError(f"{source} is not valid:\n{told}") from None
 
 
 def parse_study(table: Mapping[str, Any], *, source: str = "the study", mixers: Sequence[OwnMixer] = ()) -> StudySpec:
@@ -278,14 +288,14 @@ def _shipped() -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = read_toml(path)
     except FileNotFoundError:
         raise UserError(f"study {str(path)!r} does not exist", fix=nearest(path.stem, study_names())) from None
     except IsADirectoryError:
         raise UserError(f"{str(path)!r} is a folder, not a study", fix="name a .toml file") from None
     except UnicodeDecodeError:
         raise UserError(f"study {str(path)!r} is not UTF-8 text", fix="save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise UserError(f"study {str(path)!r} is not valid TOML: {error}", fix="correct the file") from None
     return {**_recorded(path), **table}
 
@@ -294,7 +304,7 @@ def _recorded(study: Path) -> dict[str, Any]:
     """The search that is kept beside a study's file as NAME.search.json; nothing where there is none."""
     path = study.with_suffix(".search.json")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = from_json(read_small(path))
         return {name: found[name] for name in ("record", "record_of")}
     except FileNotFoundError:
         return {}

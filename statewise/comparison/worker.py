@@ -41,7 +41,7 @@ from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.models import CustomMixer, classes_of
 from statewise.models.custom import from_source
 from statewise.models.source import Source
-from statewise.specs import OwnMixer, UserError
+from statewise.specs import OwnMixer, UserError, from_json
 from statewise.tasks import Trained, load, train
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.training import Stopped
@@ -203,7 +203,7 @@ def main() -> None:
     _say(channel, {"ready": True})
     with open(0, "rb", buffering=0, closefd=False) as orders:
         while line := orders.readline():
-            order = json.loads(line)
+            order = from_json(line)
             _import_metrics(Path(order["path"]))
             pid = os.fork()
             if pid == 0:

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.specs import UserError, either
+from statewise.specs import UserError, either, from_json
 
 State: TypeAlias = "Tensor | tuple[State, ...]"
 S = TypeVar("S", bound=State)
@@ -169,7 +169,7 @@ def load_state(path: str | Path, *, like: S) -> S:
     path = Path(path)
     try:
         with safe_open(path, framework="pt") as file:
-            found = json.loads((file.metadata() or {}).get("state", '"no state"'))
+            found = from_json((file.metadata() or {}).get("state", '"no state"'))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise UserError(f"there is no state file {str(path)!r}") from None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.lines import Where
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, from_json, nearest
 
 UNSEEN = -1  # the id of a label that training never showed: no prediction equals it
 
@@ -89,9 +89,9 @@ class Labels:
     @classmethod
     def from_json(cls, text: str) -> "Labels":
         try:
-            table = json.loads(text)["labels"]
+            table = from_json(text)["labels"]
             names, counts = tuple(map(str, table)), tuple(int(count) for count in table.values())
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise UserError("these are not the labels of a run", fix="the file is damaged: copy it again") from None
         if not names:
             raise UserError("the labels of this run are empty", fix="the file is damaged: copy it again")
@@ -99,7 +99,7 @@ class Labels:
 
 
 def _is_whole(name: str) -> bool:
-    return name.isascii() and name.removeprefix("-").isdecimal()
+    return len(name) <= 18 and name.isascii() and name.removeprefix("-").isdecimal()
 
 
 def _by_value(name: str) -> tuple[int, str]:

@@ -24,6 +24,10 @@ from statewise.specs.extra import optional as optional
 from statewise.specs.forecasting import ForecastingSpec as ForecastingSpec
 from statewise.specs.forecasting import ForecastSpec as ForecastSpec
 from statewise.specs.forecasting import SeriesDataSpec as SeriesDataSpec
+from statewise.specs.foreign import from_json as from_json
+from statewise.specs.foreign import from_toml as from_toml
+from statewise.specs.foreign import read_small as read_small
+from statewise.specs.foreign import read_toml as read_toml
 from statewise.specs.grid import GridSpec as GridSpec
 from statewise.specs.language_model import LanguageModelSpec as LanguageModelSpec
 from statewise.specs.linear import GatedDeltaSpec as GatedDeltaSpec

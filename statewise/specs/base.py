@@ -1,8 +1,23 @@
-"""What every spec shares: frozen, closed to unknown keys, finite numbers only."""
+"""What every spec shares: frozen, closed to unknown keys, finite numbers of bounded size only."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+# The largest value of a number, by the name of its setting: more than anybody uses, and little enough for every
+# product of them to be computed and refused. A setting that is not listed may be `_LARGEST_INT` or `_LARGEST_FLOAT`.
+_LARGEST = {
+    **dict.fromkeys(("width", "embedding", "hidden", "projection", "output", "character_width", "characters"), 2**20),
+    **dict.fromkeys(("depth", "input_depth", "output_depth", "transition_depth", "heads", "kv_heads"), 2**12),
+    **dict.fromkeys(("hops", "arity", "expand", "ratio", "mlp_ratio", "max_ratio"), 2**10),
+    **dict.fromkeys(("conv", "state", "mini_batch", "order", "beam", "n_best", "draws"), 2**14),
+    **dict.fromkeys(("horizon", "context", "longest", "paths", "extra", "min_length"), 2**20),
+    **dict.fromkeys(("length", "period", "vocab", "target_vocab"), 2**26),
+    "seed": 2**63 - 1,
+}
+_LARGEST_INT = 2**40
+_LARGEST_FLOAT = 1e30
+_LONGEST_TEXT = 4096
 
 
 class Finer(NamedTuple):
@@ -20,6 +35,17 @@ class Spec(BaseModel):
     layout_of_files: ClassVar[tuple[str, ...]] = ()  # fields that say how a file is written, not what is learned
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @field_validator("*")
+    @classmethod
+    def _is_of_bounded_size(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int | float):
+            largest = _LARGEST.get(info.field_name or "", _LARGEST_INT if isinstance(value, int) else _LARGEST_FLOAT)
+            if abs(value) > largest:
+                raise ValueError(f"too large; expected at most {largest:,}")
+        elif isinstance(value, str) and len(value) > _LONGEST_TEXT:
+            raise ValueError(f"{len(value):,} characters; expected at most {_LONGEST_TEXT:,}")
+        return value
 
     @property
     def known_as(self) -> str:

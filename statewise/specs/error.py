@@ -3,10 +3,14 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+_MOST_LINES = 20  # of a message
 # Private-use characters, which no message has of its own.
 _BEGIN, _BETWEEN, _END = "\ue000", "\ue001", "\ue002"
 _EITHER = re.compile(f"{_BEGIN}([^{_END}]*){_BETWEEN}([^{_END}]*){_END}")
@@ -99,6 +103,13 @@ def as_toml(value: Any) -> str:
 
 def _in_shell(value: Any) -> str:
     return shlex.quote(as_toml(value))
+
+
+def complaints(error: ValidationError, explain: Callable[[ErrorDetails], str]) -> str:
+    """A line for each of the first problems that were found in a table, and how many more there are."""
+    details = error.errors(include_url=False)
+    more = [f"  and {len(details) - _MOST_LINES:,} more"] if len(details) > _MOST_LINES else []
+    return "\n".join([*map(explain, details[:_MOST_LINES]), *more])
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

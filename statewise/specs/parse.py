@@ -1,6 +1,5 @@
 """From a table to the spec of a run, and the only way to override it: `path=value`."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
@@ -10,8 +9,9 @@ from pydantic_core import ErrorDetails
 from statewise.specs.classification import ClassificationSpec
 from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import OwnMixer, custom_tables, name_classes
-from statewise.specs.error import UserError, either, nearest, option, setting
+from statewise.specs.error import UserError, complaints, either, nearest, option, setting
 from statewise.specs.forecasting import ForecastingSpec
+from statewise.specs.foreign import from_toml
 from statewise.specs.language_model import LanguageModelSpec
 from statewise.specs.run import RunSpec
 from statewise.specs.tagging import TaggingSpec
@@ -25,6 +25,7 @@ TASKS: tuple[str, ...] = tuple(spec.model_fields["task"].default for spec in get
 _DEFAULT = "language_model"
 
 _adapter: TypeAdapter[AnyRunSpec] = TypeAdapter(Annotated[AnyRunSpec, Field(discriminator="task")])
+_DEEPEST = 8  # tables inside each other
 # Tagged unions put the tag into the location of an error; people never wrote it there.
 _TAGGED = ("model", "encoder", "decoder", "truncation", "objective", "forcing")
 
@@ -39,8 +40,7 @@ def parse_spec(table: Mapping[str, Any], *, source: str = "the recipe", mixers: 
     try:
         return _adapter.validate_python({"task": _DEFAULT, **table}, context=classes)
     except ValidationError as error:
-        lines = [_explain(detail) for detail in error.errors()]
-        raise UserError(f"{source} is not valid:\n" + "\n".join(lines)) from None
+        raise UserError(f"{source} is not valid:\n{complaints(error, _explain)}") from None
 
 
 def make_spec(
@@ -96,6 +96,8 @@ def read_override(override: str) -> tuple[str, Any]:
     if not equals or not path.strip():
         example = either("--set train.lr=0.001", 'settings=["train.lr=0.001"]')
         raise UserError(f"the setting {override!r} has no '='", fix=f"write path=value, for example {example}")
+    if path.count(".") > _DEEPEST:
+        raise UserError(f"the setting {path[:40]!r}… is nested too deeply", fix="no setting has so many dots")
     return path.strip(), _value(text.strip())
 
 
@@ -174,8 +176,8 @@ def _value(text: str) -> Any:
     if text in ("none", "null"):
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return from_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
 
 
@@ -201,12 +203,19 @@ def _explain(detail: ErrorDetails) -> str:
             known = "cannot do this" if tag in _tags(LanguageModelSpec) else "is not known"
             return f"  {path}.kind: {tag!r} {known}; {nearest(str(tag), expected)}"
         case "model_attributes_type" | "model_type":
-            return f"  {path} = {detail['input']!r}: this is a table; set its keys one by one, as in {path}.kind=..."
+            return (
+                f"  {path} = {_shown(detail['input'])}: this is a table; set its keys one by one, as in {path}.kind=..."
+            )
         case "value_error" if isinstance(detail["input"], Mapping):
             return f"  {path}: {detail['msg'].removeprefix('Value error, ')}"
         case _:
             message = detail["msg"].removeprefix("Value error, ")
-            return f"  {path} = {detail['input']!r}: {message[0].lower()}{message[1:]}"
+            return f"  {path} = {_shown(detail['input'])}: {message[0].lower()}{message[1:]}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def _spec_of(task: Any) -> type[RunSpec]:

@@ -1,12 +1,12 @@
 """From what a person names (a file, a shipped recipe, a model) to a table of settings."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from statewise.specs.error import UserError, either, nearest, option
+from statewise.specs.foreign import read_toml
 from statewise.specs.model import KINDS
 from statewise.specs.reproduction import ReproductionSpec
 
@@ -70,14 +70,14 @@ def _named(name: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except FileNotFoundError:
         raise UserError(f"recipe {str(path)!r} does not exist", fix=nearest(path.stem, recipe_names())) from None
     except IsADirectoryError:
         raise UserError(f"{str(path)!r} is a folder, not a recipe", fix="name a .toml file") from None
     except UnicodeDecodeError:
         raise UserError(f"recipe {str(path)!r} is not UTF-8 text", fix=_correct(path)) from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise UserError(f"recipe {str(path)!r} is not valid TOML: {error}", fix=_correct(path)) from None
 
 

@@ -1,7 +1,6 @@
 """A run folder, opened: what the command line works on, as a Python object."""
 
 import copy
-import tomllib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,17 @@ from statewise.decoding import Sampling
 from statewise.figures import html
 from statewise.figures.table import Table
 from statewise.models import CustomMixer
-from statewise.specs import AnyRunSpec, OwnMixer, UserError, make_spec, mixers_of, option, parse_spec
+from statewise.specs import (
+    AnyRunSpec,
+    OwnMixer,
+    UserError,
+    make_spec,
+    mixers_of,
+    option,
+    parse_spec,
+    read_small,
+    read_toml,
+)
 from statewise.specs.custom import custom_tables
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
@@ -30,6 +39,7 @@ from statewise.training.history import History, read_history
 
 NEEDS = ("run.toml", "model.safetensors")
 _PLACE = ("file", "line")
+_BUILT_ONE_BY_ONE = ("depth", "input_depth", "transition_depth", "output_depth", "heads", "hops", "arity")
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -263,7 +273,7 @@ class Opened(NamedTuple):
     def text(self, name: str) -> str:
         """A text file of the folder."""
         try:
-            return (self.verified / name).read_text(encoding="utf-8")
+            return read_small(self.verified / name)
         except (OSError, ValueError) as error:
             raise UserError(f"{str(self.verified / name)!r} cannot be read: {error}") from None
 
@@ -287,7 +297,7 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
     """
     path = folder / "run.toml"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = read_toml(path)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
     recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
@@ -298,17 +308,17 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
             warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)
     weights = folder / "model.safetensors"
     if weights.is_file():  # not yet, where a kill came between the two
-        _refuse_other_depth(spec, weights)
+        _refuse_other_counts(spec, weights)
     return spec
 
 
-def _refuse_other_depth(spec: AnyRunSpec, weights: Path) -> None:
-    """Building very many layers would itself take memory, whatever their size."""
+def _refuse_other_counts(spec: AnyRunSpec, weights: Path) -> None:
+    """Building very many layers or heads would itself take time and memory, whatever their size."""
     size = weights.stat().st_size
-    for name, count in _counts(spec.model_dump()):
-        if name == "depth" and count > size:
+    for name, count in _counts(spec.model.model_dump()):
+        if name in _BUILT_ONE_BY_ONE and count > size // 8:
             raise UserError(
-                f"{str(weights.parent)!r}: run.toml describes {count:,} layers, the file has {size:,} bytes"
+                f"{str(weights.parent)!r}: run.toml has {name} = {count:,}, but the weights have only {size:,} bytes"
             )
 
 

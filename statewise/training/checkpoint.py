@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json, read_small
 
 MANIFEST = "manifest.json"
 _LARGEST_MANIFEST = 1 << 20
@@ -125,7 +125,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
             return f"no {MANIFEST}"
         if manifest.stat().st_size > _LARGEST_MANIFEST:
             return f"{MANIFEST} is far too large"
-        entries = json.loads(manifest.read_bytes())["files"]
+        entries = from_json(read_small(manifest))["files"]
         for name in needs:
             if name not in entries:
                 return f"{name} is not in {MANIFEST}"
@@ -144,7 +144,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
 
 def vouched_for(folder: Path, name: str) -> bool:
     """Whether the manifest of a folder without flaw speaks for the file."""
-    return name in json.loads((folder / MANIFEST).read_bytes())["files"]
+    return name in from_json(read_small(folder / MANIFEST))["files"]
 
 
 def _is_plain(path: Path) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.specs import UserError, option
+from statewise.specs import UserError, from_json, option, read_small
 from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
@@ -181,7 +181,7 @@ def newest_verified(run: Path, *, needs: tuple[str, ...] = ()) -> tuple[Checkpoi
 
 def read_progress(path: Path) -> dict[str, Any]:
     try:
-        progress = json.loads((path / "progress.json").read_text(encoding="utf-8"))
+        progress = from_json(read_small(path / "progress.json"))
         if not isinstance(progress, dict) or not isinstance(progress["step"], int):
             raise ValueError
         return progress

@@ -3,9 +3,14 @@
 import json
 import os
 import warnings
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from statewise.specs import UserError, from_json, read_small
+
+_LARGEST = 1 << 30  # bytes of a file of metrics
 
 
 class Journal:
@@ -64,7 +69,7 @@ def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            record = json.loads(line)
+            record = from_json(line)
             early = not evaluated and record["step"] == step and any(name.startswith("validation_") for name in record)
             if record["step"] <= step and not early:
                 kept.append(line + "\n")
@@ -80,5 +85,14 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # a run that goes on may be writing the last one
+    lines = read_small(path, largest=_LARGEST).split("\n")[:-1]  # a run that goes on may be writing the last one
+    return [_record(line, f"{path} line {number}") for number, line in enumerate(lines, 1)]
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        record = from_json(line)
+        values = record.values() if isinstance(record, dict) and isinstance(record.get("step"), int) else [line]
+        if all(isinstance(value, int | float | None) for value in values):
+            return dict(record)
+    raise UserError(f"{where} is not a record of metrics: {line[:80]!r}", fix="remove the line")

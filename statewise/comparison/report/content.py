@@ -1,6 +1,5 @@
 """All that the report says, before it has a form: HTML, Markdown and JSON are three ways to write this down."""
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,6 +39,7 @@ from statewise.figures.figure import Figure
 from statewise.figures.letter import alone
 from statewise.figures.number import plain
 from statewise.figures.table import Table
+from statewise.specs import from_json, read_small
 from statewise.specs.study import StudySpec
 
 MOST = 8  # figures before "more"
@@ -362,7 +362,7 @@ def _environment(study: _Study) -> dict[str, Any]:
         for one in runs:
             path = study.part.folder / "trials" / one.key / "run" / "environment.json"
             try:
-                facts = json.loads(path.read_text(encoding="utf-8"))
+                facts = from_json(read_small(path))
             except (OSError, ValueError):
                 continue
             if isinstance(facts, dict):

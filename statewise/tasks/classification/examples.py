@@ -32,7 +32,7 @@ from statewise.data.embedded import digits, docstrings, recall
 from statewise.data.labelled import of_label
 from statewise.data.memory_text import LABEL_NAMES, TEXT_NAMES
 from statewise.data.scaling import Scaling
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, nearest, option
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
 from statewise.training.checkpoint import Payload
 
 
@@ -196,7 +196,7 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
     if spec.kind == "text":
         return TextEncoding(Tokenizer.load(folder / "tokenizer.json"), spec.longest)
     try:
-        record = json.loads((folder / "scaling.json").read_text(encoding="utf-8"))
+        record = from_json(read_small(folder / "scaling.json"))
         columns = record["columns"] if spec.kind == "grid" else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{str(folder)!r}: scaling.json cannot be read") from None

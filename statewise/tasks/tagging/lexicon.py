@@ -2,7 +2,7 @@
 
 import json
 
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json
 from statewise.tasks.baseline import FrequentTag
 
 
@@ -12,7 +12,7 @@ def lexicon_to_json(lexicon: FrequentTag) -> str:
 
 def lexicon_from_json(text: str) -> FrequentTag:
     try:
-        table = json.loads(text)
+        table = from_json(text)
         return FrequentTag({str(word): str(tag) for word, tag in table["words"].items()}, str(table["otherwise"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError("lexicon.json is not that of a run", fix="the file is damaged: copy it again") from None

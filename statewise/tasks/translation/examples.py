@@ -3,7 +3,6 @@
 B batch, S source time, T target time.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from statewise.data.gettext_pairs import read_catalogs
 from statewise.data.lines import suffix
 from statewise.data.spaces import apart, unsegmented
 from statewise.data.table import FORMATS
-from statewise.specs import PairDataSpec, UserError, either, setting
+from statewise.specs import PairDataSpec, UserError, either, from_json, setting
 from statewise.tasks.metric.translation import Parting, sacre_tokens
 from statewise.training.checkpoint import Payload
 
@@ -262,7 +261,7 @@ def most_frequent(targets: Sequence[str]) -> str:
 
 def load_frequent(text: str) -> str:
     try:
-        found = json.loads(text)
+        found = from_json(text)
     except ValueError:
         found = None
     if not isinstance(found, str):

@@ -1,6 +1,5 @@
 """A trained translator, opened."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from statewise.decoding import Hypothesis, Sampling
 from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
-from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError
+from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
 from statewise.tasks.metric.translation import translation_scores
 from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
@@ -334,7 +333,7 @@ def _longest_learned(opened: Opened) -> int | None:
     if not vouched_for(opened.verified, "lengths.json"):
         return None
     try:
-        longest = json.loads(opened.text("lengths.json"))["longest"]
+        longest = from_json(opened.text("lengths.json"))["longest"]
     except (ValueError, KeyError, TypeError):
         longest = None
     if not isinstance(longest, int):
