@@ -3,15 +3,14 @@
 N sequences or grids, T time steps, H height, W width, C values at each moment or cell.
 """
 
-import io
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.lines import UTF8, Where, read_bytes, suffix
+from statewise.data.lines import UTF8, Where, suffix
+from statewise.data.numpy_file import read_numpy
 from statewise.data.series_table import LARGEST
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest
@@ -103,20 +102,14 @@ def _number(row: Row, place: int) -> float:
 
 
 def _archive(path: Path, values: str, label: str | None, *, grids: bool) -> tuple[NDArray[Any], list[str], list[Where]]:
-    try:
-        # Not memory-mapped: an archive cannot be. Pickled objects are refused, so nothing is executed.
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise UserError(f"{str(path)!r} is a single array, not an .npz archive")
-            for name in (values, label):
-                if name is not None and name not in archive.files:
-                    raise UserError(f"{str(path)!r} holds no array {name!r}", fix=nearest(name, archive.files))
-            x = archive[values]
-            y = np.zeros(x.shape[:1], dtype=np.int64) if label is None else archive[label]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{str(path)!r} is not an .npz archive of plain arrays: {error}") from None
+    archive = read_numpy(path)
+    if isinstance(archive, np.ndarray):
+        raise UserError(f"{str(path)!r} is a single array, not an .npz archive")
+    for name in (values, label):
+        if name is not None and name not in archive:
+            raise UserError(f"{str(path)!r} holds no array {name!r}", fix=nearest(name, archive))
+    x = archive[values]
+    y = np.zeros(x.shape[:1], dtype=np.int64) if label is None else archive[label]
     axes = 2 if grids else 1  # of a row, without its channels
     if x.ndim not in (1 + axes, 2 + axes) or x.dtype.kind not in "fiub" or not x.size:
         raise UserError(

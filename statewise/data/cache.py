@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from statewise.data.source import file_sha256
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json, read_small
 
 _MANIFEST = "manifest.json"
 _UNFINISHED = "unfinished-"
@@ -59,7 +59,7 @@ def _seal(folder: Path, facts: Facts) -> None:
 def _verified(entry: Path) -> Facts | None:
     """The facts of an entry whose every byte is as it was written, else None."""
     try:
-        manifest = json.loads((entry / _MANIFEST).read_text())
+        manifest = from_json(read_small(entry / _MANIFEST))
         content = manifest["content"]
         if manifest["sha256"] != _digest(content):
             return None

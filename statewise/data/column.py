@@ -1,7 +1,8 @@
 """A column that a file does not have: which of its columns was probably meant, and the setting that names it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 
 from statewise.specs import UserError, setting
 
@@ -40,7 +41,12 @@ def no_column(
     only = next(iter(columns), "")
     if len(columns) == 1 and (between := next((mark for mark in _SEPARATORS if mark in only), None)):
         fix = f"if {between!r} stands between columns: {setting('data.delimiter', between)}"
-    return UserError(f"there {verb} {named} in {where}; it has: {', '.join(columns)}", fix=fix)
+    return UserError(f"there {verb} {named} in {where}; it has: {_listed(columns)}", fix=fix)
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [name if len(name) <= 80 else f"{name[:79]}…" for name in islice(names, 41)]
+    return ", ".join(shown if len(shown) <= 40 else [*shown[:40], "…"])
 
 
 def _role(path: str) -> str:

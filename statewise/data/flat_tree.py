@@ -66,12 +66,14 @@ def binarised(flat: FlatTree, side: Literal["left", "right"]) -> FlatTree:
     """Several children as pairs of pairs: `((a b) c)` from the left, `(a (b c))` from the right."""
     children = [list(some) for some in flat.children]
     for node in range(len(flat.children)):
-        while len(children[node]) > 2:
-            many = children[node]
-            pair, rest = (many[:2], many[2:]) if side == "left" else (many[-2:], many[:-2])
-            children.append(pair)
-            new = len(children) - 1
-            children[node] = [new, *rest] if side == "left" else [*rest, new]
+        many = children[node] if side == "left" else children[node][::-1]
+        if len(many) <= 2:
+            continue
+        outer, *rest = many
+        for inner in rest[:-1]:
+            children.append([outer, inner] if side == "left" else [inner, outer])
+            outer = len(children) - 1
+        children[node] = [outer, rest[-1]] if side == "left" else [rest[-1], outer]
     new = len(children) - len(flat.children)
     return FlatTree(children, flat.labels + [None] * new, flat.words + [None] * new, flat.written_as)
 

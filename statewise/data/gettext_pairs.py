@@ -5,7 +5,7 @@ import re
 import struct
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,7 +19,8 @@ _CONTEXT = "\x04"
 _PLURAL = "\0"
 _MANY = 1000  # numbers tried to find one that takes the plural form
 # %s, %d, %(name)s, %1$s, %%, {}, {0}, {name}
-_PLACEHOLDER = re.compile(r"%(?:\([^)]*\)|\d+\$)?[-#0 +]*[\d.*]*[a-zA-Z%]|\{[^{}\s]*\}")
+# (possessive, so that no text takes more time than its length)
+_PLACEHOLDER = re.compile(r"%(?:\([^()]*+\)|\d++\$)?[-#0 +]*+[\d.*]*+[a-zA-Z%]|\{[^{}\s]*+\}")
 
 
 class Catalog(NamedTuple):
@@ -93,9 +94,11 @@ def _messages(path: Path) -> Iterator[Pair]:
     """What the catalog translates, asked for as a program would ask; the empty message is its header."""
     data = read_bytes(path)
     try:
+        _refuse_overlaps(data)
         catalog = gettext.GNUTranslations(BytesIO(data))
         keys = list(_keys(data, catalog.charset() or "utf-8"))
-    except (OSError, ValueError, LookupError, struct.error, RecursionError) as error:
+        forms = _forms(catalog)
+    except (OSError, ValueError, LookupError, ArithmeticError, struct.error, RecursionError) as error:
         raise UserError(f"{str(path)!r} is not a gettext catalog: {error}", fix="remove it or make it again") from None
     for number, key in enumerate(keys):
         where = Where(str(path), number, "message")
@@ -106,7 +109,7 @@ def _messages(path: Path) -> Iterator[Pair]:
         if not many:
             yield Pair(one, catalog.pgettext(context, one) if context else catalog.gettext(one), where)
             continue
-        for source, n in ((one, 1), (many, _plural_number(catalog, one, many))):
+        for source, n in ((one, 1), (many, _plural_number(catalog, one, many, forms))):
             yield Pair(source, _plural(catalog, context, one, many, n), where)
 
 
@@ -114,11 +117,29 @@ def _plural(catalog: gettext.GNUTranslations, context: str, one: str, many: str,
     return catalog.npgettext(context, one, many, n) if context else catalog.ngettext(one, many, n)
 
 
-def _plural_number(catalog: gettext.GNUTranslations, one: str, many: str) -> int:
+def _forms(catalog: gettext.GNUTranslations) -> Counter[int]:
+    """The first number that takes each form of the plural, and how many do."""
+    rule: Callable[[int], int] = vars(catalog)["plural"]
+    first: dict[int, int] = {}
+    return Counter(first.setdefault(rule(n), n) for n in range(2, _MANY))
+
+
+def _plural_number(catalog: gettext.GNUTranslations, one: str, many: str, forms: Mapping[int, int]) -> int:
     """A number that is spoken of in the most general form: the most frequent one among many numbers."""
-    forms = Counter(catalog.ngettext(one, many, n) for n in range(2, _MANY))
-    general = forms.most_common(1)[0][0]
-    return next(n for n in range(2, _MANY) if catalog.ngettext(one, many, n) == general)
+    counts: Counter[str] = Counter()
+    for n, count in forms.items():
+        counts[catalog.ngettext(one, many, n)] += count
+    general = counts.most_common(1)[0][0]
+    return next(n for n in forms if catalog.ngettext(one, many, n) == general)
+
+
+def _refuse_overlaps(data: bytes) -> None:
+    """Entries may name the same bytes again and again: a small file that is large in memory."""
+    order = "<" if struct.unpack_from("<I", data)[0] == _MAGIC else ">"
+    _, count, *tables = struct.unpack_from(f"{order}4I", data, 4)
+    lengths = (struct.unpack_from(f"{order}I", data, table + 8 * at)[0] for table in tables for at in range(count))
+    if sum(lengths) > len(data):
+        raise ValueError("its messages overlap")
 
 
 def _keys(data: bytes, charset: str) -> Iterator[str]:

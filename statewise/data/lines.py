@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import io
 import sys
 import zlib
 from collections import Counter
@@ -135,10 +136,23 @@ def read_bytes(path: Path, *, takes: str = "name the files in it one by one") ->
             raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     if not data.startswith(_GZIP):
         return data
+    most = most_unpacked(len(data))
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            unpacked = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{str(path)!r} is damaged gzip: {error}", fix="copy or download it again") from None
+    if len(unpacked) > most:
+        raise UserError(
+            f"{str(path)!r} has {len(data):,} bytes and unpacks to more than {most:,}: far more than any text does",
+            fix="unpack it first, if it is to be trusted",
+        )
+    return unpacked
+
+
+def most_unpacked(size: int) -> int:
+    """Bytes that `size` packed ones may unpack to: few megabytes can hold terabytes of zeros."""
+    return max(1 << 27, 100 * size)
 
 
 def suffix(path: Path) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.specs import UserError, optional
+from statewise.data.numpy_file import read_matlab, read_numpy
+from statewise.specs import UserError
 
 Part = Literal["", "train", "validation", "test"]
 # How the piano rolls of Boulanger-Lewandowski et al. (2012) name their parts, and what else is common.
@@ -35,22 +36,17 @@ class ArraySeries(NamedTuple):
 
 def read_npy(path: Path) -> list[ArraySeries]:
     """`[T]`, `[T, C]`, or `[N, T, C]`."""
-    loaded = _load(path)
-    if not isinstance(loaded, np.ndarray):
+    loaded = read_numpy(path)
+    if isinstance(loaded, dict):
         raise UserError(f"{str(path)!r} is an archive of arrays", fix="name it .npz")
     return _some("", loaded)
 
 
 def read_npz(path: Path) -> list[ArraySeries]:
     """`values` with `time` and `covariates` beside it; or else every array is a series of its own name."""
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
+    arrays = read_numpy(path)
+    if isinstance(arrays, np.ndarray):
         raise UserError(f"{str(path)!r} is a single array", fix="name it .npy")
-    with loaded:
-        try:
-            arrays = {name: loaded[name] for name in loaded.files}
-        except ValueError as error:
-            raise UserError(f"{str(path)!r} holds Python objects, not numbers: {error}") from None
     if not arrays:
         raise UserError(f"{str(path)!r} holds no arrays")
     if "values" not in arrays:
@@ -59,7 +55,7 @@ def read_npz(path: Path) -> list[ArraySeries]:
         raise UserError(f"{str(path)!r}: beside 'values' there may be 'time' and 'covariates', not {extra[0]!r}")
     values, time, covariates = (arrays.get(name) for name in ("values", "time", "covariates"))
     assert values is not None
-    if values.ndim < 3:
+    if values.ndim < 3 or not values.size:
         return [ArraySeries("", values, time, covariates)]
     for name, array in (("time", time), ("covariates", covariates)):
         if array is not None and len(array) != len(values) and not (name == "time" and array.ndim == 1):
@@ -77,15 +73,8 @@ def read_npz(path: Path) -> list[ArraySeries]:
 
 def read_mat(path: Path) -> list[ArraySeries]:
     """Matrices `[T, C]`, and cell arrays of them; `traindata`, `validdata`, `testdata` are parts of a split."""
-    matlab = optional("scipy.io.matlab", extra="matlab", needed_by="MATLAB files")
-    try:
-        held = matlab.loadmat(path)
-    except NotImplementedError:
-        raise UserError(f"{str(path)!r} is a MATLAB 7.3 file", fix="save it in MATLAB with the option '-v7'") from None
-    except (OSError, ValueError, TypeError, KeyError, IndexError, matlab.MatReadError) as error:
-        raise UserError(f"{str(path)!r} is not a MATLAB file that can be read: {error}") from None
     found: list[ArraySeries] = []
-    for name, value in held.items():
+    for name, value in read_matlab(path).items():
         if name.startswith("__"):
             continue
         part: Part = _PARTS.get(name.lower().removesuffix("data").rstrip("_"), "")
@@ -99,16 +88,9 @@ def read_mat(path: Path) -> list[ArraySeries]:
     return found
 
 
-def _load(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{str(path)!r} is not a NumPy file of numbers: {error}") from None
-
-
 def _some(name: str, array: NDArray[Any]) -> list[ArraySeries]:
     part: Part = _PARTS.get(name.lower(), "")
-    if array.ndim == 3:
+    if array.ndim == 3 and array.size:
         prefix = f"{name}/" if name else ""
         return [ArraySeries(f"{prefix}{n}", one, part=part) for n, one in enumerate(array)]
     return [ArraySeries(name, array, part=part)]

@@ -1,11 +1,10 @@
 """A table of numbers as text: CSV, TSV, semicolons; every complaint names the file and the line."""
 
 import csv
-import gzip
 import io
 import math
 import re
-import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 
 from statewise.data.anywhere import HubName, hub_name
 from statewise.data.hub import read_hub
+from statewise.data.lines import read_bytes
 from statewise.specs import UserError, setting
 
 # What spreadsheets, R, pandas and databases write for a value that is not there.
 MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "nil", "missing"})
 _DELIMITERS = (",", ";", "\t", "|")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([, ]\d{3})+(\.\d*)?", re.ASCII)
 _BY_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+", re.ASCII)  # thousands in a table with decimal commas
@@ -46,6 +46,7 @@ class SeriesTable:
         decimal: str = ".",
     ) -> None:
         self.columns = tuple(columns)
+        self._places = {name: at for at, name in enumerate(self.columns)}
         self.unnamed = frozenset(unnamed)  # names of ours, for columns that had none
         self.lines = np.array(lines, dtype=np.int64)
         self.where = where
@@ -54,7 +55,7 @@ class SeriesTable:
         self._rows = rows
 
     def cells(self, column: str) -> list[str]:
-        at = self.columns.index(column)
+        at = self._places[column]
         return [row[at].strip() for row in self._rows]
 
     def numbers(self, columns: Sequence[str]) -> NDArray[np.float64]:
@@ -124,7 +125,7 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto") -> SeriesTable:
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise UserError(
-                f"{path}:{line} has {len(row)} cells, but there are {len(header)} columns: {', '.join(header)}",
+                f"{path}:{line} has {len(row)} cells, but there are {len(header)} columns: {', '.join(header[:20])}",
                 fix="give every row a cell for each column; an empty one is a missing value",
             )
     return SeriesTable(
@@ -147,13 +148,7 @@ def _of_hub(hub: HubName, *, where: str) -> SeriesTable:
 
 
 def _decoded(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UserError(f"{str(path)!r} cannot be read: {reason}") from None
+    data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -191,8 +186,9 @@ def _header(names: list[str], *, where: str) -> tuple[list[str], list[str]]:
         )
     unnamed = [f"column {number}" for number, name in enumerate(names, 1) if not name]
     named = [name or f"column {number}" for number, name in enumerate(names, 1)]
-    if twice := [name for name in named if named.count(name) > 1]:
-        raise UserError(f"{where}: two columns are called {twice[0]!r}", fix="give each a name of its own")
+    if len(set(named)) < len(named):
+        twice = Counter(named).most_common(1)[0][0]
+        raise UserError(f"{where}: two columns are called {twice!r}", fix="give each a name of its own")
     return named, unnamed
 
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from statewise.data.date_style import date_style
 from statewise.specs import UserError, setting
 
+_LAST_YEAR = np.datetime64("9999")  # of Python's dates
+_FEW_ROWS = 100_000  # that gaps may always be filled to
 TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum", "year"})
 
 
@@ -49,7 +51,10 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
         if aware is not None and aware != (moment.tzinfo is not None):
             raise UserError(f"{where}:{line}: some times have a zone and some, as {cell!r}, do not", fix="use one form")
         aware = moment.tzinfo is not None
-        moments.append(moment.astimezone(UTC).replace(tzinfo=None) if aware else moment)
+        try:
+            moments.append(moment.astimezone(UTC).replace(tzinfo=None) if aware else moment)
+        except OverflowError:
+            raise UserError(f"{where}:{line}: time {cell!r} is before year 1 or after year 9999 in UTC") from None
     return np.array(moments, dtype="datetime64[us]")
 
 
@@ -121,11 +126,25 @@ def on_grid(
             fix=f"take every row as one step, {setting('data.irregular', 'keep')}, or resample the file",
         )
     place_T = np.concatenate([[0], np.cumsum(whole_T)]).astype(np.int64)
+    if place_T[-1] > max(_FEW_ROWS, 100 * len(time_T)):
+        raise UserError(
+            f"{where}: to fill the gaps between {len(time_T):,} rows would make {place_T[-1] + 1:,} of them",
+            fix=f"take every row as one step, {setting('data.irregular', 'keep')}, or resample the file",
+        )
     return _grid(time_T, place_T, step), place_T
 
 
 def continued(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
     """The next `count` times, by the usual step; months stay months."""
+    time = _next(time_T, count, where)
+    if time.dtype.kind == "M" and time[-1].astype("datetime64[Y]") > _LAST_YEAR:
+        raise UserError(
+            f"{where}: the forecast goes beyond year {_LAST_YEAR}", fix="correct the times of the last rows"
+        )
+    return time
+
+
+def _next(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
     if len(time_T) < 2:
         if time_T.dtype.kind == "M":
             raise UserError(f"{where}: a single row has no step in time, so what comes next has no date")

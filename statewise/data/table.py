@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 
 from statewise.data.column import SAMPLE, no_column
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, suffix
-from statewise.specs import UserError, setting
+from statewise.specs import UserError, from_json, setting
 
 TableFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl"]
 Header = Literal["auto", "yes", "no"]
@@ -161,8 +162,8 @@ def _rows(
 
 def _names(row: list[str], where: Where) -> tuple[str, ...]:
     names = tuple(name.strip() for name in row)
-    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
-    if twice is not None:
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
         raise UserError(f"{where}: the header names {twice!r} twice", fix=_TWICE)
     return names
 
@@ -175,7 +176,7 @@ def _objects(lines: Iterator[Line], into: Examples[Row], *, keep_empty: bool) ->
                 yield Row((), (), line.where)
             continue
         try:
-            row = json.loads(line.text)
+            row = from_json(line.text)
         except json.JSONDecodeError as error:
             raise UserError(
                 f"{line.where}: not JSON at character {error.pos + 1}: {error.msg}",

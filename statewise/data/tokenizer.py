@@ -4,7 +4,6 @@ What is saved is an ordinary tokenizer.json, which that library alone opens with
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,12 +15,14 @@ from numpy.typing import NDArray
 
 from statewise.data.text import slices
 from statewise.data.vocabulary import END, KINDS, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json, read_small
 
 # Special tokens that end a text, ours first, then those of well-known tokenizers.
 _END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|im_end|>", "[SEP]")
-_LARGEST_FILE = 1 << 28
+_LARGEST_FILE = 1 << 26
 _LARGEST_VOCAB = 1 << 24
+_LARGEST_GAP = 1 << 16
+_LARGEST_GROWTH = 64  # characters that one may become
 # The library holds about a hundred bytes a token while it works, so long text goes in parts.
 _SLICE, _GROUP = 1 << 17, 1 << 20
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -53,7 +54,8 @@ class Tokenizer:
             backend.add_special_tokens([end])
         ids = backend.get_vocab().values()
         self.vocab: int = max(ids) + 1
-        if self.vocab > _LARGEST_VOCAB or len(set(ids)) < len(ids):
+        sparse = self.vocab > 2 * len(ids) + _LARGEST_GAP  # every id is a row of a matrix
+        if self.vocab > _LARGEST_VOCAB or sparse or len(set(ids)) < len(ids):
             raise UserError(f"a vocabulary of {len(ids)} tokens with {len(set(ids))} ids up to {self.vocab - 1}")
         self.end_id = int(backend.token_to_id(end) or 0)
         self.unknown_id = _unknown_id(backend)
@@ -85,7 +87,8 @@ class Tokenizer:
         """One id for each word, for a tokenizer of kind `whole`."""
         different = sorted(set(words))
         found = dict(zip(different, self.encode_many(different)))
-        ids = np.concatenate([_NOTHING, *(found[word] for word in words)])
+        # A word so long that it was cut is not in the vocabulary, and neither are its parts.
+        ids = np.concatenate([_NOTHING, *(found[w] if len(w) <= _SLICE else found[w][:1] for w in words)])
         assert len(ids) == len(words), "this tokenizer cuts words up"
         return ids
 
@@ -105,7 +108,9 @@ class Tokenizer:
         for group in _grouped(part for several in parts for part in several):
             try:
                 encoded = self._backend.encode_batch_fast(group, add_special_tokens=False)
-            except Exception as error:
+            except BaseException as error:
+                if _is_ours(error):
+                    raise
                 raise UserError(f"the tokenizer cannot write this text: {error}") from None
             ids += [np.array(part.ids, dtype=np.int64) for part in encoded]
         found = iter(ids)
@@ -137,16 +142,14 @@ class Tokenizer:
     def load(cls, path: Path) -> "Tokenizer":
         """Read a tokenizer.json, ours or any other; it is data, nothing in it is executed."""
         try:
-            size = path.stat().st_size
-            if size > _LARGEST_FILE:
-                raise UserError(f"{str(path)!r} is no tokenizer: it has {size} bytes", fix="name a tokenizer.json")
-            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
-        except (KeyboardInterrupt, SystemExit):
-            raise
+            text = read_small(path, largest=_LARGEST_FILE)
+            _refuse_growth(dict(from_json(text)))
+            return cls(tokenizers.Tokenizer.from_str(text))
         except OSError as error:
             raise UserError(f"tokenizer {str(path)!r} cannot be read: {error.strerror or error}") from None
         except BaseException as error:
-            # Not `Exception`: the library's panics are none, and an absurd file can cause them.
+            if _is_ours(error):
+                raise
             raise UserError(
                 f"{str(path)!r} is not a valid tokenizer.json: {error}",
                 fix=f"it is damaged or made for another library; name another one, or {', '.join(KINDS)}",
@@ -159,6 +162,29 @@ class Tokenizer:
     @property
     def sha256(self) -> str:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether it is not the library's: its panics are no `Exception`, and an absurd file can cause them."""
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError)
+
+
+def _refuse_growth(table: dict[str, Any]) -> None:
+    """Forty rules that write two letters for one make a terabyte of a letter."""
+    growth = 1
+    waiting = [table.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
+    while waiting:
+        rule = waiting.pop()
+        if isinstance(rule, list):
+            waiting += rule
+        elif isinstance(rule, dict):
+            waiting += [inner for inner in rule.values() if isinstance(inner, list | dict)]
+            if rule.get("type") == "Replace":
+                of, by = rule.get("pattern"), str(rule.get("content", ""))
+                replaced = len(str(of["String"])) if isinstance(of, dict) and "String" in of else 1
+                growth *= max(1, -(-len(by) // max(1, replaced)))
+            if growth > _LARGEST_GROWTH:
+                raise ValueError(f"its rules make more than {_LARGEST_GROWTH} characters of one")
 
 
 def _grouped(parts: Iterable[str]) -> Iterator[list[str]]:
@@ -180,7 +206,7 @@ def _end_name(backend: tokenizers.Tokenizer) -> str:
 
 
 def _unknown_id(backend: tokenizers.Tokenizer) -> int | None:
-    model: dict[str, Any] = json.loads(backend.to_str())["model"]
+    model: dict[str, Any] = from_json(backend.to_str())["model"]
     if isinstance(model.get("unk_id"), int):
         return int(model["unk_id"])
     found: int | None = backend.token_to_id(model["unk_token"]) if model.get("unk_token") else None

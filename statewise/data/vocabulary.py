@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from statewise.data.spaces import NEVER_APART, NO_SPACES, unsegmented
 from statewise.data.text import num_bytes, slices
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, from_json, nearest
 
 END = "<end>"
 UNKNOWN = "<unk>"
@@ -210,7 +210,7 @@ def _normalise(backend: Tokenizer, normalizer: normalizers.Normalizer | None) ->
 
 def _trained(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Tokenizer:
     backend.train_from_iterator(texts, trainer)
-    table = json.loads(backend.to_str())
+    table = from_json(backend.to_str())
     # The trainer adds the special tokens where text is searched for them; they stay in the model.
     return Tokenizer.from_str(json.dumps({**table, "added_tokens": []}))
 

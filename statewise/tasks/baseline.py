@@ -113,7 +113,7 @@ class Autoregression(NamedTuple):
     """`x_t = c + Σ_p A_p x_t-p`; without `joint`, A_p is diagonal: each channel looks at its own past."""
 
     constant_C: Array
-    weight_PCC: Array  # [lag - 1, from, to]
+    weight_PCC: Array  # [lag - 1, from, to]; where A_p is diagonal, [lag - 1, channel]
 
     def forecast(self, history: ArrayLike, horizon: int) -> Array:
         """Step by step, its own forecasts in the place of what is not known yet."""
@@ -126,9 +126,10 @@ class Autoregression(NamedTuple):
         if past.shape[-1] != len(self.constant_C):
             raise UserError(f"the history has {past.shape[-1]} channels, the autoregression {len(self.constant_C)}")
         seen = _carried(past)[..., past.shape[-2] - order :, :]
+        product = "...pc,pcd->...d" if self.weight_PCC.ndim == 3 else "...pc,pc->...c"
         ahead = []
         for _ in range(horizon):
-            value = self.constant_C + np.einsum("...pc,pcd->...d", seen[..., ::-1, :], self.weight_PCC)
+            value = self.constant_C + np.einsum(product, seen[..., ::-1, :], self.weight_PCC)
             ahead.append(value)
             seen = np.concatenate([seen, value[..., None, :]], axis=-2)[..., 1:, :]
         return np.stack(ahead, axis=-2)
@@ -150,7 +151,7 @@ def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool =
     windows_NCW = np.concatenate(windows)
     channels = windows_NCW.shape[1]
     past_NPC, now_NC = windows_NCW[:, :, -2::-1].swapaxes(1, 2), windows_NCW[:, :, -1]
-    constant_C, weight_PCC = np.zeros(channels), np.zeros((order, channels, channels))
+    constant_C, weight_PCC = np.zeros(channels), np.zeros((order, channels, channels) if joint else (order, channels))
     groups = [list(range(channels))] if joint else [[channel] for channel in range(channels)]
     for group in groups:
         inputs_NI = past_NPC[:, :, group].reshape(len(past_NPC), -1)
@@ -163,7 +164,7 @@ def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool =
         design_NI = np.column_stack([np.ones(known_N.sum()), inputs_NI[known_N]])
         solution_IG = np.linalg.lstsq(design_NI, targets_NG[known_N], rcond=None)[0]
         constant_C[group] = solution_IG[0]
-        weight_PCC[np.ix_(range(order), group, group)] = solution_IG[1:].reshape(order, len(group), len(group))
+        weight_PCC[:, group] = solution_IG[1:].reshape(order, len(group), *[len(group)] * joint)
     return Autoregression(constant_C, weight_PCC)
 
 

@@ -63,6 +63,18 @@ def test_a_mixer_file_is_executed_in_one_place() -> None:
     assert users == {"statewise.models.custom"}
 
 
+def test_foreign_json_toml_and_arrays_are_read_in_one_place() -> None:
+    """There they are bounded; elsewhere a nested or huge file would end in a traceback."""
+    unbounded = {"json.loads", "json.load", "tomllib.loads", "tomllib.load", "np.load", "gzip.decompress"}
+    own = {"statewise.specs.foreign", "statewise.data.numpy_file", "statewise.data.embedded.digits"}
+    own |= {"statewise.specs.extra"}  # what the installer wrote
+    calls = {
+        name: {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} & unbounded
+        for name, tree in modules().items()
+    }
+    assert {name for name, called in calls.items() if called} == own
+
+
 @pytest.mark.parametrize(
     "source",
     [

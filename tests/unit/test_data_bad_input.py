@@ -188,8 +188,8 @@ FILES: list[tuple[str, str | bytes, Read, str]] = [
     ("a.csv", "y,a\n1,nan\n", lambda path: read_arrays(path, label="y"), r"a.csv line 2: column 'a' holds 'nan'"),
     ("a.csv", "1,2\n0,\n", values, r"a.csv line 2: column 1 holds ''"),
     ("a.csv", "1\n0\n", values, r"a.csv line 1: there are no values beside the label"),
-    ("a.npz", "not a zip", read_arrays, r"a.npz' is not an .npz archive"),
-    ("a.npz", b"PK\x03\x04 broken", read_arrays, r"a.npz' is not an .npz archive"),
+    ("a.npz", "not a zip", read_arrays, r"a.npz' is not a NumPy file"),
+    ("a.npz", b"PK\x03\x04 broken", read_arrays, r"a.npz' is not a NumPy file"),
 ]
 
 
@@ -260,7 +260,7 @@ def test_files_out_of_step(tmp_path: Path, de: str, en: str, wanted: str) -> Non
         ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, r"array 'y' has shape \[3\].*'x' has 2 sequences"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, r"array 'y' has shape \[2\] of float64"),
         ({"x": np.array([[1.0], [np.nan]]), "y": np.zeros(2, int)}, r"a.npz row 1: a value of 'x' is not finite"),
-        ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, r"a.npz' is not an .npz archive of plain arrays"),
+        ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, r"a.npz' is not a NumPy file of plain arrays"),
         ({"x": np.zeros((0, 3)), "y": np.zeros(0, int)}, r"array 'x' has shape \[0, 3\]"),
     ],
 )

@@ -14,6 +14,7 @@ from torch import Tensor
 from statewise.specs import UserError
 
 Index = NDArray[np.int64]
+_LARGEST = 1 << 26  # places for children
 
 
 class Level(NamedTuple):
@@ -77,7 +78,14 @@ def _places(children_NK: Index) -> Index:
 def _rectangle(children: Sequence[Sequence[int]] | Index) -> Index:
     if isinstance(children, np.ndarray):
         return children.astype(np.int64)
-    children_NK = np.full((len(children), max([1, *map(len, children)])), -1, dtype=np.int64)
+    most = max([1, *map(len, children)])
+    if len(children) * most > _LARGEST:
+        raise UserError(
+            f"a node of {len(children):,} has {most:,} children: all nodes with as many places take "
+            f"{8 * len(children) * most / 2**30:,.1f} GiB",
+            fix="leave such trees out, or take fewer of them at a time",
+        )
+    children_NK = np.full((len(children), most), -1, dtype=np.int64)
     for node, some in enumerate(children):
         children_NK[node, : len(some)] = some
     return children_NK

@@ -43,9 +43,7 @@ def baseline_errors(
 def _regression(known: Known) -> Autoregression | None:
     if not known.weight_PC:
         return None
-    weight_PC = np.array(known.weight_PC)
-    weight_PCC = weight_PC[:, :, None] * np.eye(weight_PC.shape[1])
-    return Autoregression(np.array(known.constant_C), weight_PCC)
+    return Autoregression(np.array(known.constant_C), np.array(known.weight_PC))
 
 
 def _history(spans: Sequence[Span], *, context: int, period: int) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from statewise.data.scaling import Scaling
 from statewise.data.series import Series
 from statewise.data.series_split import SeriesParts, Span
-from statewise.specs import ForecastingSpec, UserError
+from statewise.specs import ForecastingSpec, UserError, from_json
 from statewise.tasks.baseline import fit_autoregression
 
 Array = NDArray[np.float64]
@@ -101,7 +101,7 @@ class Known(NamedTuple):
     @staticmethod
     def from_json(text: str, *, where: Path) -> "Known":
         try:
-            record = json.loads(text)
+            record = from_json(text)
             return Known(
                 tuple(map(str, record["channels"])),
                 tuple(map(str, record["covariates"])),
@@ -193,7 +193,7 @@ def _regression(series: Sequence[Array], *, order: int) -> dict[str, Any]:
         except UserError:
             order //= 2
         else:
-            own_PC = np.diagonal(found.weight_PCC, axis1=1, axis2=2)
+            own_PC = found.weight_PCC
             return {"constant_C": tuple(found.constant_C.tolist()), "weight_PC": tuple(map(tuple, own_PC.tolist()))}
     return {}
 
