@@ -3,9 +3,9 @@
 A CPU that writes a text multiplies each weight with one vector a row and token. As `F.linear` finds them, weights lie
 in memory row by row, which suits many rows of input. For one or two, a matrix that is wider than its input is
 read much faster column by column; for more, in oneDNN's own blocks, where what comes after the product costs next to
-nothing. The copies are kept as long as their weights: speed for memory. With a single vector, MKL leaves all but one
-core idle; a large matrix is cut into as many parts as there are threads, a batch of products, which it shares out.
-`benchmarks/decode.py` measures what it gives.
+nothing. The copies are kept as long as their weights: speed for three times the memory. With a single vector, MKL
+leaves all but one core idle; a large matrix is cut into as many parts as there are threads, a batch of products, which
+it shares out. `benchmarks/decode.py` measures what it gives.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 SMALLEST = 2**17  # numbers in a matrix; a smaller one stays in the cache, where its layout matters little
 FEW, MANY = 2, 64  # rows up to which columns, and blocks, were measured to be faster
 LARGE = 2**18  # numbers from which each thread reads a part; twice as many where it reads rows
-_SAMPLE = 1024
 _MOST_PARTS = 8  # more would be too small to be worth a thread
 _BLOCK_ROWS = 16  # what oneDNN lays its blocks out for; measured to serve all numbers of rows from 3 to 64
 
@@ -32,21 +31,18 @@ Layout = Literal["columns", "rows", "blocks"]
 
 
 class _Kept:
-    """A weight's other layouts, as long as it is what it was when they were made."""
+    """A weight's other layouts, as long as it is what it was when they were made.
+
+    Whether it is, is seen by comparing all of it with a copy, once for each text: a write through `.data` leaves no
+    other trace. That takes as long as a token or two.
+    """
 
     def __init__(self, weight_OI: Tensor) -> None:
-        self.mark = _mark(weight_OI)
+        self.copy_OI = weight_OI.detach().clone()
         self.products: dict[tuple[Layout, int], Finished] = {}
 
     def is_of(self, weight_OI: Tensor) -> bool:
-        version, address, sample = _mark(weight_OI)
-        return self.mark[:2] == (version, address) and torch.equal(self.mark[2], sample)
-
-
-def _mark(weight_OI: Tensor) -> tuple[int, int, Tensor]:
-    """A write through `.data` counts no version, so some entries are looked at too."""
-    flat = weight_OI.detach().flatten()
-    return weight_OI._version, weight_OI.data_ptr(), flat[:: max(1, flat.numel() // _SAMPLE)].clone()
+        return torch.equal(self.copy_OI, weight_OI)
 
 
 _kept = WeakIdKeyDictionary()  # by parameter; gone with it
@@ -122,16 +118,17 @@ def prepared(weight_OI: Tensor, rows: int) -> Finished | None:
 
     Made now, or kept from an earlier time.
     """
-    name = layout(weight_OI, rows)
+    name, parts = layout(weight_OI, rows), parts_of(weight_OI, rows)
     if name is None:
         return None
+    if name == "rows":  # of which no copy is made
+        return _made(weight_OI, name, parts)
     kept: _Kept | None = _kept[weight_OI] if weight_OI in _kept else None  # noqa: SIM401 (its `get` is untyped)
     if kept is None or not kept.is_of(weight_OI):
         kept = _kept[weight_OI] = _Kept(weight_OI)
-    key = name, parts_of(weight_OI, rows)
-    if key not in kept.products:
-        kept.products[key] = _made(weight_OI, *key)
-    return kept.products[key]
+    if (name, parts) not in kept.products:
+        kept.products[name, parts] = _made(weight_OI, name, parts)
+    return kept.products[name, parts]
 
 
 def _made(weight_OI: Tensor, name: Layout, parts: int) -> Finished:

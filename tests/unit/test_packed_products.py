@@ -100,15 +100,20 @@ def test_in_how_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rows", [1, 4])
 @torch.no_grad()
 def test_a_weight_that_changed_is_laid_out_anew(rows: int) -> None:
-    layer = made(32, 16)
-    x = noise(rows, 16, seed=9)
-    for change in (lambda p: p.mul_(2), lambda p: p.data.mul_(2), lambda p: setattr(p, "data", 3 * p.data)):
+    """One number of many, too, written where PyTorch counts no version."""
+    layer = made(700, 300)
+    x = noise(rows, 300, seed=9)
+
+    def one_number(p: Tensor) -> None:
+        p.data[333, 101] += 100.0
+
+    for change in (lambda p: p.mul_(2), one_number, lambda p: setattr(p, "data", 3 * p.data)):
         with packed_products(rows, {}):
             linear(x, layer.weight, layer.bias)
         change(layer.weight)
         with packed_products(rows, {}):
             found = linear(x, layer.weight, layer.bias)
-        torch.testing.assert_close(found, F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found, F.linear(x, layer.weight, layer.bias), rtol=1e-4, atol=1e-3)
 
 
 @torch.no_grad()
