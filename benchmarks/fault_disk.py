@@ -44,10 +44,10 @@ def failing(k: int, code: int) -> Callable[[], None]:
             return write
 
         def opened(honest: Callable[..., Any]) -> Callable[..., Any]:
-            def open_(self: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-                if mode[0] in "wax" and due():
-                    raise OSError(code, os.strerror(code), str(self))
-                return honest(self, mode, *arguments, **options)
+            def open_(path: Any, flags: int, *arguments: Any, **options: Any) -> Any:
+                if flags & os.O_CREAT and due():
+                    raise OSError(code, os.strerror(code), str(path))
+                return honest(path, flags, *arguments, **options)
 
             return open_
 
@@ -60,7 +60,8 @@ def failing(k: int, code: int) -> Callable[[], None]:
             return mkdir
 
         checkpoint_module.save_file = tensors(checkpoint_module.save_file)
-        Path.open = opened(Path.open)
+        os.open = opened(os.open)
+        Path.write_bytes = plain(Path.write_bytes)
         Path.mkdir = made(Path.mkdir)
         os.replace, os.fsync = plain(os.replace), plain(os.fsync)
 

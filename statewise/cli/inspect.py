@@ -62,6 +62,7 @@ def inspect(
     Example: statewise inspect runs/lstm surprise --text "To be, or not to be"
     Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
+    from statewise.disk import make_folder
     from statewise.inspection import inspect as look_at
     from statewise.inspection.lenses import LENSES
     from statewise.inspection.page import left_out
@@ -87,8 +88,10 @@ def inspect(
         progress=make_progress(quiet=quiet or json_),
         **settings,
     )
-    beside = Path(run) / "inspect" if run is not None and Path(run).is_dir() else Path("inspect", run or "")
-    folder = out or beside / (lens or "all")  # a run that comes with the package is left as it is
+    home = Path(run) if run is not None and Path(run).is_dir() else None  # a run of the package is left as it is
+    folder = out or (Path("inspect", run or "") if home is None else home / "inspect") / (lens or "all")
+    if out is None:
+        make_folder(folder, inside=home)
     page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
     files = [str(path) for path in found.files(folder)]
     if json_:

@@ -38,6 +38,7 @@ def predict(
     """
     import json
 
+    from statewise.disk import replacing
     from statewise.specs import UserError
     from statewise.tasks.forecasting import ForecastingRun
     from statewise.tasks.run import PredictingRun
@@ -63,14 +64,9 @@ def predict(
         for line in lines:
             sys.stdout.write(f"{line}\n")
         return
-    partial = out.with_name(f"{out.name}.partial")  # a file under its own name is a whole one
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
-            for line in lines:
-                stream.write(f"{line}\n")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(out) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        for line in lines:
+            stream.write(f"{line}\n")
 
 
 def _table(rows: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from statewise.comparison.look import look_inside
 from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
-from statewise.comparison.record import write_text
 from statewise.comparison.report import Part, write_report
 from statewise.comparison.search import write_record
 from statewise.comparison.study import (
@@ -37,6 +36,7 @@ from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import kept_in
 from statewise.data.memory_source import memory_file
+from statewise.disk import make_folder, write
 from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
 from statewise.models.custom import from_source
 from statewise.specs import OwnMixer, UserError, from_json, mixers_of, nearest, option, read_small
@@ -201,13 +201,15 @@ def compare(
             Work(planned, folder if story.alone else folder / chapter.name)
             for planned, chapter in zip(plans, story.chapters)
         ]
+        for work in works:
+            make_folder(work.folder, inside=folder)
         drive: Callable[..., list[Ran]] = run_on_ray if engine == "ray" else run
         rans = drive(works, workers=workers or one_each(plans), threads=threads, display=display, signals=signals)
         for (_, place), planned, ran in zip(works, plans, rans):
             if planned.search_trials:
                 write_record(place / "search.json", planned.study, planned.entries, planned.search_log(ran.found))
         if not story.alone:
-            write_text(folder / "study.toml", dumps(_kept(story)))
+            write(folder / "study.toml", dumps(_kept(story)))
         again = ["statewise", "compare", str(folder / "study.toml"), "--out", str(folder)]
         again += [word for file in _mixer_files(story) for word in ("--mixer", file)]
         parts = [

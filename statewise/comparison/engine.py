@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from statewise.comparison.lock import locked
 from statewise.comparison.pool import News, Pool
 from statewise.comparison.progress import Board, Quiet
 from statewise.comparison.record import (
@@ -21,15 +20,14 @@ from statewise.comparison.record import (
     trial_folder,
     write_failure,
     write_order,
-    write_text,
 )
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED, sent
+from statewise.disk import locked, make_folder, write
 from statewise.specs import UserError, option
 from statewise.specs.study import StudySpec
 from statewise.specs.toml import dumps
-from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
 _TICK = 0.2  # seconds between two looks at the signals and the clock
@@ -92,9 +90,9 @@ def run(
 @contextmanager
 def work_folder(work: Work) -> Iterator[int]:
     """The folder of a plan, made and locked, with the study in it: `statewise compare FOLDER/study.toml`."""
-    make_folder(work.folder / "trials")
+    make_folder(work.folder / "trials", inside=work.folder)
     with locked(work.folder) as lock:
-        write_text(work.folder / "study.toml", dumps(as_table(work.plan.study)))
+        write(work.folder / "study.toml", dumps(as_table(work.plan.study)))
         yield lock
 
 
@@ -144,7 +142,7 @@ class Phase:
     def prepare(self, trial: Trial) -> Path:
         """Write down what is to be done; the folder to do it in."""
         path = self.path(trial)
-        make_folder(path)
+        make_folder(path, inside=path.parents[1])
         (path / "failure.json").unlink(missing_ok=True)
         write_order(path, self.order(trial))
         self.note("start", trial)

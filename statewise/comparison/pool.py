@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from statewise.comparison.trial import Trial
+from statewise.disk import open_to_append
 from statewise.specs import from_json
 
 _PACKAGE = Path(__file__).parents[2]  # where this statewise is, whether or not it is installed
@@ -39,7 +40,7 @@ class Worker:
         self.ready = False
         self.pid: int | None = None  # of the trial's own process
         self._rest = b""
-        with log.open("ab") as errors:
+        with os.fdopen(open_to_append(log), "ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "statewise.comparison.worker"],
                 stdin=subprocess.PIPE,

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from statewise.comparison.engine import Phase, Ran, Work, in_phases, mixers_for, wanted_device, work_folder
-from statewise.comparison.lock import locked
 from statewise.comparison.progress import Board, Quiet
 from statewise.comparison.record import (
     found_of,
@@ -32,8 +31,8 @@ from statewise.comparison.record import (
 )
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import received, run_trial
+from statewise.disk import locked, make_folder
 from statewise.specs import optional
-from statewise.training.folder import make_folder
 from statewise.training.signals import Signals
 
 _PACKAGE = Path(__file__).parents[2]

@@ -6,12 +6,12 @@ appended to.
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from statewise import disk
 from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, from_json, parse_spec, read_small
 
@@ -127,13 +127,7 @@ class Log:
 
 
 def append(path: Path, record: Mapping[str, Any]) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        os.write(handle, (json.dumps(dict(record)) + "\n").encode())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(handle)
+    disk.append(path, json.dumps(dict(record)) + "\n")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -153,20 +147,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """All of it appears at once, or nothing does."""
-    write_text(path, json.dumps(dict(record), indent=1) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say what did not fit
+    disk.write(path, json.dumps(dict(record), indent=1) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

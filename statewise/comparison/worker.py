@@ -38,6 +38,7 @@ from statewise.comparison.measure import (
 )
 from statewise.comparison.record import Order, append, read_lines, read_order, read_task, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
+from statewise.disk import make_folder, open_to_append
 from statewise.models import CustomMixer, classes_of
 from statewise.models.custom import from_source
 from statewise.models.source import Source
@@ -161,6 +162,7 @@ def _train(path: Path, trial: Trial, tell: Tell, mixers: Sequence[CustomMixer]) 
     if checkpoint is None or read_spec(out, mixers=mixers) != trial.spec:
         shutil.rmtree(out, ignore_errors=True)
         _begin(sessions, step=0)
+        make_folder(out, inside=path)
         trained = train(trial.spec, out=out, display=_Telling(tell))
     else:
         _begin(sessions, step=checkpoint.step)
@@ -232,7 +234,7 @@ def _child(path: Path, threads: int, channel: int, mixers: Sequence[Mapping[str,
     code = 1
     try:
         threading.Thread(target=_die_with_the_driver, daemon=True).start()
-        log = os.open(path / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        log = open_to_append(path / "log.txt")
         os.dup2(log, 1)
         os.dup2(log, 2)
         _say(channel, {"pid": os.getpid()})

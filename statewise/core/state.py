@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.disk import write
 from statewise.specs import UserError, either, from_json
 
 State: TypeAlias = "Tensor | tuple[State, ...]"
@@ -152,7 +153,7 @@ def save_state(state: State, path: str | Path) -> None:
     tensors = {
         name or "state": leaf.detach().clone(memory_format=torch.contiguous_format) for name, leaf in leaves(state)
     }
-    Path(path).write_bytes(save(tensors, metadata={"state": json.dumps(_signature(state))}))
+    write(Path(path), save(tensors, metadata={"state": json.dumps(_signature(state))}))
 
 
 def load_state(path: str | Path, *, like: S) -> S:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from statewise.disk import write
+from statewise.disk.lock import LOCK
 from statewise.specs import AnyRunSpec, UserError
 
 
@@ -70,10 +72,11 @@ def kept_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[N
         try:
             if leads:
                 folder.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(made.content)
+                write(file, made.content)
             yield
         except BaseException:
-            if leads and folder.is_dir() and [path.name for path in folder.iterdir()] == [made.name]:
+            if leads and folder.is_dir() and {path.name for path in folder.iterdir()} - {LOCK} == {made.name}:
                 file.unlink()
-                folder.rmdir()
+                with suppress(OSError):  # locked: whoever locked it knows whether it is to stay
+                    folder.rmdir()
             raise

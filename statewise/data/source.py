@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from statewise.data.text import PIECE, Piece, at_borders, between, num_bytes, read_text, split_documents
+from statewise.disk import replacing
 from statewise.specs import UserError, nearest
 
 STDIN = "-"
@@ -118,16 +119,12 @@ def _spooled(spool: Path | None) -> list[Origin]:
     if spool is None:
         raise UserError("standard input cannot be read here: text is read twice", fix="name a file instead")
     if not spool.exists() or not spool.stat().st_size:
-        partial = spool.with_name(f"{spool.name}.partial")
         try:
             spool.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            with replacing(spool) as temporary, temporary.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file, PIECE)
-            partial.replace(spool)
         except OSError as error:
             raise UserError(f"standard input cannot be kept in {str(spool)!r}: {error.strerror or error}") from None
-        finally:
-            partial.unlink(missing_ok=True)
     return [Origin(spool.stat().st_size, spool)]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from statewise.data.text import slices
 from statewise.data.vocabulary import END, KINDS, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
+from statewise.disk import write
 from statewise.specs import UserError, from_json, read_small
 
 # Special tokens that end a text, ours first, then those of well-known tokenizers.
@@ -136,7 +137,7 @@ class Tokenizer:
         return text
 
     def save(self, path: Path) -> None:
-        path.write_text(self.to_json(), encoding="utf-8")
+        write(path, self.to_json())
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

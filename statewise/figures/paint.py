@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from statewise.disk import replacing
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Figure
 from statewise.figures.font import fallbacks, without_font
@@ -43,7 +44,8 @@ def paint(one: Drawing, path: Path) -> None:
             axes.set_xlabel(_plain(one.x.label))
             axes.set_ylabel(_plain(one.y.label))
         FigureCanvasAgg(canvas)
-        canvas.savefig(path, dpi=150, facecolor="white", format=path.suffix[1:])
+        with replacing(path) as temporary:
+            canvas.savefig(temporary, dpi=150, facecolor="white", format=path.suffix[1:])
 
 
 def unwritten(one: Drawing) -> set[str]:

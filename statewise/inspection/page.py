@@ -1,12 +1,13 @@
 """Findings as one page that needs nothing beside it, and as files: every figure and table on its own."""
 
 import json
-import os
 from collections.abc import Sequence
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
+from statewise.disk import make_folder
+from statewise.disk import write as put
 from statewise.figures import html
 from statewise.figures.letter import alone
 from statewise.figures.paint import paint, unwritten
@@ -39,20 +40,20 @@ def write(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{str(folder)!r} is a file", fix="name a folder to write into")
     files = folder / "figures"
-    files.mkdir(parents=True, exist_ok=True)
+    make_folder(files, inside=folder)
     record = {"subject": subject, "command": command, "findings": [one.as_dict() for one in findings]}
-    _write(folder / "inspect.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
-    _write(folder / "inspect.md", "\n\n".join([f"# {subject}", *(one.to_markdown() for one in findings)]) + "\n")
+    put(folder / "inspect.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
+    put(folder / "inspect.md", "\n\n".join([f"# {subject}", *(one.to_markdown() for one in findings)]) + "\n")
     for one in findings:
         for figure in (figure for figure in one.figures if figure.drawable):
-            _write(files / f"{figure.name}.csv", figure.csv())
-            _write(files / f"{figure.name}.svg", svg_file(figure))
+            put(files / f"{figure.name}.csv", figure.csv())
+            put(files / f"{figure.name}.svg", svg_file(figure))
             if find_spec("matplotlib") is not None:
                 paint(figure, files / f"{figure.name}.png")
         for table in one.tables:
-            _write(files / f"{table.name}.csv", table.table.csv())
+            put(files / f"{table.name}.csv", table.table.csv())
     path = folder / "inspect.html"
-    _write(path, page(subject, findings, static=static, command=command))
+    put(path, page(subject, findings, static=static, command=command))
     return path
 
 
@@ -75,10 +76,3 @@ def left_out(findings: Sequence[Finding] = ()) -> str | None:
         return None
     some = " ".join(map(alone, boxes[:_FEW])) + (f" and {len(boxes) - _FEW} more" if len(boxes) > _FEW else "")
     return f"no font that matplotlib finds here has {some}: in PNG files they are boxes, elsewhere they are as they are"
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8", newline="")
-    os.replace(partial, path)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import statewise
+from statewise.disk import write
 from statewise.training import Parallel
 
 
@@ -29,4 +30,4 @@ def write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Paralle
         "command": ["statewise", *sys.argv[1:]],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    (path / "environment.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write(path / "environment.json", json.dumps(facts, indent=1) + "\n")

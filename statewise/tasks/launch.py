@@ -14,6 +14,7 @@ from statewise.data.file_or_data import file_names
 from statewise.data.in_memory import Data
 from statewise.data.memory_file import MemoryFile, kept_in
 from statewise.data.memory_source import memory_file
+from statewise.disk import locked, make_folder
 from statewise.models import AnyMixer, CountingMachine, classes_of, names_a_file, own_mixers
 from statewise.specs import (
     AnyRunSpec,
@@ -51,10 +52,9 @@ from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import (
     Checkpoint,
-    hold,
-    make_folder,
     never_trained,
     newest_verified,
+    start_over,
     step_folders,
     weights_sha256,
 )
@@ -96,38 +96,43 @@ def train(
     PosixPath('runs/gru')
     """
     signals = Signals()
-    with signals:
-        quiet = int(os.environ.get("RANK", "0")) > 0
-        display = display or make_display(quiet=quiet)
+    with signals, ExitStack() as held:
+        leads = int(os.environ.get("RANK", "0")) == 0  # and alone writes
+        display = display or make_display(quiet=not leads)
         plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
         overrides = with_plain(as_overrides(settings), plain)
         paths = None if data is None else file_names(data)
         in_memory = data is not None and paths is None
         made: MemoryFile | None = None
+        number = 1
         if resume:
             folder = Path(out) if out is not None else newest_run()
             if in_memory:
                 raise UserError("a resumed run reads the data that it began with", fix="leave data out")
+            if leads and folder.is_dir():
+                held.enter_context(locked(folder))
             spec, checkpoint = _where_it_stopped(folder, overrides, paths, display, own_mixers(mixer))
         else:
             table, source, mixers = _asked_for(recipe, mixer)
             spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source, mixers=mixers)
-            folder, checkpoint = fresh_folder(spec, out), None
-            if in_memory:
-                made = memory_file(spec, data, training=True)
-                spec = made.learned_by(spec, folder)
-                display.say(made.summary(folder))
+            folder, checkpoint = _numbered(spec.name, number) if out is None else Path(out), None
+            while leads and not _claimed(folder, held, named=out is not None):
+                number += 1
+                folder = _numbered(spec.name, number)
         spec = spec.absolute()
         if spec.train.precision == "bfloat16" and spec.train.device in ("auto", "cpu"):
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
-        with (
-            parallel(pick_device(spec.train.device)) as par,
-            kept_in(made, folder, leads=par.leads),
-            ExitStack() as held,
-        ):
+        with parallel(pick_device(spec.train.device)) as par:
             wake(par.device)
-            return _train(spec, folder, checkpoint, par, display, signals, on_step, held)
+            if out is None and checkpoint is None:
+                folder = _numbered(spec.name, int(par.from_leader([number])[0]))
+            if in_memory:
+                made = memory_file(spec, data, training=True)
+                spec = made.learned_by(spec, folder)
+                display.say(made.summary(folder))
+            with kept_in(made, folder, leads=par.leads):
+                return _train(spec, folder, checkpoint, par, display, signals, on_step)
 
 
 def _asked_for(
@@ -152,7 +157,6 @@ def _train(
     display: Display,
     signals: Signals,
     on_step: Callable[[int], None] | None,
-    held: ExitStack,
 ) -> Trained:
     kept = None if checkpoint is None else checkpoint.path
     with par.leader_first():  # the others find what the leader piped in or tokenised
@@ -164,9 +168,8 @@ def _train(
         refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device)
     recipe = dumps(spec.relative_to(path).model_dump(mode="json"))
     run = RunFolder(path, identity={"run.toml": recipe, **job.identity()})
-    if par.leads:  # only now: a mistake above leaves no folder behind
-        make_folder(path)
-        held.enter_context(hold(path, fresh=checkpoint is None))
+    if par.leads:
+        make_folder(run.checkpoints if spec.learns == "gradient" else path, inside=path)
         write_environment(path, job.facts(), par)
     model = job.build().to(par.device)
     display.say(f"{job.headline()} -> {path}")
@@ -245,26 +248,49 @@ def _first_steps(
         fit(model, job, spec, seed=seed, on_step=until)
 
 
-def fresh_folder(spec: AnyRunSpec, out: str | Path | None) -> Path:
-    if out is not None:
-        path = Path(out)
-        if path.is_dir() and never_trained(path):
-            return path
-        if (path / "run.toml").exists() or (path / "checkpoints").exists():
-            raise UserError(
-                f"{str(path)!r} already holds a run",
-                fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
-            )
-        if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
-        if path.exists() and not path.is_dir():
-            raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
-        return path
-    name = spec.name
-    number = 1
-    while (path := Path("runs") / (name if number == 1 else f"{name}-{number}")).exists():
-        number += 1
-    return path
+def _numbered(name: str, number: int) -> Path:
+    return Path("runs") / (name if number == 1 else f"{name}-{number}")
+
+
+def _claimed(path: Path, held: ExitStack, *, named: bool) -> bool:
+    """Make, lock and clear the folder of a new run. False: it is another's, and was not asked for by name.
+
+    Whatever is made here goes away again if the run leaves nothing in it.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    if named:
+        _refuse_used(path)
+        make_folder(path)
+    else:
+        make_folder(path.parent)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            return False
+    held.callback(_remove_empty, made)
+    held.enter_context(locked(path))
+    _refuse_used(path)  # now nobody else writes to it
+    start_over(path)
+    return True
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+def _refuse_used(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
+    if not path.is_dir() or never_trained(path) or not any(path.iterdir()):
+        return
+    if (path / "run.toml").exists() or (path / "checkpoints").exists():
+        raise UserError(
+            f"{str(path)!r} already holds a run",
+            fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
+        )
+    raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
 
 
 def newest_run() -> Path:

@@ -19,31 +19,31 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from statewise.disk import TEMPORARY, is_plain, make_folder, replacing, sync, write
 from statewise.specs import UserError, from_json, read_small
 
 MANIFEST = "manifest.json"
 _LARGEST_MANIFEST = 1 << 20
-_TEMPORARY = ".tmp-"
 
 # Text, tensors, or a function that writes the file itself.
 Payload: TypeAlias = "str | Mapping[str, Tensor] | Callable[[Path], None]"
 
 
-def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
-    """All of `files` appear at `target` at once, or nothing does."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+def write_folder(target: Path, files: Mapping[str, Payload], *, inside: Path) -> None:
+    """All of `files` appear at `target`, a folder below `inside`, at once, or nothing does."""
+    make_folder(target.parent, inside=inside)
     _sweep(target.parent)
-    temporary = target.parent / f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}"
+    temporary = target.parent / f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}"
     temporary.mkdir()
     try:
         write_files(temporary, files)
         aside = aside_of(target)
         if target.exists():  # out of the way, under a name that still counts if this is as far as we get
-            _remove(aside)
+            remove(aside)
             os.replace(target, aside)
         os.replace(temporary, target)
-        _sync(target.parent)
-        _remove(aside)
+        sync(target.parent)
+        remove(aside)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -58,23 +58,17 @@ def write_files(folder: Path, files: Mapping[str, Payload]) -> None:
     _sweep(folder)
     entries = {}
     for name, payload in files.items():
-        temporary = folder / f"{_TEMPORARY}{name}"
-        _write(temporary, payload)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
-        _sync(temporary)
-        entries[name] = {"bytes": temporary.stat().st_size, "sha256": sha256(temporary)}
-        os.replace(temporary, folder / name)
-    temporary = folder / f"{_TEMPORARY}{MANIFEST}"
-    temporary.write_text(json.dumps({"format": 1, "files": entries}, indent=1) + "\n", encoding="utf-8")
-    _sync(temporary)
-    os.replace(temporary, folder / MANIFEST)
-    _sync(folder)
+        with replacing(folder / name) as temporary:
+            _write(temporary, payload)
+            entries[name] = {"bytes": temporary.stat().st_size, "sha256": sha256(temporary)}
+    write(folder / MANIFEST, json.dumps({"format": 1, "files": entries}, indent=1) + "\n")
+    sync(folder)
 
 
 def _write(path: Path, payload: Payload) -> None:
     try:
         if isinstance(payload, str):
-            path.write_text(payload, encoding="utf-8")
+            path.write_bytes(payload.encode())
         elif callable(payload):
             payload(path)
         else:
@@ -85,27 +79,13 @@ def _write(path: Path, payload: Payload) -> None:
         raise OSError(code, os.strerror(code), str(path)) from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _sweep(folder: Path) -> None:
     """What a killed save left behind."""
-    for litter in folder.glob(f"{_TEMPORARY}*"):
-        _remove(litter)
+    for litter in folder.glob(f"{TEMPORARY}*"):
+        remove(litter)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -121,7 +101,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
     """Why the folder cannot be trusted, or None if every byte is as it was written."""
     try:
         manifest = folder / MANIFEST
-        if not _is_plain(manifest):
+        if not is_plain(manifest):
             return f"no {MANIFEST}"
         if manifest.stat().st_size > _LARGEST_MANIFEST:
             return f"{MANIFEST} is far too large"
@@ -131,7 +111,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
                 return f"{name} is not in {MANIFEST}"
         for name, entry in entries.items():
             path = folder / name
-            if Path(name).name != name or not _is_plain(path):
+            if Path(name).name != name or not is_plain(path):
                 return f"{name} is missing or is not a plain file"
             if path.stat().st_size != entry["bytes"]:
                 return f"{name} has {path.stat().st_size} bytes, {entry['bytes']} were written"
@@ -145,10 +125,6 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
 def vouched_for(folder: Path, name: str) -> bool:
     """Whether the manifest of a folder without flaw speaks for the file."""
     return name in from_json(read_small(folder / MANIFEST))["files"]
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def read_tensors(path: Path, *, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

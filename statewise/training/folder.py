@@ -6,7 +6,6 @@ checkpoints/step-N/  the same, plus optimiser, carried state and progress: enoug
 """
 
 import hashlib
-import io
 import json
 import re
 import shutil
@@ -18,12 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.specs import UserError, from_json, option, read_small
-from statewise.training.checkpoint import Payload, flaw, read_tensors, vouched_for, write_files, write_folder
+from statewise.disk import make_folder
+from statewise.disk.lock import LOCK, was_locked
+from statewise.specs import UserError, from_json, read_small
+from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
-# What a run writes before its first checkpoint.
-_EARLY = re.compile(r"environment\.json|(metrics|timing)\.jsonl|events\.out\.tfevents\..*|stdin\.txt|\.tmp-.*")
+# What a run writes before its first checkpoint; the lock stays if it was killed.
+_EARLY = re.compile(r"environment\.json|(metrics|timing)\.jsonl|events\.out\.tfevents\..*|stdin\.txt|\.tmp-.*|\.lock")
+# What it may have begun to write then, before it could be opened.
+_BEGUN = re.compile(
+    r"run\.toml|data\.(csv|jsonl|npz|txt)|(model|unigram)\.safetensors"
+    r"|(manifest|tokenizer|labels|lengths|frequent|roots|series|lexicon)\.json"
+)
 _CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safetensors", "progress.json")
 
 
@@ -79,7 +85,7 @@ class RunFolder:
 
     def publish(self, weights: Mapping[str, Tensor]) -> None:
         """Put weights at the top, where `evaluate`, `generate` and other programs look."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         write_files(self.path, {**self.identity, "model.safetensors": weights})
 
     def save(
@@ -103,7 +109,7 @@ class RunFolder:
         }
         if average:
             files["average.safetensors"] = average
-        write_folder(target, files)
+        write_folder(target, files, inside=self.path)
         self._prune(keep, newest=step, best=progress.get("best_step"))
 
     def _prune(self, keep: int, *, newest: int, best: Any) -> None:
@@ -115,44 +121,22 @@ class RunFolder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot make the folder {str(path)!r}: {error.strerror}",
-            fix=f"choose another folder: {option('out', 'DIR')}",
-        ) from None
-
-
 def never_trained(path: Path) -> bool:
-    """Whether a run began in this folder and ended before its first checkpoint: a new run may use it."""
+    """Whether a run began in this folder and ended before it made a step: a new run may use it."""
     names = {one.name for one in path.iterdir()}
+    killed = was_locked(path)
+    if not (killed or "environment.json" in names) or flaw(path, needs=("run.toml", "model.safetensors")) is None:
+        return False
     if "checkpoints" in names and not any((path / "checkpoints").glob("[!.]*")):
         names.remove("checkpoints")
-    return "environment.json" in names and all(map(_EARLY.fullmatch, names))
+    return all(_EARLY.fullmatch(name) or (killed and _BEGUN.fullmatch(name)) for name in names)
 
 
-def hold(path: Path, *, fresh: bool) -> io.TextIOWrapper:
-    """Lock the folder of a run until what is returned is closed. `fresh`: forget what an earlier attempt recorded."""
-    file = (path / "environment.json").open("a", encoding="utf-8")
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise UserError(
-            f"another process is training in {str(path)!r}",
-            fix=f"wait for it to end, or choose another folder: {option('out', 'DIR')}",
-        ) from None
-    except (ImportError, OSError):
-        pass  # a system, or a network file system, without such locks
-    if fresh:
-        for pattern in ("metrics.jsonl", "timing.jsonl", "events.out.tfevents.*"):
-            for old in path.glob(pattern):
-                old.unlink()
-    return file
+def start_over(path: Path) -> None:
+    """Forget what a run left that never made a step."""
+    for old in path.iterdir():
+        if old.name != LOCK:
+            remove(old)
 
 
 def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:

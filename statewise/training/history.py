@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
+from statewise.disk import write
 from statewise.figures import html
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.number import NONE, plain, whole
@@ -124,7 +125,7 @@ class History(Sequence[dict[str, Any]]):
         if path.suffix == ".png":
             paint(figure, path)
         else:
-            path.write_text(figure.csv() if path.suffix == ".csv" else svg_file(figure), encoding="utf-8")
+            write(path, figure.csv() if path.suffix == ".csv" else svg_file(figure))
         return path
 
     def _table(self, rows: Sequence[dict[str, Any]]) -> Table:

@@ -1,13 +1,13 @@
 """What a run records: metrics that repeat exactly, and times that do not; both also for TensorBoard, if installed."""
 
 import json
-import os
 import warnings
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from statewise.disk import append, write
 from statewise.specs import UserError, from_json, read_small
 
 _LARGEST = 1 << 30  # bytes of a file of metrics
@@ -20,7 +20,6 @@ class Journal:
     """
 
     def __init__(self, folder: Path, *, after_step: int = 0, evaluated: bool = True) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._metrics = folder / "metrics.jsonl"
         self._timing = folder / "timing.jsonl"
         for path in (self._metrics, self._timing):
@@ -58,8 +57,7 @@ def summary_writer() -> Any:
 
 
 def _append(path: Path, record: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    append(path, json.dumps(record) + "\n")
 
 
 def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
@@ -75,9 +73,7 @@ def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
             continue
-    temporary = path.with_name(f".tmp-{path.name}")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    os.replace(temporary, path)
+    write(path, "".join(kept))
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

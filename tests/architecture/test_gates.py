@@ -98,6 +98,89 @@ def test_the_gate_lets_the_harmless_through() -> None:
     assert dangers(ast.parse(harmless)) == []
 
 
+# What may write files by itself, and why that is safe; everything else asks `statewise.disk`.
+OWN_WRITES = {
+    "statewise.disk.write": "is the place",
+    "statewise.training.checkpoint": "writes under the temporary name that `replacing` gave, and renames whole folders",
+    "statewise.data.cache": "fills a new folder of the cache, which is renamed when it is sealed",
+    "statewise.data.corpus": "fills that folder",
+    "statewise.data.at_rest": "a temporary folder of its own",
+    "statewise.data.memory_source": "a temporary folder of its own",
+    "statewise.data.in_memory": "`rename` is that of pandas",
+    "statewise.cli": "only the null device",
+}
+WRITING_CALLS = {
+    "write_text",
+    "write_bytes",
+    "save_file",
+    "savefig",
+    "rename",
+    "touch",
+    "NamedTemporaryFile",
+    "mkstemp",
+}
+WRITING_CALLS |= {"symlink_to", "hardlink_to", "copyfile", "copy2", "copytree", "tofile"}
+
+
+def file_writes(tree: ast.Module) -> list[str]:
+    """Calls that make or change a file, but for those inside `with replacing(...)`."""
+    safe = {
+        id(inside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With) and any("replacing" in ast.unparse(item.context_expr) for item in node.items)
+        for inside in ast.walk(node)
+    }
+    return [
+        f"{node.lineno}: {ast.unparse(node.func)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and id(node) not in safe and writes_a_file(node)
+    ]
+
+
+def writes_a_file(call: ast.Call) -> bool:
+    name = dotted(call.func)
+    last = name.rpartition(".")[2]
+    if name == "os.open":
+        return any(flag in ast.unparse(call) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT"))
+    if last in ("open", "fdopen"):
+        given = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
+        modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        return last == "open" and any(re.fullmatch(r"[rbt]*[wax+][bt+]*", mode) for mode in modes)
+    path_replace = last == "replace" and len(call.args) == 1 and not call.keywords and "." in name
+    return last in WRITING_CALLS or name in ("os.replace", "os.truncate") or path_replace
+
+
+def test_files_are_written_in_one_place() -> None:
+    """Whole or not at all, and never through a link: see `statewise.disk`."""
+    found = {name: writes for name, tree in modules().items() if (writes := file_writes(tree))}
+    strangers = [f"{name}:{write}" for name in found.keys() - OWN_WRITES.keys() for write in found[name]]
+    assert not strangers, "\n".join(strangers)
+    assert found.keys() == OWN_WRITES.keys(), "an exception that is no longer needed"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "path.write_text(text)",
+        "open('x', 'w')",
+        "path.open('ab')",
+        "path.open(mode='w+b')",
+        "os.open(path, os.O_WRONLY | os.O_CREAT)",
+        "save_file(tensors, path)",
+        "os.replace(a, b)",
+        "partial.replace(path)",
+    ],
+)
+def test_the_gate_sees_who_writes(source: str) -> None:
+    assert file_writes(ast.parse(source))
+    assert not file_writes(ast.parse(f"with replacing(path) as temporary:\n    {source}"))
+
+
+def test_the_gate_lets_readers_through() -> None:
+    harmless = "path.open('rb')\nopen('w.txt')\n'a'.replace('a', 'b')\nwhen.replace(tzinfo=UTC)\nreplace(spec)"
+    assert not file_writes(ast.parse(harmless))
+
+
 def test_files_stay_readable() -> None:
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
     assert not {name: count for name, count in lines.items() if count > 400}

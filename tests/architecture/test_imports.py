@@ -18,6 +18,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("mixers", "encoders", "nn"),
     ("layers", "kernels"),
     ("core", "figures"),
+    ("disk",),
     ("specs",),
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}

@@ -16,11 +16,11 @@ from tiny_study import driver, events, results, saved, sessions, trial_pids, wai
 
 from statewise.cli.compare import fitting
 from statewise.comparison.engine import Work, run
-from statewise.comparison.lock import locked
 from statewise.comparison.plan import plan
 from statewise.comparison.progress import Quiet
 from statewise.comparison.study import load_study, parse_study, study_names
 from statewise.comparison.trial import Trial
+from statewise.disk import locked
 from statewise.specs import UserError
 
 
@@ -277,8 +277,10 @@ def test_a_trial_whose_process_dies_is_begun_again_and_given_up_in_the_end(longe
 def test_two_drivers_do_not_run_one_study(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(UserError, match="another process"), locked(tmp_path, patience=0):
         pass
-    with locked(tmp_path, patience=0):  # the first is gone, the file is still there
-        assert (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").write_text('{"pid": 1, "host": "elsewhere", "since": "2026"}')  # as a killed one leaves it
+    with locked(tmp_path, patience=0):
+        assert str(os.getpid()) in (tmp_path / ".lock").read_text()
+    assert not (tmp_path / ".lock").exists()
 
 
 @pytest.mark.parametrize(

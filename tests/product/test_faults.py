@@ -227,7 +227,7 @@ def fail_write(patch: pytest.MonkeyPatch, k: int, code: int) -> None:
         return write
 
     patch.setattr(checkpoint_module, "save_file", failing(checkpoint_module.save_file))
-    patch.setattr(Path, "write_text", failing(Path.write_text))
+    patch.setattr(Path, "write_bytes", failing(Path.write_bytes))
     for name in ("replace", "fsync"):
         patch.setattr(os, name, failing(getattr(os, name)))
 

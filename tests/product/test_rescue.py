@@ -2,19 +2,21 @@
 
 import errno
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_run import FAMILIES, at, call, evidence, options, resume, start, write_text
+from tiny_run import BASE, FAMILIES, at, call, evidence, options, resume, start, write_text
 
+from statewise.disk import locked
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelJob, train
 from statewise.tasks.classification import ClassificationJob
 from statewise.tasks.translation import TranslationJob
 from statewise.training import journal
-from statewise.training.folder import RunFolder, hold, newest_verified
+from statewise.training.folder import RunFolder, newest_verified
 from statewise.training.optimizer import Average
 from statewise.training.progress import Silent
 
@@ -182,7 +184,7 @@ def test_a_folder_in_which_nothing_was_trained_is_used_again(text: Path, tmp_pat
     failing(LanguageModelJob, "window", 1, lambda: start("gru", text, out))
     assert {path.name for path in out.iterdir()} >= {"environment.json"}
     (out / "metrics.jsonl").write_text('{"step": 0, "loss": 1.0}\n')  # an earlier attempt's
-    (out / "checkpoints").mkdir()
+    (out / "checkpoints").mkdir(exist_ok=True)
     assert evidence(start("gru", text, out)) == whole
 
 
@@ -196,6 +198,67 @@ def test_a_folder_with_anything_else_is_not(other: str, text: Path, tmp_path: Pa
 
 
 def test_a_folder_in_use_is_not(text: Path, tmp_path: Path) -> None:
-    with hold(tmp_path, fresh=True), pytest.raises(UserError, match="another process is training in"):
+    with locked(tmp_path), pytest.raises(UserError, match=f"another process is at work in .*: process {os.getpid()}"):
         start("gru", text, tmp_path)
     assert start("gru", text, tmp_path).outcome.step == 24
+
+
+def while_it_reads(patch: pytest.MonkeyPatch, action: Callable[[], Any]) -> None:
+    """Do something while the first training from now reads its text."""
+    honest, waiting = LanguageModelJob.open, [action]
+
+    def opened(*arguments: Any) -> Any:
+        while waiting:
+            waiting.pop()()
+        return honest(*arguments)
+
+    patch.setattr(LanguageModelJob, "open", opened)
+
+
+def test_two_trainings_at_once_have_a_folder_each(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = []
+
+    def begin() -> None:
+        trained.append(train("gru", settings=BASE, data=text, display=Silent()))
+
+    while_it_reads(monkeypatch, begin)
+    begin()
+    assert [one.path for one in trained] == [Path("runs/gru-2"), Path("runs/gru")]
+    assert evidence(trained[0]) == evidence(trained[1])
+
+
+def test_two_trainings_at_once_do_not_share_a_named_folder(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def intrude() -> None:
+        with pytest.raises(UserError) as caught:
+            start("lstm", text, tmp_path / "run")
+        said.append(str(caught.value))
+
+    while_it_reads(monkeypatch, intrude)
+    assert start("gru", text, tmp_path / "run").outcome.step == 24
+    assert f"process {os.getpid()} on {platform.node()}, since 20" in said[0]
+
+
+def test_a_second_resume_is_refused_and_told_who_is_at_work(text: Path, tmp_path: Path) -> None:
+    out, seen = tmp_path / "run", []
+    start("gru", text, out, {"train.steps": 6})
+
+    def intrude() -> None:
+        with pytest.raises(UserError, match=f"another process is at work in .*: process {os.getpid()} on .*, since 20"):
+            resume(out)
+        seen.append(1)
+
+    assert resume(out, {"train.steps": 12}, on_step=at(8, intrude)).outcome.step == 12
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("out", [None, "run"])
+def test_a_mistake_leaves_no_folder_behind(out: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="does not exist"):
+        train("gru", data=Path("nowhere.txt"), out=out, display=Silent())
+    assert not list(tmp_path.iterdir())

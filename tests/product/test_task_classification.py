@@ -115,7 +115,7 @@ def test_no_row_is_lost(trained: Path, tmp_path: Path) -> None:
     found = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
     assert [row["line"] for row in found] == [1, 2, 3, 4]
     assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in found)
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(".tmp-*"))
 
 
 def test_numbers_with_a_class(tmp_path: Path) -> None:

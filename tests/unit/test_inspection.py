@@ -215,7 +215,7 @@ def test_the_page_and_its_files(findings: dict[str, Finding], tmp_path: Path) ->
     assert record["findings"][0]["data"]["tokens"] == 299
     kinds = {path.suffix for path in found.files(page.parent)}
     assert {".html", ".json", ".md", ".csv", ".svg"} <= kinds
-    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob(".tmp-*"))
     with pytest.raises(UserError, match="is a file"):
         found.write(page)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from statewise.comparison.record import write_text
 from statewise.comparison.report.content import Part as Part
 from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
+from statewise.disk import make_folder, write
 from statewise.figures.figure import Figure
 
 
@@ -32,11 +32,11 @@ def write_report(
         write_report([Part("memory", study, entries, found, (), folder)], title="Memory", question="...", folder=folder)
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     content = gather(parts, title=title, question=question, command=command, look=look)
-    write_text(folder / "report.json", json.dumps(_numbers(as_dict(content)), indent=1, allow_nan=False) + "\n")
-    write_text(folder / "report.md", markdown(content))
-    write_text(folder / "report.html", page(content, static=static))
+    write(folder / "report.json", json.dumps(_numbers(as_dict(content)), indent=1, allow_nan=False) + "\n")
+    write(folder / "report.md", markdown(content))
+    write(folder / "report.html", page(content, static=static))
     return folder / "report.html"
 
 

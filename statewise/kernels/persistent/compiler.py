@@ -8,10 +8,10 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from statewise.disk import write
 from statewise.kernels.chip import Chip
 from statewise.kernels.persistent.plan import Plan
 
@@ -122,9 +122,7 @@ def _write(path: Path, code: bytes) -> None:
     """Whole or not at all. A folder that cannot be written costs a compilation in the next process, no more."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(file.name, path)
+        write(path, hashlib.sha256(code).digest() + code)
     except OSError:
         return
 

@@ -4,6 +4,7 @@ T time, H steps ahead.
 """
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.series_split import Span
+from statewise.disk import write
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.paint import paint
 from statewise.figures.standalone import svg_file
@@ -89,12 +91,13 @@ def save_plot(path: Path, shown: Shown) -> Path:
     """A picture, or as `.csv` the numbers in it."""
     check_path(path)
     if path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream, lineterminator="\n").writerows(_numbers(shown))
+        stream = io.StringIO(newline="")
+        csv.writer(stream, lineterminator="\n").writerows(_numbers(shown))
+        write(path, stream.getvalue())
         return path
     figure = _errors(shown) if shown.errors else _forecast(shown)
     if path.suffix == ".svg":
-        path.write_text(svg_file(figure, colours=_COLOURS, width=860), encoding="utf-8")
+        write(path, svg_file(figure, colours=_COLOURS, width=860))
     else:
         paint(figure, path)
     return path

@@ -28,6 +28,7 @@ from statewise.data import (
 )
 from statewise.data.batch import Place
 from statewise.data.resident import LARGEST, Resident
+from statewise.disk import make_folder
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError
 from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForcing
@@ -38,7 +39,6 @@ from statewise.tasks.report import Report, shows_report, unknown_note, worse_tha
 from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Window
 from statewise.training.checkpoint import Payload, read_tensors
-from statewise.training.folder import make_folder
 from statewise.training.forcing import forced_forward, truth_probability
 
 _LANES, _WINDOW, _WARM = 16, 256, 256
