@@ -137,7 +137,7 @@ def _run() -> int:
             return _complain(f"{error.on_command_line()}{_notes(error)}", 2)
         problem = sys.modules.get("statewise.training.problem")
         if problem is not None and isinstance(error, problem.NonFinite):
-            return _complain(f"{error}\nthe last good checkpoint is kept; try a smaller train.lr or train.clip", 3)
+            return _complain(f"{error}{_notes(error)}", 3)
         if problem is not None and isinstance(error, problem.Stopped):
             out = _value_of("--out", "-o")
             where = "" if out is None else f" --out {out}"

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,7 +38,14 @@ def train(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue --out, or the newest run.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue --out, or the newest run: from its newest checkpoint, "
+            "or with --resume best or --resume N from its best or that of step N.",
+        ),
+    ] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Refuse nondeterministic operations and prove it by hash.")
     ] = False,
@@ -57,11 +64,14 @@ def train(
     from statewise.tasks import train as run_training
     from statewise.training import make_display
 
+    which: bool | Literal["best"] | int = resume
     if resume and recipe is not None:
-        raise UserError(
-            f"--resume continues a run with its own recipe, but {recipe!r} was named too",
-            fix="leave it out, and name the run's folder with --out",
-        )
+        if recipe != "best" and not (recipe.isascii() and recipe.isdigit()):
+            raise UserError(
+                f"--resume continues a run with its own recipe, but {recipe!r} was named too",
+                fix="leave it out, or name best or the number of a step; --out names the run's folder",
+            )
+        which, recipe = "best" if recipe == "best" else int(recipe), None
     data = joined(data, text)
     if data and "-" in data and sys.stdin.isatty():
         print("reading standard input; end it with Ctrl-D", file=sys.stderr)
@@ -80,7 +90,7 @@ def train(
         device=device,
         data=None if data is None else [Path(name) for name in data],
         out=out,
-        resume=resume,
+        resume=which,
         display=make_display(quiet=True) if silent else None,
     )
     if _follows():

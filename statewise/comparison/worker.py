@@ -159,7 +159,7 @@ def _train(path: Path, trial: Trial, tell: Tell, mixers: Sequence[CustomMixer]) 
     out, sessions = path / "run", path / "sessions.jsonl"
     checkpoint, _ = newest_verified(out, needs=NEEDS) if trial.spec.learns == "gradient" else (None, [])
     # Its data may have moved: what is kept names the old place.
-    if checkpoint is None or read_spec(out, mixers=mixers) != trial.spec:
+    if checkpoint is None or read_spec(checkpoint.path, mixers=mixers) != trial.spec:
         shutil.rmtree(out, ignore_errors=True)
         _begin(sessions, step=0)
         make_folder(out, inside=path)

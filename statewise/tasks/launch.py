@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -52,6 +52,7 @@ from statewise.training.course import Progress
 from statewise.training.device import allow_amx_if_it_works, pick_device, wake
 from statewise.training.folder import (
     Checkpoint,
+    checkpoint_of,
     never_trained,
     newest_verified,
     start_over,
@@ -77,7 +78,7 @@ def train(
     device: str | None = None,
     data: Data | None = None,
     out: str | Path | None = None,
-    resume: bool = False,
+    resume: bool | Literal["best"] | int = False,
     display: Display | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Trained:
@@ -88,7 +89,8 @@ def train(
     run's folder. `out` is the folder to write (default: a new one under `runs/`).
     `mixer` is a class of your own, or the file it is in: it takes the place of the recipe's model, and
     `{"model.options.decay": 0.5}` sets what its constructor takes. `train(EMA)` is a language model of it.
-    With `resume`, continue `out` (default: the run under `runs/` that was saved last).
+    With `resume`, continue `out` (default: the run under `runs/` that was saved last): True from its newest checkpoint,
+    "best" from the one of the best validation, a number from that of this step.
     `on_step` is called with the number of every step.
 
     >>> trained = sw.train("gru", data="text.txt", steps=20, settings={"model.width": 16})
@@ -105,13 +107,13 @@ def train(
         in_memory = data is not None and paths is None
         made: MemoryFile | None = None
         number = 1
-        if resume:
+        if resume is not False:
             folder = Path(out) if out is not None else newest_run()
             if in_memory:
                 raise UserError("a resumed run reads the data that it began with", fix="leave data out")
             if leads and folder.is_dir():
                 held.enter_context(locked(folder))
-            spec, checkpoint = _where_it_stopped(folder, overrides, paths, display, own_mixers(mixer))
+            spec, checkpoint = _where_it_stopped(folder, resume, overrides, paths, display, own_mixers(mixer))
         else:
             table, source, mixers = _asked_for(recipe, mixer)
             spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source, mixers=mixers)
@@ -310,6 +312,7 @@ def newest_run() -> Path:
 
 def _where_it_stopped(
     path: Path,
+    which: Literal[True, "best"] | int,
     overrides: Sequence[str],
     data: Sequence[str] | None,
     display: Display,
@@ -332,6 +335,8 @@ def _where_it_stopped(
             f"{str(path)!r} has no checkpoint that can be trusted",
             fix=f"train again from the start: {option('out', 'DIR')}",
         )
+    if which is not True:
+        checkpoint = checkpoint_of(path, which, needs=NEEDS)
     before = read_spec(checkpoint.path, mixers=mixers)
     table = before.model_dump(mode="json", exclude_none=True)
     spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from statewise.specs import TrainSpec, UserError
 from statewise.training.schedule import Plateau
 
+_EXPLODED_LOSS, _EXPLODED_NORM = 10.0, 1e6  # times those of an untrained model
+
 
 class Extent(NamedTuple):
     """What is done and what is asked for, for those who show it. `all_seconds`: None where steps decide."""
@@ -48,16 +50,20 @@ class Progress:
     evaluated: bool = True  # False: a signal came between a step and the evaluation due after it
     averaged: int = 0
     since_log: tuple[float, int, int, float] = (0.0, 0, 0, 0.0)  # loss, steps, clip events, largest norm
+    first: tuple[float, float] | None = None  # loss and norm of the first step: what an untrained model has
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Progress":
         try:
-            record = {"seconds": 0.0, **record}  # runs from before it was counted
+            record = {"seconds": 0.0, "first": None, **record}  # runs from before these were kept
             known = {name: record[name] for name in cls.__dataclass_fields__}
             known["plateau"] = Plateau(*known["plateau"])
             loss, steps, clips, norm = known["since_log"]
             known["since_log"] = (float(loss), int(steps), int(clips), float(norm))
             known["seconds"] = float(known["seconds"])
+            if known["first"] is not None:
+                loss, norm = known["first"]
+                known["first"] = (float(loss), float(norm))
             return cls(**known)
         except (KeyError, TypeError, ValueError):
             raise UserError("progress.json is not the record of a run") from None
@@ -78,6 +84,15 @@ class Progress:
         if spec.seconds is None:
             return self.step >= spec.steps
         return self.step > 0 and self.seconds + self.seconds / self.step / 2 >= spec.seconds
+
+    def exploded(self, loss: float, norm: float, spec: TrainSpec) -> bool:
+        """Whether a step shows weights that are worth nothing any more, though all their numbers are finite.
+
+        A norm that is clipped does no harm, however large.
+        """
+        first_loss, first_norm = self.first or (loss, norm)
+        harmful = spec.clip is None and norm > _EXPLODED_NORM * max(1.0, first_norm)
+        return harmful or loss > _EXPLODED_LOSS * max(1.0, abs(first_loss))
 
     def gave_up(self, spec: TrainSpec) -> bool:
         """Validation has not improved for as long as the spec is patient."""

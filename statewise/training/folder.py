@@ -9,9 +9,9 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from statewise.core import State, load_state, save_state
 from statewise.disk import make_folder
 from statewise.disk.lock import LOCK, was_locked
-from statewise.specs import UserError, from_json, read_small
+from statewise.specs import UserError, either, from_json, option, read_small
 from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
@@ -30,6 +30,7 @@ _BEGUN = re.compile(
     r"run\.toml|data\.(csv|jsonl|npz|txt)|(model|unigram)\.safetensors"
     r"|(manifest|tokenizer|labels|lengths|frequent|roots|series|lexicon)\.json"
 )
+_PUBLISHED = ("run.toml", "model.safetensors")
 _CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safetensors", "progress.json")
 
 
@@ -88,6 +89,33 @@ class RunFolder:
         make_folder(self.path)
         write_files(self.path, {**self.identity, "model.safetensors": weights})
 
+    def publishes(self, weights: Mapping[str, Tensor]) -> bool:
+        """Whether these very weights are at the top."""
+        if flaw(self.path, needs=_PUBLISHED) is not None:
+            return False
+        held = read_tensors(self.path / _PUBLISHED[1])
+        return held.keys() == weights.keys() and all(torch.equal(held[name], weights[name].cpu()) for name in held)
+
+    def way_back(self) -> str:
+        """Which checkpoints are there, and how to go on from one."""
+        return (
+            f"checkpoints that are kept: {in_words(self.path)}; to continue from the newest with a smaller train.lr or "
+            f"train.clip: {self._again()}; from another: {option('resume', 'best')} or {option('resume', 'N')}"
+        )
+
+    def way_on(self, step: int, problem: str) -> str:
+        """How to continue after a failure; `problem`: why this step could not be saved, if it could not."""
+        if not problem:
+            return f"training is saved up to step {step}; continue with: {self._again()}"
+        kept, _ = newest_verified(self.path)
+        on = "there is no checkpoint: start it again"
+        if kept is not None:
+            on = f"the last checkpoint is of step {kept.step}; continue with: {self._again()}"
+        return f"step {step} could not be saved ({problem}); {on}"
+
+    def _again(self) -> str:
+        return either(f"statewise train --resume --out {self.path}", f'statewise.train(resume=True, out="{self.path}")')
+
     def save(
         self,
         step: int,
@@ -125,10 +153,10 @@ def never_trained(path: Path) -> bool:
     """Whether a run began in this folder and ended before it made a step: a new run may use it."""
     names = {one.name for one in path.iterdir()}
     killed = was_locked(path)
-    if not (killed or "environment.json" in names) or flaw(path, needs=("run.toml", "model.safetensors")) is None:
+    if not (killed or "environment.json" in names) or flaw(path, needs=_PUBLISHED) is None:
         return False
-    if "checkpoints" in names and not any((path / "checkpoints").glob("[!.]*")):
-        names.remove("checkpoints")
+    if not any((path / "checkpoints").glob("[!.]*")) or [step for _, step in step_folders(path / "checkpoints")] == [0]:
+        names.discard("checkpoints")
     return all(_EARLY.fullmatch(name) or (killed and _BEGUN.fullmatch(name)) for name in names)
 
 
@@ -151,16 +179,41 @@ def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:
 def newest_verified(run: Path, *, needs: tuple[str, ...] = ()) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that is whole, and a line for each one passed over."""
     skipped: list[str] = []
+    return next(verified(run, skipped, needs=needs), None), skipped
+
+
+def verified(run: Path, skipped: list[str], *, needs: tuple[str, ...] = ()) -> Iterator[Checkpoint]:
+    """The checkpoints that are whole, the newest first; `skipped` gets a line for each one passed over."""
     for path, step in step_folders(run / "checkpoints"):
         reason = flaw(path, needs=(*_CHECKPOINT_FILES, *needs))
-        if reason is None:
-            try:
-                progress = read_progress(path)
-                return Checkpoint(path, step, progress), skipped
-            except UserError as error:
-                reason = error.what
+        try:
+            if reason is None:
+                yield Checkpoint(path, step, read_progress(path))
+                continue
+        except UserError as error:
+            reason = error.what
         skipped.append(f"{path.name}: {reason}")
-    return None, skipped
+
+
+def checkpoint_of(run: Path, which: Literal["best"] | int, *, needs: tuple[str, ...] = ()) -> Checkpoint:
+    """The checkpoint of the best validation so far, or of a step; refused with what is there instead."""
+    skipped: list[str] = []
+    whole = list(verified(run, skipped, needs=needs))
+    wanted = whole[0].progress.get("best_step") if whole and which == "best" else which
+    for checkpoint in whole:
+        if checkpoint.step == wanted:
+            return checkpoint
+    raise UserError(
+        f"{str(run)!r} has no checkpoint of {'the best step' if which == 'best' else f'step {which}'}",
+        fix=f"those that are there: {in_words(run)}" + "".join(f"\n  damaged: {line}" for line in skipped),
+    )
+
+
+def in_words(run: Path) -> str:
+    """The checkpoints that are whole: `step 24, step 20 (best)`."""
+    whole = list(verified(run, []))
+    best = whole[0].progress.get("best_step") if whole else None
+    return ", ".join(f"step {one.step}{' (best)' if one.step == best else ''}" for one in whole) or "none"
 
 
 def read_progress(path: Path) -> dict[str, Any]:
@@ -188,19 +241,10 @@ def find_published(run: Path, *, needs: tuple[str, ...]) -> Published:
     if reason is None:
         return Published(run, [])
     skipped = [f"{run.name}: {reason}"]
-    whole: list[tuple[bool, Path]] = []
-    for path, step in step_folders(run / "checkpoints"):
-        reason = flaw(path, needs=(*_CHECKPOINT_FILES, *needs))
-        try:
-            if reason is None:
-                whole.append((read_progress(path).get("best_step") == step, path))
-        except UserError as error:
-            reason = error.what
-        if reason is not None:
-            skipped.append(f"{path.name}: {reason}")
+    whole = [one for one in verified(run, skipped, needs=needs) if one.step]  # of step 0, nothing is learned
     if whole:
-        best = [path for is_best, path in whole if is_best]
-        return Published(best[0] if best else whole[0][1], skipped)
+        best = [one for one in whole if one.progress.get("best_step") == one.step]
+        return Published((best or whole)[0].path, skipped)
     if not (run / "run.toml").exists() and not (run / "checkpoints").exists():
         raise UserError(f"{str(run)!r} is not a run folder: it has no run.toml", fix="make one with: statewise train")
     raise UserError(

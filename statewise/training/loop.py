@@ -18,16 +18,9 @@ import torch
 from torch import nn
 
 from statewise.core import leaves, rows
-from statewise.specs import Note, TrainSpec, UserError, either, nearest
+from statewise.specs import Note, TrainSpec, UserError, nearest
 from statewise.training.course import Progress, passed
-from statewise.training.folder import (
-    Checkpoint,
-    RunFolder,
-    load_weights,
-    model_tensors,
-    newest_verified,
-    weights_sha256,
-)
+from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
 from statewise.training.guard import Report
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
@@ -112,6 +105,7 @@ class Trainer:
         self.readings = Readings()
         self.sent: deque[_Sent] = deque()
         self.loss: float | None = None  # of the last step whose numbers were read
+        self.exploded = False  # whether that step shows that the weights are destroyed
         self.speed = 0.0
         self.together = par.world == 1  # whether all ranks fail at the same place, and so can save together
 
@@ -147,6 +141,8 @@ class Trainer:
         try:
             if not evaluated:
                 self.conclude(signals, journal, save=True)
+            if first == 0 and not self.progress.is_over(spec):
+                self.save()  # whatever happens to the first steps, there is something to go on from
             if spec.seconds is not None and not self.progress.is_over(spec):
                 began = time.monotonic()
                 self.updater.rehearse(first + 1)
@@ -216,6 +212,8 @@ class Trainer:
         sent = self.sent.popleft()
         report = self.read(sent.number, numbers)
         self.loss, norm = report.total * sent.scale, report.norm
+        self.progress = replace(self.progress, first=self.progress.first or (self.loss, norm))
+        self.exploded = self.progress.exploded(self.loss, norm, self.spec)
         clipped = self.spec.clip is not None and norm > self.spec.clip
         total, count, clips, largest = self.progress.since_log
         since_log = (total + self.loss, count + 1, clips + clipped, max(largest, norm))
@@ -318,16 +316,21 @@ class Trainer:
 
     # ---------------------------------------------------------------- the folder
 
-    def save(self) -> None:
-        """Every rank takes part (its rows are gathered); the leader writes."""
+    def save(self) -> bool:
+        """Every rank takes part (its rows are gathered); the leader writes. False: there is nothing worth keeping."""
+        if self.folder is None and self.par.world == 1:
+            return True
         if (weight := self.updater.bad_weight()) is not None:
             raise NonFinite(self.progress.step, weight, kept_from="nothing was saved")
+        if self.exploded:
+            self.display.say(f"step {self.progress.step}: not saved, because the loss or the gradient has exploded")
+            return False
         state = self.updater.state
         if state is None:  # the next window is fresh
             state = self.task.begin(self.model, self.spec.batch // self.par.world)
         carried = self.par.gather_rows(state)
         if self.folder is None:
-            return
+            return True
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
         record["plateau"] = list(self.progress.plateau)
         self.folder.save(
@@ -339,6 +342,7 @@ class Trainer:
             progress=record,
             keep=self.spec.keep,
         )
+        return True
 
     def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
         """After a failure, save the last finished step and add to the error how to continue.
@@ -347,31 +351,26 @@ class Trainer:
         """
         step = self.progress.step
         nowhere = self.folder is None and self.par.world == 1
+        if isinstance(error, NonFinite) and self.folder is not None:
+            error.add_note(Note(self.folder.way_back()))
         if isinstance(error, NonFinite | Stopped) or nowhere or not step or not self.together:
             return
         problem = "" if self.updater.intact else "it stopped in the middle of an update"
         if step > since and not problem:
             try:
                 self.settle(journal)
-                self.save()
+                if not self.save():
+                    problem = "the loss or the gradient has exploded"
             except Exception as second:
                 problem = str(second)
-        if self.folder is None:
-            return
-        path = self.folder.path
-        on = "continue with: "
-        on += either(f"statewise train --resume --out {path}", f'statewise.train(resume=True, out="{path}")')
-        if not problem:
-            error.add_note(Note(f"training is saved up to step {step}; {on}"))
-            return
-        kept, _ = newest_verified(self.folder.path)
-        on = f"the last checkpoint is of step {kept.step}; {on}" if kept else "there is no checkpoint: start it again"
-        error.add_note(Note(f"step {step} could not be saved ({problem}); {on}"))
+        if self.folder is not None:
+            error.add_note(Note(self.folder.way_on(step, problem)))
 
     def publish(self) -> None:
         if self.folder is not None:
             with self.average.swapped_in():
-                self.folder.publish(model_tensors(self.model))
+                if not self.folder.publishes(weights := model_tensors(self.model)):
+                    self.folder.publish(weights)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         load_weights(self.model, checkpoint.path / "model.safetensors")

@@ -112,7 +112,7 @@ def test_a_signal_while_saving(number: signal.Signals, text: Path, uncut: dict[s
     out, honest, calls = tmp_path / "run", checkpoint_module.sha256, iter(range(99))
 
     def sha256(path: Path) -> str:
-        if next(calls) == 3:  # in the middle of the first save
+        if next(calls) == 10:  # in the middle of the second save; the first is that of step 0
             signal.raise_signal(number)
         return honest(path)
 
@@ -194,7 +194,8 @@ def test_a_non_finite_value_ends_the_run_with_its_name(
         said = call("train", "gru", "--text", str(text), "--out", str(out), *options())
     assert said.code == 3
     assert named in said.err
-    assert "the last good checkpoint is kept" in said.err
+    assert "checkpoints that are kept: step 8, step 6 (best); to continue" in said.err
+    assert f"statewise train --resume --out {out}; from another: --resume best or --resume N" in said.err
     checkpoint, skipped = newest_verified(out)
     assert checkpoint is not None
     assert (checkpoint.step, skipped) == (8, [])

@@ -144,20 +144,16 @@ def test_a_disk_that_is_full_at_a_record(number: int, text: Path, tmp_path: Path
         assert found["metrics"] == whole["metrics"]
 
 
-def test_a_full_disk_without_a_checkpoint_is_said_and_the_folder_is_used_again(text: Path, tmp_path: Path) -> None:
+def test_a_full_disk_before_any_step_is_saved_is_said_and_the_folder_is_used_again(text: Path, tmp_path: Path) -> None:
     whole, out = evidence(start("gru", text, tmp_path / "whole")), tmp_path / "run"
     command = ("train", "gru", "--text", str(text), "--out", str(out), *options({"train.log_every": 2}))
     with pytest.MonkeyPatch.context() as patch:
         fail_at(patch, journal, "_append", 1, FULL)
-        fail_at(patch, RunFolder, "save", 1, FULL)
+        fail_at(patch, RunFolder, "save", 2, FULL)
         said = call(*command)
     assert (said.code, "Traceback" in said.err) == (1, False)
     assert "step 2 could not be saved" in said.err
-    assert "there is no checkpoint: start it again" in said.err
-    again = call("train", "--resume", "--out", str(out))
-    assert again.code == 2
-    assert "ended before its first checkpoint, so there is nothing to resume" in again.err
-    assert "with the same --out and without --resume" in again.err
+    assert f"the last checkpoint is of step 0; continue with: statewise train --resume --out {out}" in said.err
     assert evidence(start("gru", text, out)) == whole
 
 
