@@ -49,7 +49,7 @@ class RunSpec(Spec):
     def absolute(self, folder: Path | None = None) -> Self:
         """The same with paths that mean the same from every folder; relative ones are in `folder` (default: here)."""
         root = (folder or Path()).absolute()
-        return self._with_files(lambda name: name if _is_no_path(name) else str(root / name))
+        return self.with_files(lambda name: name if _is_no_path(name) else str(root / name))
 
     def relative_to(self, folder: Path) -> Self:
         """The same with names relative to `folder` for files inside it, so that the folder can be moved."""
@@ -59,9 +59,10 @@ class RunSpec(Spec):
             path = Path(name).absolute()
             return str(path.relative_to(root)) if not _is_no_path(name) and path.is_relative_to(root) else name
 
-        return self._with_files(named)
+        return self.with_files(named)
 
-    def _with_files(self, change: Callable[[str], str]) -> Self:
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """The same with other names for the files of its data."""
         data: Spec = getattr(self, "data")  # noqa: B009  (every task has its own type of it)
         files = {name: tuple(map(change, getattr(data, name))) for name in self.file_settings}
         return self.model_copy(update={"data": data.model_copy(update=files)})

@@ -1,6 +1,8 @@
 """A run that was cut and resumed is the run that was not: the same numbers, the same bytes."""
 
+import io
 import random
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from tiny_run import BASE, FAMILIES, Cut, Heard, at, call, crash, evidence, resu
 
 from statewise.models import LINEAGE
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelJob, Trained
+from statewise.tasks import LanguageModelJob, Trained, train
 from statewise.training import Stopped
 from statewise.training.folder import RunFolder, newest_verified
 
@@ -257,3 +259,23 @@ def test_a_kill_between_the_spec_and_the_weights_at_the_top(text: Path, tmp_path
     (tmp_path / "run" / "manifest.json").unlink(missing_ok=True)
     assert (tmp_path / "run" / "run.toml").is_file()
     assert resume(tmp_path / "run").outcome.step == 24
+
+
+@pytest.mark.parametrize("part", ["text", "validation"])
+def test_what_came_through_standard_input(
+    part: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept in the folder: to resume, to evaluate, and after the folder was moved."""
+    monkeypatch.chdir(tmp_path)
+    named = {"text": ["-"]} if part == "text" else {"text": [str(text)], "validation": ["-"]}
+    settings = {**BASE, **FAMILIES["lstm"], **{f"data.{name}": files for name, files in named.items()}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.read_bytes())))
+        with pytest.raises(Cut):
+            train("lstm", settings=settings, out="runs/piped", on_step=at(9, crash), display=Heard())
+    trained = resume(Path("runs/piped"), {"train.steps": 16})
+    assert trained.resumed_from == 8
+    shutil.move("runs/piped", "moved")
+    again = resume(Path("moved"))
+    assert again.outcome.step == 16
+    assert again.load().evaluate().tokens > 0

@@ -130,9 +130,8 @@ class LanguageModelJob(Job):
         if "-" in (*data.text, *data.validation) and opening.par.leads:
             make_folder(opening.folder)  # standard input is kept there
         corpus = open_corpus(data, tokenizer=tokenizer, spool=spool, progress=opening.progress)
-        if "-" in data.text:  # what was piped in is kept, so that resuming and evaluating can read it again
-            texts = tuple(str(spool) if name == "-" else name for name in data.text)
-            spec = spec.model_copy(update={"data": data.model_copy(update={"text": texts})})
+        if "-" in (*data.text, *data.validation):  # it is kept, so that resuming and evaluating can read it again
+            spec = spec.with_files(lambda name: str(spool) if name == "-" else name)
         if opening.kept is not None:
             _refuse_other_text(opening.kept, corpus)
         return cls(corpus, spec, par=opening.par)
