@@ -33,7 +33,15 @@ tolerance = 0.2
 """
 KINDS = ("elman", "lstm", "gru", "mingru")
 # What a clock or the machine decides.
-MEASURED = ("seconds", "tokens_per_second", "decode_tokens_per_second", "peak_bytes", "seconds_by_context", "curve")
+MEASURED = (
+    "seconds",
+    "tokens_per_second",
+    "decode_tokens_per_second",
+    "peak_bytes",
+    "seconds_by_context",
+    "curve",
+    "sha256",
+)
 
 
 def start(folder: Path, out: str) -> "subprocess.Popen[bytes]":

@@ -114,8 +114,8 @@ class Phase:
                     self.trials.append(trial)
         for trial in self.trials:
             path = self.path(trial)
-            failure = read_failure(path)
-            if (found := read_found(path)) is not None:
+            failure = read_failure(path, say=display.say)
+            if (found := read_found(path, say=display.say)) is not None:
                 self.found[trial.key] = found
                 if trial.key not in noted:
                     self.note("end", trial)  # its driver was killed before it could say so
@@ -152,7 +152,7 @@ class Phase:
     def conclude(self, trial: Trial) -> bool:
         """Take in what a trial left. False: nothing."""
         path = self.path(trial)
-        if (found := read_found(path)) is not None:
+        if (found := read_found(path, say=self.display.say)) is not None:
             self.found[trial.key] = found
             self.note("end", trial)
             self.display.ended(trial, found)

@@ -1,19 +1,24 @@
 """What a study keeps of each trial, as files that are either whole or not there.
 
 `trials/KEY/` holds `trial.json` (what is to be run), `run/` (an ordinary run folder), `sessions.jsonl` (each time that
-somebody worked on it) and at the end `result.json` or `failure.json`. `log.jsonl` beside `trials/` is only ever
-appended to.
+somebody worked on it) and at the end `result.json` or `failure.json`, with its key and a hash: one that is damaged, or
+that belongs to another trial, counts as absent. `log.jsonl` beside `trials/` is only ever appended to.
 """
 
+import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from statewise import disk
 from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, from_json, parse_spec, read_small
+
+T = TypeVar("T")
+Say: TypeAlias = Callable[[str], None]
+_SEAL = "sha256"  # of a record, beside what it holds
 
 
 class Order(NamedTuple):
@@ -55,7 +60,7 @@ def order_of(record: Mapping[str, Any], *, source: str, mixers: Sequence[OwnMixe
 
 
 def write_found(path: Path, found: Found) -> None:
-    write_json(path / "result.json", found_record(found))
+    write_json(path / "result.json", _sealed(found_record(found)))
 
 
 def found_record(found: Found) -> dict[str, Any]:
@@ -66,10 +71,9 @@ def found_record(found: Found) -> dict[str, Any]:
     return {**found._asdict(), **curves, "answers": answers, "course": course, "anchors": dict(found.anchors)}
 
 
-def read_found(path: Path) -> Found | None:
-    """What was found, or None where the trial has not ended well."""
-    file = path / "result.json"
-    return found_of(_read(file), source=str(file)) if file.is_file() else None
+def read_found(path: Path, *, say: Say = lambda _: None) -> Found | None:
+    """What was found, or None where the trial has not ended well. `say` hears of a record that is damaged."""
+    return _read_sealed(path / "result.json", lambda record: found_of(record, source="it"), say)
 
 
 def found_of(record: Mapping[str, Any], *, source: str) -> Found:
@@ -89,26 +93,47 @@ def found_of(record: Mapping[str, Any], *, source: str) -> Found:
                 known[name] = [(piece, nats) for piece, nats in known[name]]
         return Found(**known)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise UserError(
-            f"{source} is not the result of a trial", fix="remove the file: the trial is then run again"
-        ) from None
+        raise UserError(f"{source} is not the result of a trial") from None
 
 
 def write_failure(path: Path, failure: Failure) -> None:
-    write_json(path / "failure.json", failure._asdict())
+    write_json(path / "failure.json", _sealed(failure._asdict()))
 
 
-def read_failure(path: Path) -> Failure | None:
-    file = path / "failure.json"
+def read_failure(path: Path, *, say: Say = lambda _: None) -> Failure | None:
+    return _read_sealed(path / "failure.json", lambda record: Failure(**record), say)
+
+
+def _sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """With a hash of all the rest."""
+    return {**record, _SEAL: _digest(record)}
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    record = from_json(json.dumps(dict(record)))  # as it is read again: keys become words
+    return hashlib.sha256(json.dumps(dict(record), sort_keys=True).encode()).hexdigest()
+
+
+def _read_sealed(file: Path, make: Callable[[dict[str, Any]], T], say: Say) -> T | None:
+    """The record of the trial that the folder is named after, as it was written; else it counts as absent.
+
+    Records from before there was a hash have their key alone.
+    """
     if not file.is_file():
         return None
-    record = _read(file)
     try:
-        return Failure(**record)
-    except TypeError:
-        raise UserError(
-            f"{str(file)!r} is not the record of a failure", fix="remove the file: the trial is then run again"
-        ) from None
+        record = from_json(read_small(file))
+        seal = record.pop(_SEAL, None)
+        if record["key"] != file.parent.name:
+            problem = f"it is that of another trial, {record['key']!r}"
+        elif seal is not None and seal != _digest(record):
+            problem = "it was changed after it was written"
+        else:
+            return make(record)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        problem = "it is not the record of a trial"
+    say(f"{file}: {problem}; the trial is run again")
+    return None
 
 
 class Log:
@@ -123,7 +148,7 @@ class Log:
 
     def ended(self) -> set[str]:
         """The keys of trials whose end was noted."""
-        return {line["key"] for line in read_lines(self.path) if line.get("event") == "end"}
+        return {str(line.get("key")) for line in read_lines(self.path) if line.get("event") == "end"}
 
 
 def append(path: Path, record: Mapping[str, Any]) -> None:

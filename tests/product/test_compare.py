@@ -274,6 +274,40 @@ def test_a_trial_whose_process_dies_is_begun_again_and_given_up_in_the_end(longe
         assert results(Path("dying")) == results(Path("uncut"))
 
 
+def swapped(first: Path, second: Path, _: Path) -> None:
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(kept)
+
+
+def changed(first: Path, second: Path, third: Path) -> None:
+    first.write_text(first.read_text().replace('"bits_per_byte": ', '"bits_per_byte": 1', 1))
+    second.write_text("[" * 100_000)
+    third.write_text(third.read_text()[:-20])
+
+
+@pytest.mark.parametrize("harm", [swapped, changed])
+def test_a_damaged_result_costs_its_own_trial_alone(harm: Any, folder: Path, said: Said) -> None:
+    with contextlib.chdir(folder):
+        study = Path("studies") / harm.__name__
+        shutil.copytree("studies/tiny", study)
+        first, second, third, _ = sorted(study.glob("trials/*/result.json"))
+        before = {path: path.read_bytes() for path in study.glob("trials/*/result.json")}
+        harm(first, second, third)
+        harmed = {path.parent.name for path, content in before.items() if path.read_bytes() != content}
+        with (study / "log.jsonl").open("a") as log:
+            log.write('{"event": "end"}\n')
+        again = call("compare", "tiny.toml", "--workers", "1", "--out", str(study))
+    assert again.code == 0, again.err
+    assert results(folder / study) == results(folder / "studies/tiny")
+    assert len(harmed) == (2 if harm is swapped else 3)
+    for key in harmed:
+        assert f"{key}/result.json: it " in again.err
+        assert "; the trial is run again" in again.err
+    lines = [json.loads(line) for line in (folder / study / "log.jsonl").read_text().splitlines()]
+    assert {line["key"] for line in lines[9:] if line["event"] == "start"} == harmed
+
+
 def test_two_drivers_do_not_run_one_study(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(UserError, match="another process"), locked(tmp_path, patience=0):
         pass
