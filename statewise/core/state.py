@@ -5,6 +5,7 @@ is `map_state` plus one idea, so a new architecture gets all of it by naming its
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
@@ -142,8 +143,8 @@ def _signature(state: State) -> str:
     return f"{type(state).__name__}({', '.join(_signature(part) for part in state)})"
 
 
-def save_state(state: State, path: str | Path) -> None:
-    """Write a state to a safetensors file, with its type in the header.
+def save_state(state: State, path: str | Path, *, weights: str = "") -> None:
+    """Write a state to a safetensors file, with its type in the header, and the sha256 of its model's weights if given.
 
     >>> mixer = sw.GRU(8)
     >>> _, state = mixer(torch.randn(1, 5, 8))
@@ -153,13 +154,14 @@ def save_state(state: State, path: str | Path) -> None:
     tensors = {
         name or "state": leaf.detach().clone(memory_format=torch.contiguous_format) for name, leaf in leaves(state)
     }
-    write(Path(path), save(tensors, metadata={"state": json.dumps(_signature(state))}))
+    write(Path(path), save(tensors, metadata={"state": json.dumps(_signature(state)), "weights": weights}))
 
 
-def load_state(path: str | Path, *, like: S) -> S:
+def load_state(path: str | Path, *, like: S, weights: str = "") -> S:
     """Read a state from a file. `like` is a state of the same type: an initial state of the model that continues.
 
-    The tensors come back on the device of `like`. A file of another model's state raises an error.
+    The tensors come back on the device of `like`. A file of another model's state raises an error; with the sha256 of
+    its `weights`, so does that of a model with other weights.
 
     >>> mixer = sw.GRU(8)
     >>> _, state = mixer(torch.randn(1, 5, 8))
@@ -170,7 +172,8 @@ def load_state(path: str | Path, *, like: S) -> S:
     path = Path(path)
     try:
         with safe_open(path, framework="pt") as file:
-            found = from_json((file.metadata() or {}).get("state", '"no state"'))
+            metadata = file.metadata() or {}
+            found = from_json(metadata.get("state", '"no state"'))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise UserError(f"there is no state file {str(path)!r}") from None
@@ -184,6 +187,13 @@ def load_state(path: str | Path, *, like: S) -> S:
             f"{str(path)!r} holds {found}, but this model's state is {_signature(like)}",
             fix="load it with the model that saved it",
         )
+    if weights and weights != (belongs := metadata.get("weights", "")):
+        if belongs:
+            raise UserError(
+                f"{str(path)!r} belongs to a model with other weights (sha256 {belongs[:12]}, expected {weights[:12]})",
+                fix="load it with the model that saved it",
+            )
+        warnings.warn(f"{str(path)!r} does not say which weights it belongs to", stacklevel=2)
     wanted = dict(leaves(like))
     for name, leaf in wanted.items():
         loaded = tensors.get(name or "state")

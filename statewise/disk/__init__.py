@@ -6,6 +6,7 @@ from statewise.disk.write import append as append
 from statewise.disk.write import is_plain as is_plain
 from statewise.disk.write import make_folder as make_folder
 from statewise.disk.write import open_to_append as open_to_append
+from statewise.disk.write import refuse_links as refuse_links
 from statewise.disk.write import replacing as replacing
 from statewise.disk.write import sync as sync
 from statewise.disk.write import write as write

@@ -69,11 +69,9 @@ def open_to_append(path: Path, *, flags: int = os.O_WRONLY | os.O_APPEND) -> int
 
 
 def make_folder(path: Path, *, inside: Path | None = None) -> None:
-    """Make the folder where there is none. Below `inside`, a link is refused: it may lead out of it."""
-    below = () if inside is None else (path, *path.parents)[: len(path.parts) - len(inside.parts)]
-    for folder in below:
-        if folder.is_symlink():
-            raise UserError(f"{str(folder)!r} is a link, expected a folder", fix="remove the link, or copy the folder")
+    """Make the folder where there is none. Below `inside`, a link is refused."""
+    if inside is not None:
+        refuse_links(path, inside=inside)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -81,6 +79,13 @@ def make_folder(path: Path, *, inside: Path | None = None) -> None:
             f"cannot make the folder {str(path)!r}: {error.strerror}",
             fix=f"choose another folder: {option('out', 'DIR')}",
         ) from None
+
+
+def refuse_links(path: Path, *, inside: Path) -> None:
+    """A folder below `inside` may not be a link, nor lie below one: it may lead out of it."""
+    for folder in (path, *path.parents)[: len(path.parts) - len(inside.parts)]:
+        if folder.is_symlink():
+            raise UserError(f"{str(folder)!r} is a link, expected a folder", fix="remove the link, or copy the folder")
 
 
 def sync(path: Path) -> None:

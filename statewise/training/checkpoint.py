@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from statewise.disk import TEMPORARY, is_plain, make_folder, replacing, sync, write
+from statewise.disk import TEMPORARY, is_plain, replacing, sync, write
 from statewise.specs import UserError, from_json, read_small
 
 MANIFEST = "manifest.json"
@@ -29,9 +29,9 @@ _LARGEST_MANIFEST = 1 << 20
 Payload: TypeAlias = "str | Mapping[str, Tensor] | Callable[[Path], None]"
 
 
-def write_folder(target: Path, files: Mapping[str, Payload], *, inside: Path) -> None:
-    """All of `files` appear at `target`, a folder below `inside`, at once, or nothing does."""
-    make_folder(target.parent, inside=inside)
+def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
+    """All of `files` appear at `target` at once, or nothing does."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target.parent)
     temporary = target.parent / f"{TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}"
     temporary.mkdir()

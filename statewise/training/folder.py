@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.disk import make_folder
+from statewise.disk import make_folder, refuse_links
 from statewise.disk.lock import LOCK, was_locked
 from statewise.specs import UserError, either, from_json, option, read_small
 from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
@@ -137,7 +137,8 @@ class RunFolder:
         }
         if average:
             files["average.safetensors"] = average
-        write_folder(target, files, inside=self.path)
+        refuse_links(self.checkpoints, inside=self.path)
+        write_folder(target, files)
         self._prune(keep, newest=step, best=progress.get("best_step"))
 
     def _prune(self, keep: int, *, newest: int, best: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import numpy as np
 import torch
 
-from statewise.core import load_state, save_state
+from statewise.core import leaves, load_state, save_state
 from statewise.data import Split, Tokenizer, encode_files, open_corpus
 from statewise.data.in_memory import Data
 from statewise.data.memory_source import given
@@ -19,9 +19,11 @@ from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_windo
 from statewise.tasks.run import Opened, SelfReadingRun
 from statewise.tasks.shipped import is_shipped
 from statewise.training.checkpoint import read_tensors
+from statewise.training.folder import weights_sha256
 from statewise.training.forcing import ExposureGap, exposure_gap
 
 _TOKENS = 200  # written unless another number is asked for
+_LONGEST = 1 << 48  # tokens of a text that anybody continues
 _LEAST = 16  # windows that an exposure gap is measured on
 
 
@@ -271,10 +273,12 @@ class LanguageModelRun(SelfReadingRun):
         >>> run = sw.load("runs/lstm")
         >>> run.save_state(run.begin("the cat"), "later.safetensors")
         """
-        save_state(at, path)
+        save_state(at, path, weights=weights_sha256(self.model))
 
     def load_state(self, path: str | Path) -> Continuation:
         """Read a continuation that `save_state` wrote; the text goes on exactly as it would have.
+
+        It belongs to the weights that it was saved with: another model's is refused.
 
         >>> run = sw.load("runs/lstm")
         >>> run.save_state(run.begin("the cat"), "later.safetensors")
@@ -282,4 +286,21 @@ class LanguageModelRun(SelfReadingRun):
         >>> [p for p, _ in run.stream(tokens=5, start=later)] == [p for p, _ in run.stream("the cat", tokens=5)]
         True
         """
-        return load_state(path, like=self.begin())
+        at = load_state(path, like=self.begin(), weights=weights_sha256(self.model))
+        if problem := self._problem(at):
+            raise UserError(f"{str(path)!r}: {problem}", fix="save it again, with the model that continues")
+        return at
+
+    def _problem(self, at: Continuation) -> str:
+        """What no continuation of this model can hold; a file can hold anything."""
+        if len(at.token_B) != 1:
+            return f"it holds {len(at.token_B)} texts, expected 1"
+        token, position, vocab = int(at.token_B), int(at.position_B), self.tokenizer.vocab
+        if not 0 <= token < vocab:
+            return f"token {token} is not in the vocabulary, expected 0 to {vocab - 1}"
+        if not 0 <= position < _LONGEST:
+            return f"position {position} is not valid, expected 0 or more"
+        if not bool(((at.tail_BK >= -1) & (at.tail_BK < vocab)).all()):
+            return f"its last tokens are not all in the vocabulary of {vocab}"
+        numbers = (leaf for _, leaf in leaves(at.state) if leaf.is_floating_point())
+        return "it holds values that are not a number" if any(bool(leaf.isnan().any()) for leaf in numbers) else ""
