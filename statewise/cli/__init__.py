@@ -15,6 +15,7 @@ from statewise.cli.evaluate import evaluate
 from statewise.cli.generate import generate
 from statewise.cli.inspect import inspect
 from statewise.cli.models import models
+from statewise.cli.output import tell
 from statewise.cli.predict import predict
 from statewise.cli.reproduce import reproduce
 from statewise.cli.settings import settings
@@ -76,7 +77,7 @@ app = typer.Typer(
 
 def _say_version(wanted: bool) -> None:
     if wanted:
-        print(__version__)
+        tell(__version__)
         raise typer.Exit
 
 
@@ -158,7 +159,7 @@ def _notes(error: BaseException) -> str:
 
 def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Without the line of our code that it came from."""
-    print(f"warning: {message}", file=sys.stderr)
+    tell(f"warning: {message}", error=True)
 
 
 def _verbs() -> list[str]:
@@ -181,5 +182,5 @@ def _value_of(*names: str) -> str | None:
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"statewise: {text}" if code in (130, 143) else f"error: {text}", file=sys.stderr)
+    tell(f"statewise: {text}" if code in (130, 143) else f"error: {text}", error=True)
     return code

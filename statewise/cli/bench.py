@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from statewise.cli.option import Json
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -83,7 +83,7 @@ def _list(known: dict[str, str], *, json_: bool) -> None:
         print_json([{"name": name, "measures": sentence} for name, sentence in known.items()])
         return
     _print(["benchmark", "what it measures"], [[name, sentence] for name, sentence in known.items()])
-    print("run one: statewise bench tree; its options: statewise bench tree --help")
+    tell("run one: statewise bench tree; its options: statewise bench tree --help")
 
 
 def _explain(names: tuple[str, ...], *, width: int, batch: int, time: int, json_: bool) -> int:
@@ -99,22 +99,23 @@ def _explain(names: tuple[str, ...], *, width: int, batch: int, time: int, json_
     if json_:
         print_json({**shape, "choices": [one._asdict() for one in found]})
         return 0
-    print(f"{device}, {shape['dtype']}, width {width}, {batch} rows of {time} tokens, one training step each:")
+    tell(f"{device}, {shape['dtype']}, width {width}, {batch} rows of {time} tokens, one training step each:")
     _print(
         ["model", "op", "runs as", "because"],
         [[one.model, one.op, one.implementation or "refused", one.reason] for one in found],
     )
-    print("to force one: --set model.kernel=naive, or STATEWISE_KERNEL=naive")
+    tell("to force one: --set model.kernel=naive, or STATEWISE_KERNEL=naive")
     return 0
 
 
 def _print(titles: list[str], rows: list[list[str]]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from statewise.figures.terminal import make_console
 
     table = Table(*titles, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    make_console().print(table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from statewise.cli.option import Json, Quiet, Text, joined
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -125,7 +125,7 @@ def compare(
         _print(found)
     if found.stopped:
         told = f"stopped by signal {found.stopped}; finished trials are kept, and the same command continues"
-        print(f"statewise: {told}", file=sys.stderr)
+        tell(f"statewise: {told}", error=True)
         return 128 + found.stopped
     return 1 if any(trial.phase == "final" for part in found.parts for trial in part.ran.failed) else 0
 
@@ -151,7 +151,7 @@ def _list(json_: bool) -> int:
         )
         return 0
     for name, story in known.items():
-        print(f"{name:{max(map(len, known))}}  {story.question} (about {story.minutes:g} min)")
+        tell(f"{name:{max(map(len, known))}}  {story.question} (about {story.minutes:g} min)")
     return 0
 
 
@@ -180,10 +180,10 @@ def _heading(column: dict[str, Any]) -> str:
 
 def _print(found: "Compared") -> None:
     """The tables and the verdict of the report, as far as a terminal is wide, and where the rest is."""
-    from rich.console import Console
+    from statewise.figures.terminal import make_console
 
     # A file has no width that a line could be too long for.
-    console = Console() if sys.stdout.isatty() else Console(width=max(map(_table_width, found.parts)))
+    console = make_console() if sys.stdout.isatty() else make_console(width=max(map(_table_width, found.parts)))
 
     def say(text: str, *, whole: bool = False) -> None:
         """`whole`: on one line, however long, so that a terminal can find the address in it."""

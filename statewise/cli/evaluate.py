@@ -113,11 +113,12 @@ def evaluate(
 
 
 def _print(report: "Report", *, title: str, first: str) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from statewise.figures.terminal import make_console
+
+    console = make_console()
     table = Table(title=escape(title), title_justify="left")
     table.add_column(first)
     for column in report.columns:

@@ -1,13 +1,12 @@
 """`statewise generate`: text from a trained model, token by token."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from statewise.cli.option import Device, Json
-from statewise.cli.output import print_json, safe
+from statewise.cli.output import print_json, put, tell
 from statewise.cli.run_argument import MixerOption, open_run
 
 _TOKENS = 300  # of a text
@@ -83,12 +82,12 @@ def generate(
         if json_:
             print_json({"prompt": prompt, "text": text})
         else:
-            print(safe(text))
+            put(text)
         return
     if unknown := opened.tokenizer.unknown_in(prompt):
-        print(
+        tell(
             f"warning: parts of the prompt are not in the run's vocabulary: {', '.join(map(repr, unknown))}",
-            file=sys.stderr,
+            error=True,
         )
     tokens = _TOKENS if tokens is None else tokens
     if opened.spec.data.direction == "reverse":
@@ -99,21 +98,21 @@ def generate(
         if json_:
             print_json({"prompt": prompt, "text": text, "tokens": count})
         else:
-            print(safe(text + prompt))
+            put(text + prompt)
         return
 
     at = opened.load_state(state) if state is not None else opened.begin()
     pieces = []
     if not json_ and state is None:
-        print(safe(prompt), end="", flush=True)
+        put(prompt, end="")
     for piece, after in opened.stream(prompt, tokens=tokens, sampling=sampling, stop=stop or (), start=at):
         at = after
         pieces.append(piece)
         if not json_:
-            print(safe(piece), end="", flush=True)
+            put(piece, end="")
     if save_state is not None:
         opened.save_state(at, save_state)
     if json_:
         print_json({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)})
     else:
-        print()
+        tell()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from statewise.cli.option import Device, Json, Quiet
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def inspect(
         return
     _print(found, page, files)
     if (lacking := left_out(found.findings)) is not None:
-        print(lacking, file=sys.stderr)
+        tell(lacking, error=True)
 
 
 def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | None, train: bool) -> None:
@@ -123,10 +123,10 @@ def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | 
 def _list(json_: bool) -> None:
     """Every lens with its settings."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    from statewise.figures.terminal import make_console
     from statewise.inspection.lenses import LENSES
 
     if json_:
@@ -150,7 +150,7 @@ def _list(json_: bool) -> None:
         settings = "\n".join(f"{name}={field.default}: {field.description}" for name, field in fields.items())
         of = ", ".join(one.tasks) or "models of its own"
         table.add_row(one.name, escape(one.shows), of if one.quick else f"{of}; not quick", escape(settings))
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(
         "statewise inspect RUN: every quick lens (--set LENS.NAME=VALUE: a setting of one of them); "
@@ -159,9 +159,9 @@ def _list(json_: bool) -> None:
 
 
 def _print(found: "Inspection", page: Path, files: list[str]) -> None:
-    from rich.console import Console
+    from statewise.figures.terminal import make_console
 
-    console = Console()
+    console = make_console()
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -110,9 +110,9 @@ def _rows(context: int) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]], context: int) -> None:
     """A line of numbers for each, and below it what its state is and what it fixed, at any width."""
-    from rich.console import Console
+    from statewise.figures.terminal import make_console
 
-    console = Console()
+    console = make_console()
     wide = min(console.width, _READABLE)
     longest = max(len(row["name"]) for row in rows)
 
@@ -132,9 +132,9 @@ def _print(rows: list[dict[str, Any]], context: int) -> None:
 
 
 def _print_one(row: dict[str, Any]) -> None:
-    from rich.console import Console
+    from statewise.figures.terminal import make_console
 
-    console = Console()
+    console = make_console()
     after = f" after {row['context']:,} tokens"
     told = {
         "family": row["family"],

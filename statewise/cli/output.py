@@ -1,19 +1,22 @@
-"""Results for machines, and text for terminals."""
+"""Results for machines, and text for terminals: nothing else here prints."""
 
 import json
 import math
-import re
 import sys
 from typing import Any
 
-from statewise.figures.letter import visible
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from statewise.figures.letter import safe, visible
 
 
-def safe(text: str) -> str:
-    """What a model wrote, for standard output: on a terminal, what would control it is a sign."""
-    return _CONTROL.sub(lambda found: visible(found[0]), text) if sys.stdout.isatty() else text
+def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+    """A message on standard output, or on standard error."""
+    print(safe(str(text)), file=sys.stderr if error else sys.stdout, end=end)
+
+
+def put(text: str, *, end: str = "\n") -> None:
+    """A result on standard output: safe on a terminal, unchanged into a file or another program."""
+    shown = safe(text) if sys.stdout.isatty() else "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in text)
+    print(shown, end=end, flush=not end)
 
 
 def print_json(value: Any) -> None:

@@ -1,6 +1,5 @@
 """`statewise predict`: predictions for every row of a file."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from statewise.cli.option import Device
+from statewise.cli.output import put
 from statewise.cli.run_argument import MixerOption, open_run
 
 
@@ -62,7 +62,7 @@ def predict(
         lines = opened.predict_lines(files)
     if out is None:
         for line in lines:
-            sys.stdout.write(f"{line}\n")
+            put(line)
         return
     with replacing(out) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
         for line in lines:
@@ -71,11 +71,8 @@ def predict(
 
 def _table(rows: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:
     """CSV of some of what each row has."""
-    import csv
-    import io
+    from statewise.figures.table import csv_text
 
     yield ",".join(names)
     for row in rows:
-        cells = io.StringIO()
-        csv.writer(cells, lineterminator="").writerow(["" if row[name] is None else row[name] for name in names])
-        yield cells.getvalue()
+        yield csv_text([[row[name] for name in names]]).removesuffix("\r\n")

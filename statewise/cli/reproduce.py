@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from statewise.cli.option import Json, Quiet
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
     from statewise.specs import ReproductionSpec
@@ -87,9 +87,9 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
         )
         return
 
-    from rich.console import Console
+    from statewise.figures.terminal import make_console
 
-    console = Console()
+    console = make_console()
     longest = max(map(len, every))
 
     def say(text: str, style: str = "") -> None:
@@ -126,15 +126,15 @@ def _print(verdict: "Verdict") -> None:
     where = {None: "no interval is known", True: f"inside {interval}", False: f"OUTSIDE {interval}"}[verdict.landed]
     if verdict.other_data:
         where = f"no verdict: other data than the recipe's ({', '.join(verdict.other_data)})"
-    print(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
-    print(verdict.note)
+    tell(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
+    tell(verdict.note)
     if verdict.other_data:
         files = "".join(f" --data {file}" for file in verdict.evaluated)
-        print(f"beside trivial baselines: statewise evaluate {verdict.run}{files}")
+        tell(f"beside trivial baselines: statewise evaluate {verdict.run}{files}")
     if verdict.changed:
-        print(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
+        tell(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
     reached = {None: "", True: ", reached", False: ", not reached"}
     if verdict.published is not None:
-        print(f"published {verdict.published:g}{reached[verdict.reached]}: {verdict.source}")
+        tell(f"published {verdict.published:g}{reached[verdict.reached]}: {verdict.source}")
     if verdict.goal is not None:
-        print(f"our goal {verdict.goal:g}{reached[verdict.goal_reached]}")
+        tell(f"our goal {verdict.goal:g}{reached[verdict.goal_reached]}")

@@ -1,11 +1,12 @@
 """The argument RUN, which most verbs take: a folder that training made."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from statewise.cli.output import tell
 
 if TYPE_CHECKING:
     from statewise.tasks import Run
@@ -33,7 +34,7 @@ def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = N
         raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
     opened = load(path, device=device or "auto", mixer=mixer)
     for line in opened.skipped:
-        print(f"skipped a damaged part, {line}", file=sys.stderr)
+        tell(f"skipped a damaged part, {line}", error=True)
     if not settings:
         return opened
     return opened.with_settings(settings)

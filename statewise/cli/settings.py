@@ -33,9 +33,10 @@ def settings(
         return
 
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from statewise.figures.terminal import make_console
 
     table = Table("setting", "meaning", box=SIMPLE_HEAD, pad_edge=False)
     table.columns[0].overflow = "fold"
@@ -47,6 +48,6 @@ def settings(
         choices = ", ".join(one.choices) if len(one.choices) > 1 else ""
         meaning = "; ".join(filter(None, [choices, one.description]))
         table.add_row(escape(f"{one.path}={as_toml(one.value)}"), escape(meaning))
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(f"change one: statewise train {recipe} --set train.lr=0.001", highlight=False, markup=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from statewise.cli.option import Device, Json, Quiet, Text, joined
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 from statewise.cli.run_argument import MixerOption
 
 
@@ -74,7 +74,7 @@ def train(
         which, recipe = "best" if recipe == "best" else int(recipe), None
     data = joined(data, text)
     if data and "-" in data and sys.stdin.isatty():
-        print("reading standard input; end it with Ctrl-D", file=sys.stderr)
+        tell("reading standard input; end it with Ctrl-D", error=True)
     settings = list(set_ or [])
     if deterministic:
         settings.append("train.deterministic=true")
@@ -97,7 +97,7 @@ def train(
         return 0
     outcome = trained.outcome
     if silent and trained.warning:
-        print(f"warning: {trained.warning}", file=sys.stderr)
+        tell(f"warning: {trained.warning}", error=True)
     if json_:
         result = {
             "run": str(trained.path),
@@ -116,11 +116,11 @@ def train(
         best = outcome.evaluation
         if best:
             metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in best.items())
-            print(f"best at step {outcome.best_step}: {metrics}")
-        print(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
-        print(f"weights sha256 {outcome.weights_sha256[:16]}…")
+            tell(f"best at step {outcome.best_step}: {metrics}")
+        tell(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
+        tell(f"weights sha256 {outcome.weights_sha256[:16]}…")
         own = f" --mixer {mixer or recipe or 'FILE.py'}" if trained.mixers else ""
-        print(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
+        tell(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
     return 1 if trained.proof is False else 0
 
 

@@ -49,9 +49,10 @@ def verify(
         return 1 if failed else 0
 
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from statewise.figures.terminal import make_console
 
     table = Table(
         title="Largest error over outputs, final state and gradients",
@@ -72,7 +73,7 @@ def verify(
         by_law = {f.law: f for f in findings if (f.model, f.dtype) == (model, dtype)}
         table.add_row(escape(model) if model != named else "", dtype, *(_cell(by_law.get(law)) for law in laws))
         named = model
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(
         f"{len(findings) - len(failed)} of {len(findings)} checks passed"

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.comparison.trial import Failure, Found, Trial
+from statewise.figures.terminal import make_console
 from statewise.specs.study import StudySpec
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -195,5 +196,5 @@ class Lines(_Counting):
 def make_board(*, quiet: bool = False) -> Board:
     if quiet:
         return Quiet()
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     return LiveTable(console) if console.is_terminal and sys.stderr.isatty() else Lines(console)

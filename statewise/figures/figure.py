@@ -1,12 +1,11 @@
 """A figure as data: what every form of a page draws, prints or exports."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from statewise.figures.number import Format, count, duration, plain, size, whole
+from statewise.figures.table import csv_text
 
 Scale = Literal["linear", "log", "category"]
 Unit = Literal["plain", "count", "bytes", "seconds", "whole"]
@@ -110,22 +109,20 @@ class Figure(NamedTuple):
 
     def csv(self) -> str:
         """One row a point (of a map: a cell); the columns are named by the axes."""
-        out = io.StringIO()
-        table = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
         if self.grid is not None:
-            table.writerow([self.y.label or "row", self.x.label or "column", self.grid.label])
+            rows = [[self.y.label or "row", self.x.label or "column", self.grid.label]]
             for at, row in enumerate(self.grid.values):
                 for across, value in enumerate(row):
                     place = [_cell(self.y, self.grid.y, at), _cell(self.x, self.grid.x, across)]
-                    table.writerow([*place, "" if value is None else _exact(value)])
-            return out.getvalue()
+                    rows.append([*place, "" if value is None else _exact(value)])
+            return csv_text(rows)
         bounded = any(series.low for series in self.series)
-        table.writerow(["series", self.x.label, self.y.label, *(["low", "high"] if bounded else [])])
+        rows = [["series", self.x.label, self.y.label, *(["low", "high"] if bounded else [])]]
         for series in self.series:
             for at, (x, y) in enumerate(zip(series.x, series.y)):
                 bounds = [_exact(series.low[at]), _exact(series.high[at])] if series.low else [""] * (2 * bounded)
-                table.writerow([series.name, _place(self.x, x), _place(self.y, y), *bounds])
-        return out.getvalue()
+                rows.append([series.name, _place(self.x, x), _place(self.y, y), *bounds])
+        return csv_text(rows)
 
 
 def ticks(axis: Axis, low: float, high: float, *, most: int) -> list[float]:

@@ -1,5 +1,6 @@
 """Letters as they are seen: what has no shape gets one, what belongs together stays together, and how wide it is."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -9,6 +10,8 @@ _SIGNS = {
     "\x7f": "␡",
     **{chr(code): chr(0x2400 + code) for code in range(32) if code not in (9, 10)},
 }
+# C0, DEL and C1; marks of direction; separators; halves of letters.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _VIRAMA = 9  # the class of marks that join two consonants
 _JOINS = "\u200c\u200d"  # shape what stands beside them
 _PICTURES = ((0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF))  # what a joiner or a selector makes one sign of
@@ -22,6 +25,16 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_SIGNS.get(one) or (coded(one) if _unseen(one) else one) for one in text)
+
+
+def safe(text: str) -> str:
+    """For a terminal: a sign for each character that would control it or turn the text; line ends and tabs stay.
+
+    >>> from statewise.figures.letter import safe
+    >>> safe("a \\x1b[2J b")
+    'a ␛[2J b'
+    """
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(lambda found: visible(found[0]), text)
 
 
 def alone(piece: str) -> str:

@@ -1,12 +1,11 @@
 """A text with a number at every piece of it, shown as colour."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from statewise.figures.figure import FORMATS, Unit
+from statewise.figures.table import csv_text
 
 LEVELS = 8  # shades that a page has
 
@@ -57,12 +56,10 @@ class Passage(NamedTuple):
         return {**self._asdict(), "kind": "text"}
 
     def csv(self) -> str:
-        out = io.StringIO()
-        table = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
-        table.writerow(["piece", self.label, *(["note"] if self.notes else [])])
-        for at, (piece, value) in enumerate(self.pieces):
-            table.writerow([piece, "" if value is None else repr(value), *([self.notes[at]] if self.notes else [])])
-        return out.getvalue()
+        titles = ["piece", self.label, *(["note"] if self.notes else [])]
+        return csv_text(
+            [titles, *([*piece, *([self.notes[at]] if self.notes else [])] for at, piece in enumerate(self.pieces))]
+        )
 
 
 def stretched(bounds: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:

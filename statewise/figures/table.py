@@ -9,6 +9,7 @@ from statewise.figures.letter import columns as letters
 from statewise.figures.number import NONE, Format
 
 Value = float | int | str | None
+_FORMULA = ("=", "+", "-", "@")
 
 
 class Column(NamedTuple):
@@ -37,11 +38,8 @@ class Table(NamedTuple):
         }
 
     def csv(self) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out)  # RFC 4180: with its line ends, each kind of line end in a cell is quoted
-        writer.writerow([f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns])
-        writer.writerows([["" if cell.value is None else cell.value for cell in row] for row in self.rows])
-        return out.getvalue()
+        titles = [f"{c.title} ({c.unit})" if c.unit else c.title for c in self.columns]
+        return csv_text([titles, *([cell.value for cell in row] for row in self.rows)])
 
     @classmethod
     def of_texts(cls, titles: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> "Table":
@@ -66,6 +64,25 @@ class Table(NamedTuple):
         kept = [at for at, column in enumerate(self.columns) if column.shown]
         rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
         return self._replace(columns=tuple(self.columns[at] for at in kept), rows=rows)
+
+
+def csv_text(rows: Iterable[Iterable[Value]]) -> str:
+    """RFC 4180: with its line ends, each kind of line end in a cell is quoted. None is an empty cell.
+
+    Text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    out = io.StringIO()
+    csv.writer(out).writerows([[_inert(cell) for cell in row] for row in rows])
+    return out.getvalue()
+
+
+def _inert(cell: Value) -> Value:
+    if isinstance(cell, str) and cell.startswith(_FORMULA):
+        try:
+            float(cell)
+        except ValueError:
+            return f"'{cell}"
+    return cell
 
 
 def words(value: str) -> Cell:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from itertools import count
 from typing import Protocol, TypeVar
 
-from rich.console import Console
+from statewise.figures.terminal import make_console
 
 _QUIET = 2.0  # seconds before anything is said
 _LINE = 10.0  # seconds between two lines where nothing can be redrawn
@@ -42,7 +42,7 @@ class Shown:
     """On a terminal one line, redrawn and wiped; elsewhere a line now and then."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = make_console(stderr=True)
         self._redraws = self._console.is_terminal and sys.stderr.isatty()
         self._lock = threading.Lock()  # `busy` speaks from a thread of its own
         self._said = 0.0  # when something was said last
@@ -60,8 +60,7 @@ class Shown:
                 yield item
         finally:
             if drawn and self._redraws:
-                self._console.file.write("\r\x1b[2K")
-                self._console.file.flush()
+                self._console.redraw()
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
@@ -84,15 +83,13 @@ class Shown:
             over.set()
             thread.join()
             if self._redraws:
-                self._console.file.write("\r\x1b[2K")
-                self._console.file.flush()
+                self._console.redraw()
 
     def _say(self, line: str, now: float) -> None:
         with self._lock:
             self._said = now
             if self._redraws:
-                self._console.file.write(f"\r\x1b[2K{line[: self._console.width - 1]}")
-                self._console.file.flush()
+                self._console.redraw(line)
             else:
                 self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 

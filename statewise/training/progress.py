@@ -7,6 +7,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from statewise.figures.terminal import make_console
 from statewise.training.course import Extent
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -86,5 +87,5 @@ class Plain:
 def make_display(*, quiet: bool = False) -> Display:
     if quiet:
         return Silent()
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     return Live(console) if console.is_terminal and sys.stderr.isatty() else Plain(console)

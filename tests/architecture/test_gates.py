@@ -258,3 +258,27 @@ def test_no_message_outside_the_command_line_speaks_of_flags() -> None:
     assert flags_outside_markers(ast.parse("raise UserError('x', fix='choose another --out')"))
     assert flags_outside_markers(ast.parse("raise UserError('x', fix=f'--set {name}=2')"))
     assert not flags_outside_markers(ast.parse("f\"choose {either('--out DIR', 'out=DIR')}\""))
+
+
+# Where text may leave for a terminal: through these it is made safe.
+WAYS_OUT = {"statewise.cli.output": {"print"}, "statewise.figures.terminal": {"SafeConsole"}}
+OWN_LOG = {"statewise.comparison.worker": {"print"}}  # into the trial's own file
+IN_MEMORY = {"statewise.nn.report": {"Console"}}
+
+
+def prints(tree: ast.Module) -> set[str]:
+    ways = {"print", "Console", "SafeConsole", "sys.stdout.write", "sys.stderr.write", "typer.echo", "typer.secho"}
+    ways |= {"sys.stdout.buffer.write", "sys.stderr.buffer.write", "rich.print", "csv.writer"}
+    return {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} & ways
+
+
+def test_text_leaves_for_a_terminal_or_a_spreadsheet_in_one_place() -> None:
+    allowed = WAYS_OUT | OWN_LOG | IN_MEMORY | {"statewise.figures.table": {"csv.writer"}}
+    allowed |= {"statewise.tasks.forecasting.write": {"csv.writer"}}  # lines that continue the user's own file
+    allowed |= {"statewise.data.memory_numbers": {"csv.writer"}}  # read back at once
+    found = {name: used for name, tree in modules().items() if (used := prints(tree))}
+    assert found == allowed
+    assert prints(ast.parse("def f():\n    sys.stderr.write(x)\n    Console().print(y)")) == {
+        "sys.stderr.write",
+        "Console",
+    }

@@ -3,8 +3,6 @@
 T time, H steps ahead.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from statewise.disk import write
 from statewise.figures.figure import Axis, Figure, Series
 from statewise.figures.paint import paint
 from statewise.figures.standalone import svg_file
+from statewise.figures.table import csv_text
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.forecasting.ahead import Ahead
 from statewise.tasks.forecasting.write import moment_of
@@ -91,9 +90,7 @@ def save_plot(path: Path, shown: Shown) -> Path:
     """A picture, or as `.csv` the numbers in it."""
     check_path(path)
     if path.suffix == ".csv":
-        stream = io.StringIO(newline="")
-        csv.writer(stream, lineterminator="\n").writerows(_numbers(shown))
-        write(path, stream.getvalue())
+        write(path, csv_text(_numbers(shown)).replace("\r\n", "\n"))
         return path
     figure = _errors(shown) if shown.errors else _forecast(shown)
     if path.suffix == ".svg":

@@ -1,0 +1,32 @@
+"""Tables, bars and lines on a terminal, where nothing that a file, a model or a user wrote can control it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from statewise.figures.letter import safe
+
+
+class SafeConsole(Console):
+    """Rich's console. Its own control codes stay; those in the text that it is given are shown as signs."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=safe(segment.text))
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Before its width is measured."""
+        return super().render_str(safe(text), **options)
+
+    def redraw(self, line: str = "") -> None:
+        """Wipe the line that the cursor is on, and write another in its place."""
+        self.file.write(f"\r\x1b[2K{safe(line)[: self.width - 1]}")
+        self.file.flush()
+
+
+def make_console(**options: Any) -> SafeConsole:
+    """On standard output, or with `stderr=True` on standard error: nobody else makes one."""
+    return SafeConsole(**options)
