@@ -117,11 +117,11 @@ def test_fused_is_the_equation(name: str, time: int, rows: str, dtype: torch.dty
 def test_the_ways_of_larger_shapes_are_the_equation(
     name: str, rows: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tanh by the sigmoid, U as it lies, and threads that are left alone: as if these few numbers were many."""
+    """tanh by expm1, U as it lies, and threads that are left alone: as if these few numbers were many."""
     monkeypatch.setattr(bend, "_MANY", 1)
     monkeypatch.setattr(gru_batched, "_TURNED", 0)
     monkeypatch.setattr(cores, "ENOUGH", 1)
-    assert bend.by_sigmoid(BATCH * WIDTH, dtype)
+    assert bend.by_expm1(BATCH * WIDTH, dtype)
     errors = worst(ON_CPU[name], 9, ragged(9) if rows == "ragged" else None, torch.empty(0, dtype=dtype))
     assert max(errors.values()) <= TOLERANCES[dtype], errors
 

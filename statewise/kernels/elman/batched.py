@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.bend import by_sigmoid, tanh_of_half_
+from statewise.kernels.bend import by_expm1, tanh_of_half_
 from statewise.kernels.cores import threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
 from statewise.kernels.moments import Moments, Rows, before_and_after, begin_with, states_before
@@ -35,20 +35,20 @@ class _Recurrence(torch.autograd.Function):
         activation: Activation,
         rows: Rows,
     ) -> Tensor:
-        fast = activation == "tanh" and by_sigmoid(rows[0] * len(u_DD), x_NI.dtype)
+        fast = activation == "tanh" and by_expm1(rows[0] * len(u_DD), x_NI.dtype)
         factor = 2 if fast else 1
         bend = torch.tanh_ if activation == "tanh" else torch.relu_
         states_ND = begin_with(h_BD, len(x_NI), rows)
         # Where a state will stand, the input's share waits for the state before it.
         torch.addmm(b_D, x_NI, w_DI.mT, beta=factor, alpha=factor, out=states_ND[rows[0] :])
         u_T = u_DD.mT
-        minus_one = x_NI.new_tensor(-1.0)
+        one = x_NI.new_tensor(1.0)
 
         with threads_for(rows[0] * u_DD.numel()):
             for before_BD, after_BD in before_and_after(states_ND, rows):
                 after_BD.addmm_(before_BD, u_T, alpha=factor)
                 if fast:
-                    tanh_of_half_(after_BD, minus_one)
+                    tanh_of_half_(after_BD, one)
                 else:
                     bend(after_BD)
         ctx.save_for_backward(x_NI, h_BD, w_DI, u_DD, b_D, states_ND)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.bend import by_sigmoid, tanh_of_half_
+from statewise.kernels.bend import by_expm1, tanh_of_half_
 from statewise.kernels.cores import threads_for
 from statewise.kernels.gru.naive import GRUWeights, gru_step
 from statewise.kernels.moments import IN_CACHE, Moments, Rows, before_and_after, begin_with, states_before
@@ -35,7 +35,7 @@ class _Recurrence(torch.autograd.Function):
         # U_n h + b_u before the reset, r, z, n: the first three wait for U h beside each other, the last three for W x.
         parts_N4D = x_NI.new_empty(len(x_NI), 4, width)
         parts_N4D[:, 0] = b_u_D
-        fast = by_sigmoid(rows[0] * width, x_NI.dtype)
+        fast = by_expm1(rows[0] * width, x_NI.dtype)
         factor = 2 if fast else 1
         gates_N, n_ND = parts_N4D[:, 1:3].flatten(1), parts_N4D[:, 3]
         torch.addmm(b_G[: 2 * width], x_NI, w_GI[: 2 * width].mT, out=gates_N)
@@ -43,7 +43,7 @@ class _Recurrence(torch.autograd.Function):
         u_DG = u_GD.roll(width, 0).mT
         if u_DG.numel() <= _TURNED:
             u_DG = u_DG.contiguous()
-        minus_one = x_NI.new_tensor(-1.0)
+        one = x_NI.new_tensor(1.0)
         views = (parts_N4D[:, :3].flatten(1), gates_N, *parts_N4D.unbind(1))
         moments = zip(before_and_after(states_ND, rows), *(view.split_with_sizes(rows) for view in views), strict=True)
         with threads_for(rows[0] * u_GD.numel()):
@@ -52,7 +52,7 @@ class _Recurrence(torch.autograd.Function):
                 gates_B.sigmoid_()
                 n_BD.addcmul_(r_BD, inner_BD, value=factor)
                 if fast:
-                    tanh_of_half_(n_BD, minus_one)
+                    tanh_of_half_(n_BD, one)
                 else:
                     n_BD.tanh_()
                 torch.lerp(n_BD, before_BD, z_BD, out=after_BD)
