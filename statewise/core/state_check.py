@@ -78,7 +78,7 @@ def guard_step(method: Method) -> Method:
             return method(self, x, state)
         check = self._state_check or _make_check(self)
         shape = x.shape
-        returned, its_shape = check.returned
+        returned, its_shape = check.returned  # one pair, so that threads cannot mix two
         if (state is not returned or shape != its_shape) and not check.fits(x, state):
             _refuse(self, x, state)
         _inside.a_machine = True
@@ -153,41 +153,34 @@ class StateCheck:
     def __init__(self, like: State) -> None:
         self.like = like
         self.flatten = _flattener(like)
-        self.leaves = [leaf for _, leaf in leaves(like)]
-        self.grows = any(0 in leaf.shape[1:] for leaf in self.leaves)
+        shapes = [(tuple(leaf.shape[1:]), leaf.dtype) for _, leaf in leaves(like)]
+        self.kinds = list(dict.fromkeys(shapes))  # a model of many equal layers has few
+        self.kind_of_leaf = [self.kinds.index(shape) for shape in shapes]
+        self.a_list = next((place for place, (inner, _) in enumerate(shapes) if inner[:1] == (0,)), None)
         # The small state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a
         # list that grows, would keep too much memory: such states are checked each time.
+        self.may_hold = not any(0 in inner for inner, _ in self.kinds)
         self.returned: tuple[Any, torch.Size] = (None, torch.Size())
-        self.may_hold = not self.grows
-        self.rows = -1
-        self.device: torch.device | None = None
-        self.expected: list[tuple[Any, ...]] = []  # what `_facts` says of each leaf of a state of these rows
+        self.expected: tuple[tuple[Any, ...], list[tuple[Any, ...]]] = ((), [])  # for what, the `_facts` of each leaf
 
     def fits(self, x: Tensor, state: Any) -> bool:
+        """False asks for a closer look by `_refuse`, which knows states that fit and are rare."""
         shape, _, device = _facts(x)
         try:
             facts = list(map(_facts, self.flatten(state)))
             rows = shape[0]
+            time = 0 if self.a_list is None else facts[self.a_list][0][1]
         except (AttributeError, TypeError, IndexError, ValueError):  # another structure, or no tensor
             return False
-        if rows != self.rows or device != self.device:
-            self.expected = [((rows, *leaf.shape[1:]), leaf.dtype, device) for leaf in self.leaves]
-            self.rows, self.device = rows, device
-        return facts == self.expected or (self.grows and self._lists_fit(facts))
-
-    def _lists_fit(self, facts: list[tuple[Any, ...]]) -> bool:
-        """Only where all lists are on axis 1 and have the same length; the rest is left to `_complaint`."""
-        time = None
-        for (shape, dtype, device), (size, *rest) in zip(facts, self.expected, strict=True):
-            if [dtype, device] != rest:
-                return False
-            if shape != size:
-                if len(shape) != len(size) or size[1] != 0 or (shape[0], *shape[2:]) != (size[0], *size[2:]):
-                    return False
-                if time is not None and shape[1] != time:
-                    return False
-                time = shape[1]
-        return True
+        known_for, expected = self.expected
+        if (rows, time, device) != known_for:
+            kinds = [
+                ((rows, time, *inner[1:]) if inner and not inner[0] else (rows, *inner), dtype, device)
+                for inner, dtype in self.kinds
+            ]
+            expected = [kinds[kind] for kind in self.kind_of_leaf]
+            self.expected = (rows, time, device), expected
+        return facts == expected
 
 
 _facts: Callable[[Any], tuple[Any, ...]] = operator.attrgetter("shape", "dtype", "device")
