@@ -1,7 +1,8 @@
 """What an evaluation measured, in a shape that every task shares: a model between its trivial baselines."""
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -72,11 +73,28 @@ def shows_report(cls: E) -> E:
     def text(self: Evaluation) -> str:
         return self.report("this model").as_text()
 
-    def page(self: Evaluation) -> str:
-        return self.report("this model").as_html()
+    def page(self: Any) -> str:
+        curve: str = self.run.history.curve_html() if self.run else ""
+        return f"{self.report('this model').as_html()}{curve}"
 
-    cls.__repr__, cls._repr_html_ = text, page  # type: ignore[assignment]  # a NamedTuple has no other base
-    return cls
+    shown = {name: getattr(cls, name) for name in ("__doc__", "__module__", "__qualname__", "__annotations__")}
+    made: E = type(cls.__name__, (cls,), {**shown, "__repr__": text, "_repr_html_": page, "run": None})  # type: ignore[assignment]  # a NamedTuple has no other base
+    return made
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_this_run(evaluate: F) -> F:
+    """Decorate the `evaluate` of a run: in a notebook, what it returns shows the run's learning curve too."""
+
+    @functools.wraps(evaluate)
+    def evaluated(self: Any, *args: Any, **options: Any) -> Any:
+        evaluation = evaluate(self, *args, **options)
+        evaluation.run = self
+        return evaluation
+
+    return evaluated  # type: ignore[return-value]  # the same signature
 
 
 def unknown_note(share: float | None, *, of: str = "tokens") -> str:

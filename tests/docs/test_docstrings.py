@@ -150,6 +150,7 @@ def test_an_evaluation_prints_the_model_beside_the_baselines(task: str, world: P
     assert report.note in printed
     assert page.count("<tr") >= 1 + len(report.rows)
     assert f'<tr class="best"><td class="text">{report.rows[report.own][0]}</td>' in page
+    assert page.count("<svg") == 1  # the learning curve of its run
 
 
 def test_what_training_returns_shows_the_learning_curve(world: Path) -> None:

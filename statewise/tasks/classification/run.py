@@ -29,7 +29,15 @@ from statewise.tasks.classification.examples import (
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.metric.label import LabelFigures, label_scores
-from statewise.tasks.report import Report, confusion_table, percent, shows_report, unknown_note, worse_than_trivial
+from statewise.tasks.report import (
+    Report,
+    confusion_table,
+    of_this_run,
+    percent,
+    shows_report,
+    unknown_note,
+    worse_than_trivial,
+)
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.specimen import UNTOLD
 
@@ -141,6 +149,7 @@ class ClassificationRun(PredictingRun):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
+    @of_this_run
     def evaluate(self, data: Data | None = None) -> ClassificationEvaluation:
         train: Labels | None
         if data is None:

@@ -30,6 +30,7 @@ from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
 from statewise.tasks.forecasting.write import appended
+from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.training.forcing import ExposureGap
 
@@ -98,6 +99,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
 
     # ---------------------------------------------------------------- figures
 
+    @of_this_run
     def evaluate(
         self,
         data: Data | None = None,

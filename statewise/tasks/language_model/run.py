@@ -16,6 +16,7 @@ from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
+from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, SelfReadingRun
 from statewise.tasks.shipped import is_shipped
 from statewise.training.checkpoint import read_tensors
@@ -92,6 +93,7 @@ class LanguageModelRun(SelfReadingRun):
         """The unknown token stands for what cannot be written."""
         return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
 
+    @of_this_run
     def evaluate(self, data: Data | None = None) -> Evaluation:
         """Perplexity and bits per byte on `data` (a text, documents, files or folders), or on the held-out text.
 

@@ -14,7 +14,7 @@ from statewise.decoding import Sampling
 from statewise.models.tagger import Tagger
 from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.metric import label, span
-from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
@@ -121,6 +121,7 @@ class TaggingRun(PredictingRun):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "tags": len(self.known.tags)}
 
+    @of_this_run
     def evaluate(self, data: Data | None = None) -> TaggingEvaluation:
         if data is None:
             held = read_split(self.spec.data, seed=self.spec.seed)[1]

@@ -19,6 +19,7 @@ from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
 from statewise.tasks.metric.translation import translation_scores
+from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
@@ -115,6 +116,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
 
     # ---------------------------------------------------------------- figures
 
+    @of_this_run
     def evaluate(self, data: Data | None = None) -> TranslationEvaluation:
         """BLEU, chrF, TER and loss on held-out pairs, or on `data`: pairs, or files of pairs or of sources and targets.
 

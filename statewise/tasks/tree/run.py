@@ -22,7 +22,7 @@ from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeDataSpec, TreeSpec
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.report import Report, confusion_table, percent, shows_report, worse_than_trivial
+from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
@@ -139,7 +139,6 @@ class TreeRun(PredictingRun):
                 spec.reader,
                 num_classes=len(classes),
                 vocab=tokenizer.vocab,
-                word_scale=spec.words.scale,
                 seed=spec.seed,
             )
         )
@@ -161,6 +160,7 @@ class TreeRun(PredictingRun):
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
 
+    @of_this_run
     def evaluate(self, data: Data | None = None) -> TreeEvaluation:
         spec = self.spec
         if data is None:
