@@ -1,6 +1,5 @@
 """The only place where a spec becomes a module."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, assert_never
 
@@ -123,8 +122,7 @@ def build(
         vocab,
         spec.embedding_width,
         row_dropout=spec.embedding_dropout,
-        # A tied matrix is also the head: unit logits need vectors of unit length, not of unit entries.
-        scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,
+        scale=spec.token_scale,
         generator=generator,
     )
     stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
@@ -201,7 +199,7 @@ def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None)
                 spec.embedding_width,
                 kind=kind,
                 context=spec.context,
-                scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,  # as large as the token vectors
+                scale=spec.token_scale,
                 generator=generator,
             )
         case _:

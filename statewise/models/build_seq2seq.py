@@ -1,6 +1,5 @@
 """From a spec to an encoder-decoder: a reader, a decoder, and what goes from one to the other."""
 
-import math
 from typing import Any
 
 import torch
@@ -39,6 +38,7 @@ def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, se
         source_vocab,
         width,
         row_dropout=spec.encoder.embedding_dropout,
+        scale=spec.encoder.token_scale,
         gain=target.gain if spec.share_embeddings else 1.0,
         share=target if spec.share_embeddings else None,
         generator=generator,
@@ -56,15 +56,15 @@ def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, se
 
 def _target_embedding(spec: Seq2SeqSpec, vocab: int, generator: torch.Generator) -> Embedding:
     width = spec.decoder.embedding_width
-    # A tied matrix is also the head: unit logits need vectors of unit length. As an input it is brought back to
-    # unit entries (Vaswani et al. 2017), so that added positions and other inputs do not drown it.
-    scale = 1 / math.sqrt(width) if spec.decoder.tie else 1.0
+    scale = spec.decoder.token_scale
     return Embedding(
         vocab,
         width,
         row_dropout=spec.decoder.embedding_dropout,
         scale=scale,
-        gain=1 / scale,
+        # As an input a tied matrix is brought back to unit entries (Vaswani et al. 2017), so that added positions and
+        # other inputs do not drown it.
+        gain=1 / scale if spec.decoder.tie else 1.0,
         generator=generator,
     )
 

@@ -1,6 +1,5 @@
 """A terminating machine from a spec: any model of the lineage that learns by gradients, with any of the three ends."""
 
-import math
 from typing import Any, Literal, assert_never
 
 import torch
@@ -25,8 +24,7 @@ def build_terminating(spec: MixerSpec, *, scheme: Scheme, vocab: int, seed: int 
         vocab + 1,
         spec.embedding_width,
         row_dropout=spec.embedding_dropout,
-        # As in `build`: a matrix that is also the head needs vectors of unit length.
-        scale=1 / math.sqrt(spec.embedding_width) if spec.tie else 1.0,
+        scale=spec.token_scale,
         generator=generator,
     )
     stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)

@@ -66,7 +66,13 @@ def build_sequence_classifier(
     width = model.embedding_width
     entry: nn.Module
     if vocab is not None:
-        entry = Embedding(vocab, width, row_dropout=model.embedding_dropout, generator=generator)
+        entry = Embedding(
+            vocab,
+            width,
+            row_dropout=model.embedding_dropout,
+            scale=model.labelling_scale(vocab),
+            generator=generator,
+        )
     else:
         assert values is not None
         entry = make_linear(values, width, generator=generator)

@@ -141,6 +141,7 @@ def build_tagger(
         unknown_id=unknown_id,
         num_characters=num_characters,
         row_dropout=model.embedding_dropout,
+        scale=model.embedding_scale,
         generator=generator,
     )
     read = build_reader(

@@ -14,6 +14,7 @@ from statewise.layers import Dropout, Embedding
 from statewise.models.classifier import Classifier, build_sequence_classifier
 from statewise.models.head import CategoricalHead
 from statewise.specs import ReaderSpec
+from statewise.specs.stacked import labelling_scale
 from statewise.specs.tree import AnyComposerSpec, ChildSumSpec, ComposerSpec, CompositionSpec, NarySpec, TreeModelSpec
 
 
@@ -63,20 +64,20 @@ def build_node_classifier(
     *,
     num_classes: int,
     vocab: int,
-    word_scale: float = 1.0,
     seed: int = 0,
 ) -> NodeClassifier:
     """The first where the spec follows given trees; the others read spans."""
     if not isinstance(model, ComposerSpec):
-        classifier = build_sequence_classifier(model, reader, num_classes=num_classes, vocab=vocab, seed=seed)
-        entry = classifier.reader.entry
-        assert isinstance(entry, Embedding)
-        with torch.no_grad():
-            entry.weight.mul_(word_scale)
-        return classifier
+        return build_sequence_classifier(model, reader, num_classes=num_classes, vocab=vocab, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     width = model.embedding_width
-    embedding = Embedding(vocab, width, row_dropout=model.embedding_dropout, scale=word_scale, generator=generator)
+    embedding = Embedding(
+        vocab,
+        width,
+        row_dropout=model.embedding_dropout,
+        scale=model.embedding_scale or labelling_scale(vocab),
+        generator=generator,
+    )
     composer = build_composer(model, generator=generator)
     head = CategoricalHead(model.width, num_classes, generator=generator)
     kernel = model.kernel

@@ -15,6 +15,7 @@ from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
 from statewise.models.reader import Reader
 from statewise.specs import WordsSpec
+from statewise.specs.stacked import labelling_scale
 
 
 class Words(NamedTuple):
@@ -67,17 +68,22 @@ def build_word_entry(
     unknown_id: int,
     num_characters: int,
     row_dropout: float = 0.0,
+    scale: float | None = None,
     generator: torch.Generator | None = None,
 ) -> WordEntry:
     """`width` is that of a word's own vector, where the spec names none."""
     width = spec.width or width
-    # Small at first: a word that is met once should not drown what its spelling says in noise.
-    words = Embedding(vocab, width, row_dropout=row_dropout, scale=width**-0.5, generator=generator)
+    words = Embedding(vocab, width, row_dropout=row_dropout, scale=scale or labelling_scale(vocab), generator=generator)
     spelling = None
     if spec.characters:
         spelling = build_reader(
             spec.speller(),
-            entry=Embedding(num_characters, spec.character_width, generator=generator),
+            entry=Embedding(
+                num_characters,
+                spec.character_width,
+                scale=scale or labelling_scale(num_characters),
+                generator=generator,
+            ),
             entry_width=spec.character_width,
             bidirectional=True,
             generator=generator,

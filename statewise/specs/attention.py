@@ -87,8 +87,12 @@ class TransformerSpec(StackedSpec):
         slots = context if self.window is None else self.window - 1
         return StateSize(slots * self.list_width(), 1)
 
+    @property
+    def adds_positions(self) -> bool:
+        return self.position in ("learned", "sinusoidal")
+
     def position_state(self) -> StateSize:
-        return StateSize(0, 1 if self.position in ("learned", "sinusoidal") else 0)
+        return StateSize(0, 1 if self.adds_positions else 0)
 
     def list_width(self) -> int:
         """Numbers that a token leaves in one layer's list: a key and a value for each of their heads."""
@@ -96,7 +100,7 @@ class TransformerSpec(StackedSpec):
 
     @property
     def keeps_width(self) -> bool:
-        return self.residual or self.position in ("learned", "sinusoidal")  # vectors that are added have a width
+        return self.residual or self.adds_positions  # vectors that are added have a width
 
     def stack_parameters(self, input_width: int) -> int:
         added = self.context * self.embedding_width if self.position == "learned" else 0

@@ -139,8 +139,9 @@ class ForecastingSpec(RunSpec):
 
     @model_validator(mode="after")
     def _no_settings_without_meaning(self) -> Self:
-        if self.model.tie or self.model.embedding_dropout:
-            raise ValueError("model.tie and model.embedding_dropout have no meaning here: values are no tokens")
+        for name in ("tie", "embedding_dropout", "embedding_scale"):
+            if getattr(self.model, name):
+                raise ValueError(f"model.{name} has no meaning here: values are no tokens")
         if self.forecast.mode == "recursive" and self.reader != ReaderSpec():
             raise ValueError(
                 "reader has no meaning with forecast.mode = recursive, which reads along time; leave it out"

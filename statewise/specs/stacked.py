@@ -1,11 +1,20 @@
 """What stands around any mixer, as data: embedding, norm, residual, MLP, dropout, depth, head."""
 
+import math
 from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from statewise.specs.base import Finer, Spec
+
+
+def labelling_scale(vocab: int) -> float:
+    """Standard deviation of token vectors before training, where a model reads for a label.
+
+    1 for up to a hundred symbols. Of many words most are rare, and large random vectors would be learned by heart.
+    """
+    return min(1.0, 10 / math.sqrt(vocab))
 
 
 class StateSize(NamedTuple):
@@ -35,6 +44,12 @@ class StackedSpec(Spec):
     dropout: float = Field(0.0, ge=0, lt=1, description="between layers and before the head")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="on the token vectors")
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
+    embedding_scale: float | None = Field(
+        None,
+        gt=0,
+        description="standard deviation of the token vectors before training; "
+        "default: 1; 10 / sqrt(vocabulary) where that is less and labels are predicted; 1 / sqrt(width) where `tie`",
+    )
     variational: bool = Field(False, description="dropout masks are the same at every time step")
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
     kernel: Literal["auto", "naive", "fused", "batched", "persistent", "stepped", "triton"] = Field(
@@ -49,6 +64,20 @@ class StackedSpec(Spec):
     @property
     def embedding_width(self) -> int:
         return self.embedding or self.width
+
+    @property
+    def token_scale(self) -> float:
+        """Standard deviation of the token vectors before training, where tokens are predicted (docs/results.md)."""
+        # A tied matrix is also the head: unit logits need vectors of unit length, not of unit entries.
+        return self.embedding_scale or (1 / math.sqrt(self.embedding_width) if self.tie else 1.0)
+
+    def labelling_scale(self, vocab: int) -> float:
+        """The same where labels are predicted; added positions would drown smaller vectors."""
+        return self.embedding_scale or (1.0 if self.adds_positions else labelling_scale(vocab))
+
+    @property
+    def adds_positions(self) -> bool:
+        return False
 
     @model_validator(mode="after")
     def _residual_needs_equal_widths(self) -> Self:

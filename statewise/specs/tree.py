@@ -23,6 +23,11 @@ class ComposerSpec(Spec):
     dropout: float = Field(0.0, ge=0, lt=1, description="on what a node shows to the head")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="on the word vectors")
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
+    embedding_scale: float | None = Field(
+        None,
+        gt=0,
+        description="standard deviation of the word vectors before training; default: as for other models",
+    )
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
     kernel: Literal["auto", "naive", "batched"] = Field("auto", description="force an implementation")
 
@@ -139,12 +144,6 @@ class TreeObjectiveSpec(CategoricalSpec):
     root_weight: float = Field(1.0, gt=0, description="how much a root counts, where another node counts 1")
 
 
-class WordSpec(Spec):
-    scale: float = Field(
-        1.0, gt=0, description="spread of the word vectors before training; small: an unknown word says little"
-    )
-
-
 class TreeSpec(RunSpec):
     main_data: ClassVar[str] = "data.train"
 
@@ -152,7 +151,6 @@ class TreeSpec(RunSpec):
     data: TreeDataSpec = TreeDataSpec()
     model: TreeModelSpec = ChildSumSpec()
     reader: ReaderSpec = ReaderSpec()
-    words: WordSpec = WordSpec()
     objective: TreeObjectiveSpec = TreeObjectiveSpec()
 
     def row_flops(self, nodes: float, *, spans: float, span: float, num_classes: int) -> float:
@@ -195,6 +193,18 @@ class TreeSpec(RunSpec):
     def read_data(self) -> TreeDataSpec:
         """How trees are read: spans are those of the tree as it was written, so that one switch changes the model."""
         return self.data if self.follows_trees else self.data.model_copy(update={"binarise": "none"})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_folders(cls, given: Any) -> Any:
+        """`words.scale` is the older name of `model.embedding_scale`."""
+        if not (
+            isinstance(given, dict) and isinstance(words := given.get("words"), dict) and words.keys() == {"scale"}
+        ):
+            return given
+        model = given.get("model", {"kind": "child_sum"})
+        moved = {"embedding_scale": words["scale"], **model} if isinstance(model, dict) else model
+        return {key: value for key, value in given.items() if key != "words"} | {"model": moved}
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

@@ -56,7 +56,8 @@ def start(files: Path, out: Path, settings: dict[str, Any] | None = None, **more
 
 @pytest.fixture(scope="module")
 def trained(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return start(files, tmp_path_factory.mktemp("run") / "classifier", {"train.steps": 100, "train.lr": 0.02}).path
+    settings = {"train.steps": 100, "train.lr": 0.02, "model.dropout": 0.2, "model.input_dropout": 0.2}
+    return start(files, tmp_path_factory.mktemp("run") / "classifier", settings).path
 
 
 @pytest.mark.parametrize("settings", [{"train.accumulate": 2}, {"train.average": 0.9, "objective.weights": "balanced"}])

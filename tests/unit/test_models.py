@@ -1,5 +1,7 @@
 """From a spec to a model: what is built, what is counted, what is shared, what is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build
-from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, UserError, parse_spec
+from statewise.models.tree_classifier import build_node_classifier
+from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, ReaderSpec, UserError, parse_spec
 
 
 def count(module: torch.nn.Module) -> int:
@@ -120,6 +123,48 @@ def test_tied_weights_of_another_width_pass_through_a_map() -> None:
     features, _ = model.stack(model.embedding(tokens))
     expected = features @ model.head.narrow_ED.T @ model.embedding.weight.T + model.head.bias_V
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "vocab", "expected"),
+    [
+        ({"kind": "lstm"}, 10_000, 1.0),
+        ({"kind": "lstm", "tie": True, "width": 64}, 10_000, 1 / 8),
+        ({"kind": "lstm", "embedding_scale": 0.3}, 10_000, 0.3),
+    ],
+)
+def test_the_size_of_token_vectors_at_the_start(recipe: dict[str, Any], vocab: int, expected: float) -> None:
+    spec = parse_spec({"model": recipe})
+    model = build(spec.model, vocab=vocab)
+    assert model.embedding.weight.std().item() == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "vocab", "expected"),
+    [
+        ({"kind": "gru"}, 40_000, 0.05),  # words: most are rare
+        ({"kind": "gru"}, 100, 1.0),  # symbols
+        ({"kind": "gru", "embedding_scale": 0.3}, 40_000, 0.3),
+        ({"kind": "transformer", "position": "sinusoidal"}, 40_000, 1.0),  # positions are added to them
+        ({"kind": "nary"}, 40_000, 0.05),
+        ({"kind": "nary", "embedding_scale": 0.3}, 100, 0.3),
+    ],
+)
+def test_the_size_of_token_vectors_that_are_read_for_a_label(
+    recipe: dict[str, Any], vocab: int, expected: float
+) -> None:
+    spec = parse_spec({"task": "tree", "model": {"width": 64, **recipe}})
+    model = build_node_classifier(spec.model, ReaderSpec(), num_classes=2, vocab=vocab)
+    entry = model.embedding if hasattr(model, "embedding") else model.reader.entry
+    assert entry.weight.std().item() == pytest.approx(expected, rel=0.02)
+
+
+def test_an_older_name_of_the_size_of_word_vectors_is_read() -> None:
+    for model in ({"model": {"kind": "nary"}}, {"model": {"kind": "lstm"}}, {}):
+        spec = parse_spec({"task": "tree", "words": {"scale": 0.3}, **model})
+        assert spec.model.embedding_scale == 0.3
+    with pytest.raises(UserError, match="words"):
+        parse_spec({"task": "tree", "words": {"scales": 0.3}})
 
 
 def test_a_tied_matrix_learns_from_both_ends() -> None:

@@ -102,7 +102,6 @@ class TreeJob(Job):
             self.spec.reader,
             num_classes=len(self.classes),
             vocab=self.tokenizer.vocab,
-            word_scale=self.spec.words.scale,
             seed=self.spec.seed,
         )
 
