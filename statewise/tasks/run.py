@@ -32,7 +32,7 @@ from statewise.specs import (
 from statewise.specs.custom import custom_tables
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
-from statewise.training.checkpoint import vouched_for
+from statewise.training.checkpoint import advice_for_newer, vouched_for
 from statewise.training.folder import load_weights, model_tensors
 from statewise.training.forcing import ExposureGap
 from statewise.training.history import History, read_history
@@ -302,7 +302,10 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
     recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
     home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
-    spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
+    try:
+        spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
+    except UserError as error:
+        raise UserError(error.marked[0], fix=advice_for_newer(folder) or error.marked[1]) from None
     for own in mixers:
         if own.sha256 and recorded.get(own.name, own.sha256) not in ("", own.sha256):
             warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)

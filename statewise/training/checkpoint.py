@@ -12,17 +12,20 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+import statewise
 from statewise.disk import TEMPORARY, is_plain, replacing, sync, write
 from statewise.specs import UserError, from_json, read_small
 
 MANIFEST = "manifest.json"
+FORMAT = 2  # of a folder: 1 had no version of statewise in its manifest
 _LARGEST_MANIFEST = 1 << 20
 
 # Text, tensors, or a function that writes the file itself.
@@ -61,7 +64,8 @@ def write_files(folder: Path, files: Mapping[str, Payload]) -> None:
         with replacing(folder / name) as temporary:
             _write(temporary, payload)
             entries[name] = {"bytes": temporary.stat().st_size, "sha256": sha256(temporary)}
-    write(folder / MANIFEST, json.dumps({"format": 1, "files": entries}, indent=1) + "\n")
+    manifest = {"format": FORMAT, "statewise": statewise.__version__, "files": entries}
+    write(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     sync(folder)
 
 
@@ -105,7 +109,9 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
             return f"no {MANIFEST}"
         if manifest.stat().st_size > _LARGEST_MANIFEST:
             return f"{MANIFEST} is far too large"
-        entries = from_json(read_small(manifest))["files"]
+        table = from_json(read_small(manifest))
+        _refuse_newer(folder, table)
+        entries = table["files"]
         for name in needs:
             if name not in entries:
                 return f"{name} is not in {MANIFEST}"
@@ -117,9 +123,37 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
                 return f"{name} has {path.stat().st_size} bytes, {entry['bytes']} were written"
             if sha256(path) != entry["sha256"]:
                 return f"{name} was changed after it was written"
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{MANIFEST} cannot be read ({type(error).__name__})"
     return None
+
+
+def _refuse_newer(folder: Path, table: Mapping[str, Any]) -> None:
+    """Older formats are read; what a newer one means nobody here knows."""
+    if not isinstance(table["format"], int) or table["format"] < 1:
+        raise ValueError
+    if table["format"] > FORMAT:
+        raise UserError(
+            f"{str(folder)!r} has format {table['format']}, "
+            f"and statewise {statewise.__version__} reads formats up to {FORMAT}",
+            fix=f"install statewise {table.get('statewise', 'in a newer version')!s:.20} or newer",
+        )
+
+
+def advice_for_newer(folder: Path) -> str:
+    """What to do with a folder that a newer version of statewise wrote; nothing to say of any other."""
+    written = "0"  # what format 1 did not say
+    with suppress(OSError, ValueError, AttributeError):
+        written = str(from_json(read_small(folder / MANIFEST)).get("statewise", written))[:20]
+    if _numbers(written) <= _numbers(statewise.__version__):
+        return ""
+    return f"it was written by statewise {written}, this is {statewise.__version__}: install {written} or newer"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def vouched_for(folder: Path, name: str) -> bool:

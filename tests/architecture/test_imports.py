@@ -23,7 +23,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}
 EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu"}
-MAY_ASK_FOR_THE_VERSION = {"cli", "tasks"}
+MAY_ASK_FOR_THE_VERSION = {"cli", "tasks", "training"}  # training writes it into every folder
 
 
 def offence(module: str, imported: str) -> str | None:
