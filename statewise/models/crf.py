@@ -99,7 +99,10 @@ class CRF(Described):
     def decode(self, emissions_BTK: Tensor, lengths_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The best tags, 0 past the end, and their score."""
         check_input(emissions_BTK, lengths_B, width=self.num_tags)
-        return best_path(emissions_BTK, self.weights(), lengths_B)
+        tags_BT, score_B = best_path(emissions_BTK, self.weights(), lengths_B)
+        if bool(score_B.isnan().any()):
+            raise UserError("the scores of tags are not numbers", fix="the model's weights are broken; train it again")
+        return tags_BT, score_B
 
     def marginals(self, emissions_BTK: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """The probability of every tag at every moment, 0 past the end."""

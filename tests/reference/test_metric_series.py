@@ -62,6 +62,14 @@ def test_crps_in_closed_form_is_the_integral(y: float, location: float, scale: f
     assert gaussian == pytest.approx(crps_by_integration(stats.norm(location, scale), y), rel=1e-7)
 
 
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_a_scale_is_positive(scale: float) -> None:
+    with pytest.raises(UserError, match=f"scale {scale:g} has no distribution"):
+        series.crps_gaussian([0.3], [0.0], [scale])
+    with pytest.raises(UserError, match=f"scale {scale:g} has no distribution"):
+        series.crps_student([0.3], [0.0], [scale], [3.0])
+
+
 def test_crps_of_student_with_much_freedom_is_that_of_the_gaussian() -> None:
     ones = np.ones_like(TARGET)
     student = series.crps_student(TARGET, FORECAST, ones, 1e9 * ones)

@@ -91,3 +91,16 @@ def test_it_learns_that_tags_alternate() -> None:
         optimizer.step()
     decoded_BT, _ = crf.decode(head(x_BTD), lengths_B)
     assert torch.equal(decoded_BT, tags_BT.masked_fill(torch.arange(6) >= lengths_B[:, None], 0))
+
+
+def test_scores_that_are_no_numbers_have_no_path() -> None:
+    crf, tags_BT = CRF(3), torch.zeros(2, 4, dtype=torch.int64)
+    emissions_BTK = torch.randn(2, 4, 3)
+    emissions_BTK[1, 2, 1] = torch.nan
+    with pytest.raises(UserError, match="not numbers"):
+        crf.decode(emissions_BTK)
+    nats = crf.nats_B(emissions_BTK, tags_BT)
+    assert nats.isnan().tolist() == [False, True]
+    lengths_B = torch.tensor([4, 2])  # past a row's end it means nothing
+    assert crf.nats_B(emissions_BTK, tags_BT, lengths_B).isfinite().all()
+    crf.decode(emissions_BTK, lengths_B)

@@ -27,7 +27,7 @@ def safe_logsumexp(x: Tensor, dim: int) -> Tensor:
     top = x.detach().amax(dim, keepdim=True)
     top = torch.where(torch.isfinite(top), top, torch.zeros_like(top))
     total = (x - top).exp().sum(dim)
-    some = total > 0
+    some = total != 0  # NaN is no sum of nothing
     logarithm = torch.where(some, total, torch.ones_like(total)).log() + top.squeeze(dim)
     return torch.where(some, logarithm, torch.full_like(logarithm, -torch.inf))
 

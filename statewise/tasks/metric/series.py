@@ -72,6 +72,7 @@ def mase(target: ArrayLike, forecast: ArrayLike, *, train_TC: ArrayLike, period:
 def crps_gaussian(target: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> Score:
     """`σ (z (2Φ(z) - 1) + 2φ(z) - 1/√π)` (Gneiting and Raftery 2007)."""
     y, m, s = _known(target, mean, scale)
+    _check_scale(s)
     z = (y - m) / s
     cdf = torch.special.ndtr(torch.from_numpy(z)).numpy()
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
@@ -86,6 +87,7 @@ def crps_student(target: ArrayLike, location: ArrayLike, scale: ArrayLike, freed
     y, m, s, nu = _known(target, location, scale, freedom)
     if (nu <= 1).any():
         raise UserError(f"freedom {nu.min():.6g} has no CRPS, expected more than 1")
+    _check_scale(s)
     z = (y - m) / s
     z_tensor, nu_tensor = torch.from_numpy(z), torch.from_numpy(nu)
     cdf = student_t.cdf(z_tensor, nu_tensor).numpy()
@@ -95,6 +97,11 @@ def crps_student(target: ArrayLike, location: ArrayLike, scale: ArrayLike, freed
     log_below = math.log(math.pi) - 2 * student_t.half_step(nu_tensor / 2)
     spread = 2 * np.sqrt(nu) / (nu - 1) * (log_top - log_below).exp().numpy()
     return _mean("CRPS", s * (z * (2 * cdf - 1) + 2 * density * (nu + z**2) / (nu - 1) - spread), signature="exact")
+
+
+def _check_scale(scale: NDArray[np.float64]) -> None:
+    if (scale <= 0).any():
+        raise UserError(f"scale {scale.min():.6g} has no distribution, expected more than 0")
 
 
 def crps_samples(target: ArrayLike, samples: ArrayLike) -> Score:
