@@ -40,6 +40,7 @@ class MultiHeadAttention(Encoder):
         input_width: int | None = None,
         kv_heads: int | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
+        rotary_base: float = 10_000.0,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -60,6 +61,7 @@ class MultiHeadAttention(Encoder):
             generator=generator,
         )
         self.position: Literal["none", "rotary", "alibi"] = position
+        self.rotary_base = rotary_base
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
         self.dropout = dropout  # of the weights, while training
         self.kernel: Wish = kernel
@@ -69,7 +71,8 @@ class MultiHeadAttention(Encoder):
         x_BTI, sight = look_around(x_BTI, lengths_B)
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
         if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, sight.query_at_BT), rotate(k_BTGK, sight.query_at_BT)
+            at_BT, base = sight.query_at_BT, self.rotary_base
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=base), rotate(k_BTGK, at_BT, base=base)
         if self.position == "alibi":
             sight = sight._replace(slopes_H=alibi_slopes(self.heads.num_heads, like=q_BTHK))
         y_BTD = self.heads.join(self._attend(q_BTHK, k_BTGK, v_BTGK, sight))

@@ -33,7 +33,9 @@ class TransformerEncoder(Encoder, Stacked):
         kv_heads: int | None = None,
         position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = "sinusoidal",
         context: int = 1024,
+        rotary_base: float = 10_000.0,
         norm: Literal["none", "layer", "rms"] = "layer",
+        norm_epsilon: float | None = None,
         norm_place: Literal["pre", "post"] = "pre",
         residual: bool = True,
         mlp: Literal["none", "relu", "gelu", "swiglu"] = "gelu",
@@ -64,22 +66,24 @@ class TransformerEncoder(Encoder, Stacked):
                     heads=heads,
                     kv_heads=kv_heads,
                     position=position if position in ("rotary", "alibi") else "none",
+                    rotary_base=rotary_base,
                     bias=bias,
                     dropout=attention_dropout,
                     init=init,
                     kernel=kernel,
                     generator=generator,
                 ),
-                norm=make_norm(norm, width),
+                norm=make_norm(norm, width, epsilon=norm_epsilon),
                 dropout=Dropout(dropout, variational=variational),
                 residual=residual,
                 norm_place=norm_place,
                 mlp=None if mlp == "none" else MLP(width, hidden=hidden, kind=mlp, bias=bias, generator=generator),
-                mlp_norm=None if mlp == "none" else make_norm(norm, width),
+                mlp_norm=None if mlp == "none" else make_norm(norm, width, epsilon=norm_epsilon),
             )
             for _ in range(depth)
         )
-        self.final_norm = make_norm(norm if residual and norm_place == "pre" else "none", width)
+        last: Literal["none", "layer", "rms"] = norm if residual and norm_place == "pre" else "none"
+        self.final_norm = make_norm(last, width, epsilon=norm_epsilon)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"weight_PD": []}

@@ -10,7 +10,8 @@ from torch import Tensor
 
 def sinusoid(at: Tensor, width: int, *, like: Tensor) -> Tensor:
     """Vaswani et al. 2017: `p[2i] = sin(at / 10000^(2i/D))`, `p[2i + 1] = cos` of the same; `[..., D]`."""
-    angle = _angles(at, width + width % 2, base=10_000.0, like=like)
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=at.device)
+    angle = at[..., None] * 10_000.0 ** (-even / (width + width % 2))  # in float64, as rotary angles are
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width].to(like.dtype)
 
 
@@ -20,15 +21,6 @@ def alibi_slopes(heads: int, *, like: Tensor) -> Tensor:
     For other counts: those of the next lower power, then every second one of the next higher power.
     """
     lower = 2 ** (heads.bit_length() - 1)
-    each = torch.arange(1, lower + 1, dtype=_wide(like), device=like.device)
+    wide = torch.promote_types(like.dtype, torch.float32)
+    each = torch.arange(1, lower + 1, dtype=wide, device=like.device)
     return torch.exp2(torch.cat([-8 * each / lower, -8 * (2 * each - 1) / (2 * lower)])[:heads])
-
-
-def _angles(at: Tensor, width: int, *, base: float, like: Tensor) -> Tensor:
-    """`[..., width / 2]`: fast turns first. In float32 at least: a position of thousands has no room in bfloat16."""
-    even = torch.arange(0, width, 2, dtype=_wide(like), device=at.device)
-    return at[..., None].to(even.dtype) * base ** (-even / width)
-
-
-def _wide(like: Tensor) -> torch.dtype:
-    return torch.float64 if like.dtype == torch.float64 else torch.float32

@@ -44,6 +44,7 @@ class Attention(Mixer[AttentionState]):
         input_width: int | None = None,
         kv_heads: int | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
+        rotary_base: float = 10_000.0,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -64,6 +65,7 @@ class Attention(Mixer[AttentionState]):
             generator=generator,
         )
         self.position: Literal["none", "rotary", "alibi"] = position
+        self.rotary_base = rotary_base
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
         self.dropout = dropout
         self.kernel: Wish = kernel
@@ -118,7 +120,7 @@ class Attention(Mixer[AttentionState]):
         q_BHK, k_BGK, v_BGK = self.heads.project(x_BI)
         if self.position == "rotary":
             at_B1 = state.length_B[:, None]
-            q_BHK, k_BGK = (rotate(part[:, None], at_B1)[:, 0] for part in (q_BHK, k_BGK))
+            q_BHK, k_BGK = (rotate(part[:, None], at_B1, base=self.rotary_base)[:, 0] for part in (q_BHK, k_BGK))
         y_BHK, length_B = attend_(
             q_BHK, k_BGK, v_BGK, *state, slopes_H=self._slopes(q_BHK), scale=self.scale, wish=self.kernel
         )
@@ -127,7 +129,7 @@ class Attention(Mixer[AttentionState]):
     def _queries_keys_values(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
         if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT), rotate(k_BTGK, at_BT)
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
         return q_BTHK, k_BTGK, v_BTGK
 
     def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:

@@ -45,6 +45,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         input_width: int | None = None,
         kv_heads: int | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
+        rotary_base: float = 10_000.0,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -66,6 +67,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
             generator=generator,
         )
         self.position: Literal["none", "rotary", "alibi"] = position
+        self.rotary_base = rotary_base
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
         self.dropout = dropout
         self.kernel: Wish = kernel
@@ -93,7 +95,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         at_BT = state.position_B[:, None] + moments_T
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
         if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT), rotate(k_BTGK, at_BT)
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
         keys_BSGK = torch.cat([state.keys_BSGK, k_BTGK.to(state.keys_BSGK.dtype)], dim=1)
         values_BSGK = torch.cat([state.values_BSGK, v_BTGK.to(state.values_BSGK.dtype)], dim=1)
         # Slots from before a row began have a negative position, which says that they are empty.

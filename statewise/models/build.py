@@ -177,18 +177,19 @@ def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Gene
     if spec.mlp != "none":
         mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
     return {
-        "norm": make_norm(spec.norm, width if spec.norm_place == "pre" else out),
+        "norm": make_norm(spec.norm, width if spec.norm_place == "pre" else out, epsilon=spec.norm_epsilon),
         "dropout": Dropout(spec.dropout, variational=spec.variational),
         "residual": spec.residual,
         "norm_place": spec.norm_place,
         "mlp": mlp,
-        "mlp_norm": None if mlp is None else make_norm(spec.norm, out),
+        "mlp_norm": None if mlp is None else make_norm(spec.norm, out, epsilon=spec.norm_epsilon),
     }
 
 
 def build_last_norm(spec: MixerSpec, width: int) -> nn.Module:
     """Behind all layers: sums that no layer has normalised."""
-    return make_norm(spec.norm if spec.residual and spec.norm_place == "pre" else "none", width)
+    kind = spec.norm if spec.residual and spec.norm_place == "pre" else "none"
+    return make_norm(kind, width, epsilon=spec.norm_epsilon)
 
 
 def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None) -> AddPosition | None:
@@ -282,6 +283,7 @@ def build_mixer(
                     input_width=input_width,
                     kv_heads=spec.kv_heads,
                     position=position,
+                    rotary_base=spec.rotary_base,
                     bias=spec.bias,
                     dropout=spec.attention_dropout,
                     init=spec.init,
@@ -295,6 +297,7 @@ def build_mixer(
                 input_width=input_width,
                 kv_heads=spec.kv_heads,
                 position=position,
+                rotary_base=spec.rotary_base,
                 bias=spec.bias,
                 dropout=spec.attention_dropout,
                 init=spec.init,

@@ -173,12 +173,12 @@ def _build_transformer(
             CrossBlock(
                 own,
                 cross,
-                norm=make_norm(decoder.norm, width),
-                cross_norm=make_norm(decoder.norm, width),
+                norm=make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
+                cross_norm=make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
                 dropout=Dropout(decoder.dropout, variational=decoder.variational),
                 norm_place=decoder.norm_place,
                 mlp=mlp,
-                mlp_norm=None if mlp is None else make_norm(decoder.norm, width),
+                mlp_norm=None if mlp is None else make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
             )
         )
     return Transformer(
@@ -186,7 +186,9 @@ def _build_transformer(
         embedding=embedding,
         input_dropout=Dropout(decoder.input_dropout, variational=decoder.variational),
         blocks=blocks,
-        final_norm=make_norm(decoder.norm if decoder.norm_place == "pre" else "none", width),
+        final_norm=make_norm(
+            decoder.norm if decoder.norm_place == "pre" else "none", width, epsilon=decoder.norm_epsilon
+        ),
         head=_head(spec, embedding, width, generator),
         position=build_position(decoder.model_copy(update={"tie": False}), generator=generator),
         bring=None if reader.width == width else make_linear(reader.width, width, generator=generator),

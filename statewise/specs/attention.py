@@ -48,6 +48,9 @@ class TransformerSpec(StackedSpec):
     position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = Field(
         "rotary", description="position encoding: none, added vectors, rotary keys, or linear biases on the scores"
     )
+    rotary_base: float = Field(
+        10_000.0, gt=1, le=1e12, description="of rotary positions: a larger one turns more slowly, for longer texts"
+    )
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on the weights of attention")
     context: int = Field(1024, ge=1, description="positions that position = 'learned' has vectors for")
 

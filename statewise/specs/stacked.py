@@ -36,6 +36,9 @@ class StackedSpec(Spec):
     embedding: int | None = Field(None, ge=1, description="width of the token vectors; default: `width`")
     residual: bool = Field(False, description="add each layer's input to its output")
     norm: Literal["none", "layer", "rms"] = Field("none", description="normalise each layer's input")
+    norm_epsilon: float | None = Field(
+        None, gt=0, le=1, description="added to the variance by norms; default: 1e-5 (layer) or 1e-6 (rms)"
+    )
     norm_place: Literal["pre", "post"] = Field("pre", description="before each sublayer, or after its sum")
     mlp: Literal["none", "relu", "gelu", "swiglu"] = Field("none", description="a sublayer after each mixer")
     mlp_ratio: float = Field(4.0, gt=0, description="hidden width of the MLP, as a multiple of the layer's")

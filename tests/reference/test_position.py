@@ -25,22 +25,33 @@ def test_sinusoid_is_the_formula_of_2017(width: int) -> None:
     assert_same(got, expected)
 
 
+@pytest.mark.parametrize("base", [10_000.0, 500_000.0])
 @pytest.mark.parametrize("width", [2, 8, 9])
-def test_rotary_is_a_product_with_a_complex_number_of_length_1(width: int) -> None:
+def test_rotary_is_a_product_with_a_complex_number_of_length_1(width: int, base: float) -> None:
     x = noise(3, 4, 2, width, seed=0)
     half = width // 2
     pairs = x[..., :half].numpy() + 1j * x[..., half : 2 * half].numpy()
-    theta = 10_000.0 ** (-2 * np.arange(half) / (2 * half))
+    theta = base ** (-2 * np.arange(half) / (2 * half))
     turned = pairs * np.exp(1j * AT.numpy()[:, :, None, None] * theta)
     expected = np.concatenate([turned.real, turned.imag, x[..., 2 * half :].numpy()], axis=-1)
-    assert_same(rotate(x, AT), expected)
+    assert_same(rotate(x, AT, base=base), expected)
 
 
 def test_rotary_products_depend_on_distance_alone() -> None:
     q, k = noise(1, 4, 1, 8, seed=1), noise(1, 4, 1, 8, seed=2)
     near, far = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[500, 501, 502, 503]])
-    products = [rotate(q, at)[0, :, 0] @ rotate(k, at)[0, :, 0].T for at in (near, far)]
+    products = [rotate(q, at, base=1e4)[0, :, 0] @ rotate(k, at, base=1e4)[0, :, 0].T for at in (near, far)]
     assert_same(products[0], products[1], tolerance=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_positions_keep_their_digits_after_twenty_million_tokens(dtype: torch.dtype) -> None:
+    at_BT = 20_000_000 + torch.arange(7)[None]
+    x = noise(1, 7, 2, 32, seed=3).to(dtype)
+    far = {"rotary": rotate(x, at_BT, base=1e4), "sinusoidal": sinusoid(at_BT, 32, like=x)}
+    exact = {"rotary": rotate(x.double(), at_BT, base=1e4), "sinusoidal": sinusoid(at_BT, 32, like=LIKE)}
+    for name, value in exact.items():
+        assert_same(far[name].double(), value, tolerance=4 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8, 16])

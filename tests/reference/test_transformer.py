@@ -99,7 +99,7 @@ def test_gpt2() -> None:
         assert_same(logits, expected, tolerance=1e-10)
 
 
-def llama_pair(dtype: torch.dtype) -> tuple[LanguageModel, Any]:
+def llama_pair(dtype: torch.dtype, *, base: float = 1e4, epsilon: float = 1e-6) -> tuple[LanguageModel, Any]:
     config = transformers.LlamaConfig(
         vocab_size=VOCAB,
         hidden_size=24,
@@ -108,6 +108,8 @@ def llama_pair(dtype: torch.dtype) -> tuple[LanguageModel, Any]:
         num_attention_heads=6,
         num_key_value_heads=2,
         max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": base},
+        rms_norm_eps=epsilon,
         bos_token_id=0,
         eos_token_id=0,
     )
@@ -121,7 +123,9 @@ def llama_pair(dtype: torch.dtype) -> tuple[LanguageModel, Any]:
         heads=6,
         kv_heads=2,
         position="rotary",
+        rotary_base=base,
         norm="rms",
+        norm_epsilon=epsilon,
         mlp="swiglu",
         mlp_ratio=40 / 24,
         bias=False,
@@ -143,10 +147,11 @@ def llama_pair(dtype: torch.dtype) -> tuple[LanguageModel, Any]:
     return ours, theirs
 
 
+@pytest.mark.parametrize(("base", "epsilon"), [(1e4, 1e-6), (5e5, 1e-2)], ids=["usual", "other base and epsilon"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-6)], ids=str)
-def test_llama(dtype: torch.dtype, tolerance: float) -> None:
+def test_llama(dtype: torch.dtype, tolerance: float, base: float, epsilon: float) -> None:
     """In float64 the oracle still takes its cosines and norms in float32: hence no tighter."""
-    ours, theirs = llama_pair(dtype)
+    ours, theirs = llama_pair(dtype, base=base, epsilon=epsilon)
     tokens_BT = tokens(3, 12)
     expected = theirs(tokens_BT).logits
     for logits in read_in_three_ways(ours, tokens_BT):

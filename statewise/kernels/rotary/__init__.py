@@ -17,7 +17,7 @@ def choice(like: Tensor) -> Choice:
     return Choice("triton", "one kernel reads and writes once what PyTorch's ops take a dozen launches for")
 
 
-def rotate(x_BTHK: Tensor, at_BT: Tensor, *, base: float = 10_000.0) -> Tensor:
+def rotate(x_BTHK: Tensor, at_BT: Tensor, *, base: float) -> Tensor:
     """Su et al. 2021 (RoPE): the pair `(x_i, x_{i + K/2})` is turned by the angle `at · base^(-2i/K)`.
 
     Products of turned queries and keys then depend on their distance alone. An odd last unit stays.

@@ -5,6 +5,7 @@ A program takes some tokens, finds their cosines and sines, and goes through all
 B batch, T time, H heads, K width of a head.
 """
 
+import math
 from functools import cache
 from typing import Any
 
@@ -21,15 +22,17 @@ _TOKENS = 16  # of one program
 
 @triton.jit(do_not_specialize=["N", "T", "H", "sign"])
 def _turn(
-    x_ptr, at_ptr, rate_ptr, y_ptr, N, T, H, HALF, row, token, head, sign,
-    ODD: tl.constexpr, TOKENS: tl.constexpr, UNITS: tl.constexpr,
+    x_ptr, at_ptr, turn_ptr, y_ptr, N, T, H, HALF, row, token, head, sign,
+    ODD: tl.constexpr, TOKENS: tl.constexpr, UNITS: tl.constexpr, TWO_PI: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     i = tl.arange(0, UNITS)
     there = n < N
     inside = there[:, None] & (i < HALF)[None, :]
-    at = tl.load(at_ptr + n, mask=there, other=0).to(tl.float32)
-    angle = at[:, None] * tl.load(rate_ptr + i, mask=i < HALF, other=0.0)[None, :]
+    # In float64, and without whole turns: after millions of tokens float32 has no digits left for the rest.
+    at = tl.load(at_ptr + n, mask=there, other=0).to(tl.float64)
+    turn = at[:, None] * tl.load(turn_ptr + i, mask=i < HALF, other=0.0)[None, :]
+    angle = ((turn - tl.floor(turn + 0.5)) * TWO_PI).to(tl.float32)
     cos, sin = tl.cos(angle), tl.sin(angle) * sign
     width = 2 * HALF + ODD
     from_ = (n // T).to(tl.int64) * row + (n % T).to(tl.int64) * token
@@ -47,10 +50,9 @@ def _turn(
 
 
 @cache
-def _rates(half: int, base: float, device: torch.device) -> Tensor:
-    """Once for all calls: found at the first, which is never inside of a captured graph."""
-    exact = rates(half, base=base, dtype=torch.float64, device=torch.device("cpu"))
-    return exact.float().to(device)
+def _turns(half: int, base: float, device: torch.device) -> Tensor:
+    """A token's share of a whole turn, once for all calls: found at the first, never inside of a captured graph."""
+    return (rates(half, base=base, device=torch.device("cpu")) / (2 * math.pi)).to(device)
 
 
 class _Rotate(torch.autograd.Function):
@@ -63,9 +65,9 @@ class _Rotate(torch.autograd.Function):
         y_BTHK = torch.empty(x_BTHK.shape, dtype=x_BTHK.dtype, device=x_BTHK.device)
         half, tokens = width // 2, batch * time
         _turn[(triton.cdiv(tokens, _TOKENS),)](
-            x_BTHK, at_BT.contiguous(), _rates(half, base, x_BTHK.device), y_BTHK,
+            x_BTHK, at_BT.contiguous(), _turns(half, base, x_BTHK.device), y_BTHK,
             tokens, time, heads, half, *x_BTHK.stride()[:3], sign,
-            ODD=width % 2, TOKENS=_TOKENS, UNITS=triton.next_power_of_2(half), num_warps=4, **FUSED,
+            ODD=width % 2, TOKENS=_TOKENS, UNITS=triton.next_power_of_2(half), TWO_PI=2 * math.pi, num_warps=4, **FUSED,
         )  # fmt: skip
         return y_BTHK
 
