@@ -27,6 +27,8 @@ from statewise.specs import UserError, from_json, read_small
 MANIFEST = "manifest.json"
 FORMAT = 2  # of a folder: 1 had no version of statewise in its manifest
 _LARGEST_MANIFEST = 1 << 20
+# What the names and the kinds of files in a folder can cause, whoever made it.
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG}
 
 # Text, tensors, or a function that writes the file itself.
 Payload: TypeAlias = "str | Mapping[str, Tensor] | Callable[[Path], None]"
@@ -102,7 +104,10 @@ def sha256(path: Path) -> str:
 
 
 def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
-    """Why the folder cannot be trusted, or None if every byte is as it was written."""
+    """Why the folder cannot be trusted, or None if every byte is as it was written.
+
+    What cannot be read (no permission, a disk that fails) may be whole: that is an OSError, and no flaw.
+    """
     try:
         manifest = folder / MANIFEST
         if not is_plain(manifest):
@@ -125,7 +130,11 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
                 return f"{name} was changed after it was written"
     except UserError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+        return f"{Path(error.filename or MANIFEST).name} cannot be read ({error.strerror})"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{MANIFEST} cannot be read ({type(error).__name__})"
     return None
 

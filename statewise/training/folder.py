@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.disk import make_folder, refuse_links
+from statewise.disk import is_plain, make_folder, refuse_links, sync
 from statewise.disk.lock import LOCK, was_locked
 from statewise.specs import UserError, either, from_json, option, read_small
 from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
@@ -137,6 +137,8 @@ class RunFolder:
         }
         if average:
             files["average.safetensors"] = average
+        if is_plain(metrics := self.path / "metrics.jsonl"):
+            sync(metrics)  # a checkpoint does not outlive the records before it
         refuse_links(self.checkpoints, inside=self.path)
         write_folder(target, files)
         self._prune(keep, newest=step, best=progress.get("best_step"))
@@ -223,7 +225,7 @@ def read_progress(path: Path) -> dict[str, Any]:
         if not isinstance(progress, dict) or not isinstance(progress["step"], int):
             raise ValueError
         return progress
-    except (OSError, ValueError, KeyError, RecursionError):
+    except (ValueError, KeyError):
         raise UserError(f"{path.name}/progress.json is not the record of a run") from None
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from statewise.disk import append, write
+from statewise.disk import append, is_plain, write
 from statewise.specs import UserError, from_json, read_small
 
 _LARGEST = 1 << 30  # bytes of a file of metrics
@@ -62,7 +62,7 @@ def _append(path: Path, record: dict[str, Any]) -> None:
 
 def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
     """Drop what a run wrote after the checkpoint it resumes from, half-written lines included."""
-    if not path.exists():
+    if not is_plain(path):
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

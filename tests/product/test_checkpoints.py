@@ -1,7 +1,9 @@
 """A good checkpoint is always kept and can be named; whoever was killed too early starts again."""
 
+import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from tiny_run import FAMILIES, Cut, Heard, at, call, crash, evidence, options, r
 from statewise.disk import lock
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelJob, train
-from statewise.training import NonFinite, checkpoint
+from statewise.training import NonFinite, checkpoint, folder
 from statewise.training.folder import find_published, newest_verified, step_folders
 
 CONSTANT = {"train.schedule": "constant", "train.clip": None, "train.keep": 3}
@@ -142,3 +144,50 @@ def test_a_folder_of_files_that_are_not_a_runs_is_left_alone(text: Path, tmp_pat
     with pytest.raises(UserError, match="other files in it"):
         start("gru", text, tmp_path)
     assert (tmp_path / "series.json").read_text() == "mine"
+
+
+# ------------------------------------------------------------------ the disk
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_what_cannot_be_read_is_not_damaged(code: int, text: Path, tmp_path: Path) -> None:
+    out, honest = tmp_path / "run", checkpoint.sha256
+    start("gru", text, out, {"train.steps": 8})
+
+    def failing(path: Path) -> str:
+        if path.parent.name == "step-00000008" and path.name == "optimizer.safetensors":
+            raise OSError(code, os.strerror(code), str(path))
+        return honest(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "sha256", failing)
+        said = call("train", "--resume", "--out", str(out), "--set", "train.steps=12", "--quiet")
+    assert said.code == 1
+    assert "optimizer.safetensors" in said.err
+    assert os.strerror(code) in said.err
+    assert resume(out, {"train.steps": 12}).resumed_from == 8
+
+
+def test_records_reach_the_disk_before_the_checkpoint(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was recorded by the time of a save, a power cut takes nothing."""
+    out, synced = tmp_path / "run", []
+    fsync, honest = os.fsync, checkpoint.write_folder
+
+    def watch(handle: int) -> None:
+        fsync(handle)
+        if os.path.samestat(os.fstat(handle), (out / "metrics.jsonl").stat()):
+            synced.append((out / "metrics.jsonl").read_bytes())
+
+    def saving(target: Path, files: Any) -> None:
+        if (out / "metrics.jsonl").exists():
+            assert synced[-1] == (out / "metrics.jsonl").read_bytes()
+        honest(target, files)
+
+    monkeypatch.setattr(folder, "write_folder", saving)
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: watch(handle) if (out / "metrics.jsonl").exists() else fsync(handle)
+    )
+    start("gru", text, out, {"train.log_every": 1})
+    assert len(synced) > 5
