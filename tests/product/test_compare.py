@@ -147,7 +147,7 @@ def test_studies_are_listed() -> None:
 
 
 def test_a_trial_that_fails_is_said_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = '[[entry]]\nname = "absurd"\nsettings.model.kind = "elman"\nsettings.train.lr = 1e38\n'
+    more = '[[entry]]\nname = "absurd"\nsettings.model.kind = "elman"\nsettings.train.lr = 1e30\n'
     write_study(tmp_path, more=more + "settings.train.clip = 1e30\n")
     monkeypatch.chdir(tmp_path)
     said = call("compare", "tiny.toml", "--workers", "1", "--seeds", "1")
