@@ -30,7 +30,7 @@ from statewise.specs import (
 from statewise.specs.parse import as_overrides, with_plain
 from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import open_job
-from statewise.tasks.environment import write_environment
+from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
 from statewise.tasks.run import NEEDS, read_spec
@@ -164,6 +164,9 @@ def _train(
     with par.leader_first():  # the others find what the leader piped in or tokenised
         job = open_job(spec, Opening(path, par, kept, _reader(display, signals)))
     spec = job.spec
+    if checkpoint is not None:
+        refuse_other_data(path, job.facts())
+        compare_threads(checkpoint, spec, par.device, display)
     judge_of(job, spec.train)  # refuses a figure that the task does not have
     refuse_what_is_never_captured(spec.train, par)
     if spec.learns == "gradient":
@@ -341,9 +344,10 @@ def _where_it_stopped(
     table = before.model_dump(mode="json", exclude_none=True)
     spec = make_spec(table, overrides, data=data, source=f"{path}/run.toml", mixers=mixers_of(before)).absolute()
     kept = ("batch", "window", "truncation", "optimizer")
-    if spec.model_copy(update={"train": before.train}) != before or any(
-        getattr(spec.train, name) != getattr(before.train, name) for name in kept
-    ):
+    # Files may have moved: whether they are the same is seen when they are read.
+    names = {} if data_sha256(path) is None else {name: getattr(before.data, name) for name in before.file_settings}
+    same = spec.model_copy(update={"train": before.train, "data": spec.data.model_copy(update=names)})
+    if same != before or any(getattr(spec.train, name) != getattr(before.train, name) for name in kept):
         raise UserError(
             "a resumed run keeps its task, seed, data, model, batch, window, truncation and optimizer",
             fix="train again to change them; the rest of train.* may be changed",

@@ -30,6 +30,7 @@ from statewise.specs import (
     read_toml,
 )
 from statewise.specs.custom import custom_tables
+from statewise.tasks.environment import found_again
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training.checkpoint import advice_for_newer, vouched_for
@@ -306,6 +307,7 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
         spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
     except UserError as error:
         raise UserError(error.marked[0], fix=advice_for_newer(folder) or error.marked[1]) from None
+    spec = found_again(spec, home)
     for own in mixers:
         if own.sha256 and recorded.get(own.name, own.sha256) not in ("", own.sha256):
             warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)

@@ -332,6 +332,7 @@ class Trainer:
         if self.folder is None:
             return True
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
+        record["threads"] = torch.get_num_threads()
         record["plateau"] = list(self.progress.plateau)
         self.folder.save(
             self.progress.step,

@@ -8,6 +8,7 @@ reaches a weight.
 
 import hashlib
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -28,6 +29,7 @@ from statewise.training.task import Task, Window
 from statewise.training.truncation import Segment, pass_gradient, segments
 
 S = TypeVar("S", bound=State)
+_chance = threading.RLock()
 
 
 class Taken(NamedTuple):
@@ -70,6 +72,10 @@ class Updater:
 
     def take(self, number: int, *, rate: float) -> Taken:
         """Step `number`, with this learning rate. If it raises before the update, nothing has changed."""
+        with _alone_with_chance():
+            return self._take(number, rate)
+
+    def _take(self, number: int, rate: float) -> Taken:
         window = self.window(number)
         state, averaged = self.state, self.average.count
         self.updating = self.intact = False
@@ -138,6 +144,10 @@ class Updater:
     def rehearse(self, number: int) -> None:
         """A step without its update, before the clock runs: whoever compiles kernels does not pay for it with time to
         learn. Nothing is changed by it."""
+        with _alone_with_chance():
+            self._rehearse(number)
+
+    def _rehearse(self, number: int) -> None:
         state = self.state
         window = self.window(number)
         if self.guard is None or self.graphs is None:
@@ -242,6 +252,19 @@ def _runs(cuts: list[Segment]) -> list[list[Segment]]:
         else:
             grouped[-1].append(segment)
     return grouped
+
+
+@contextmanager
+def _alone_with_chance() -> Iterator[None]:
+    """PyTorch's generator is one for all threads, and dropout takes no other. So a step has it to itself, from its seed
+    to its last draw, and whoever drew from it before finds it as it was (on a CPU).
+    """
+    with _chance:
+        before = torch.default_generator.get_state()
+        try:
+            yield
+        finally:
+            torch.default_generator.set_state(before)
 
 
 def _reseed(seed: int, device: torch.device) -> None:

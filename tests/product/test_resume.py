@@ -4,15 +4,17 @@ import io
 import random
 import shutil
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_run import BASE, FAMILIES, Cut, Heard, at, call, crash, evidence, resume, sha256, start, write_text
 
 from statewise.models import LINEAGE
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelJob, Trained, train
+from statewise.tasks import LanguageModelJob, Trained, load, train
 from statewise.training import Stopped
 from statewise.training.folder import RunFolder, newest_verified
 
@@ -279,3 +281,87 @@ def test_what_came_through_standard_input(
     again = resume(Path("moved"))
     assert again.outcome.step == 16
     assert again.load().evaluate().tokens > 0
+
+
+# ------------------------------------------------------------------ elsewhere
+
+
+def cut_in_a_project(home: Path, text: Path) -> Path:
+    """A run that was cut, in a folder that also holds its text."""
+    (home / "data").mkdir(parents=True)
+    shutil.copy(text, home / "data/cats.txt")
+    with pytest.raises(Cut):
+        start("lstm", home / "data/cats.txt", home / "runs/lstm", FAMILIES["lstm"], on_step=at(9, crash))
+    return home / "runs/lstm"
+
+
+def test_a_project_that_was_moved_goes_on(text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    cut_in_a_project(tmp_path / "old", text)
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    trained = resume(tmp_path / "new/runs/lstm")
+    assert trained.resumed_from == 8
+    assert evidence(trained) == uncut["lstm"]
+    shutil.move(tmp_path / "new", tmp_path / "newer")
+    assert load(tmp_path / "newer/runs/lstm").evaluate() is not None
+
+
+def test_the_same_text_may_be_named_elsewhere(text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    run = cut_in_a_project(tmp_path / "old", text)
+    (tmp_path / "old/data/cats.txt").rename(tmp_path / "kept.txt")
+    with pytest.raises(UserError, match="does not exist"):
+        resume(run)
+    other = tmp_path / "other.txt"
+    words = text.read_text().split()
+    other.write_text(" ".join(words[::-1]) + " " * (len(text.read_text()) - len(" ".join(words))))
+    with pytest.raises(UserError, match=r"is not that which .* began with \(sha256|is not the text that this run"):
+        resume(run, data=other)
+    trained = resume(run, data=tmp_path / "kept.txt")
+    assert (trained.resumed_from, evidence(trained)) == (8, uncut["lstm"])
+
+
+def test_rows_may_be_named_elsewhere(tmp_path: Path) -> None:
+    rows = "text\tlabel\n" + "".join(f"warm film {n}\tgood\ndull film {n}\tbad\n" for n in range(30))
+    (tmp_path / "rows.tsv").write_text(rows)
+    short = {"train.steps": 4, "train.batch": 4, "train.evaluate_every": 4, "train.save_every": 2}
+    train("classification", data=tmp_path / "rows.tsv", settings=short, out=tmp_path / "run", display=Heard())
+    (tmp_path / "rows.tsv").rename(tmp_path / "moved.tsv")
+    (tmp_path / "changed.tsv").write_text(rows.replace("film 7", "movie 7"))
+    more = {"train.steps": 6}
+    with pytest.raises(UserError, match="not the data that this run began with"):
+        resume(tmp_path / "run", more, data=tmp_path / "changed.tsv")
+    assert resume(tmp_path / "run", more, data=tmp_path / "moved.tsv").outcome.step == 6
+
+
+def test_another_number_of_threads_is_said_and_refused_where_bits_are_promised(text: Path, tmp_path: Path) -> None:
+    start("gru", text, tmp_path / "run", {"train.steps": 6})
+    heard, before = Heard(), torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        with pytest.raises(UserError, match=f"trained on {before} threads, and here are {before + 1}"):
+            resume(tmp_path / "run", {"train.steps": 8, "train.deterministic": True})
+        resume(tmp_path / "run", {"train.steps": 8}, display=heard)
+    finally:
+        torch.set_num_threads(before)
+    expected = f"trained on {before} threads, now on {before + 1}: weights differ by rounding"
+    assert any(line.startswith(expected) for line in heard.lines)
+
+
+def test_trainings_in_threads_do_not_share_their_chance(
+    text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """And whoever draws from the same generator beside them is not disturbed."""
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trained: dict[int, dict[str, Any]] = {}
+
+    def work(number: int) -> None:
+        trained[number] = evidence(start("lstm", text, tmp_path / str(number), FAMILIES["lstm"]))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trained == dict.fromkeys(range(3), uncut["lstm"])
+    assert torch.equal(torch.rand(3), expected)
