@@ -1,11 +1,20 @@
-"""A tree as lists, and the forms it can be brought into: no unary chains, no more than two children.
+"""A tree as lists: read from its brackets, and the forms it can be brought into.
 
 N nodes of one tree.
 """
 
+import re
+from sys import intern
 from typing import Literal, NamedTuple
 
-from statewise.data.trees import LabelledTree, nodes_of
+from statewise.data.lines import Where
+from statewise.specs import UserError
+
+_SPACE = r" \t\n\r\f\v"  # white space of other kinds may stand inside a word
+# A bracket with the label behind it and, if that is all, a word; or the end of a node, or a word among others.
+_PART = re.compile(rf"\([{_SPACE}]*([^{_SPACE}()]*)(?:[{_SPACE}]+([^{_SPACE}()]+)[{_SPACE}]*\))?|(\)|[^{_SPACE}()]+)")
+_OPENED = ("", "", "")  # a bracket without a label
+_LEAF: list[int] = []  # millions of nodes have no children: they share this list, and nobody writes to it
 
 
 class FlatTree(NamedTuple):
@@ -29,20 +38,54 @@ class FlatTree(NamedTuple):
 
     def relabelled(self, names: dict[str, str]) -> "FlatTree":
         """With other names of labels; to become `""` is to be without one."""
+        if not names:
+            return self
         new = [None if label is None else names.get(label, label) or None for label in self.labels]
         return self._replace(labels=new)
 
 
-def flat_tree(one: LabelledTree) -> FlatTree:
-    flat = FlatTree([], [], [], [])
-    for number, node in enumerate(nodes_of(one.tree)):
-        if node.parent >= 0:
-            flat.children[node.parent].append(number)
-        flat.children.append([])
-        flat.labels.append(node.label)
-        flat.words.append(node.word)
-        flat.written_as.append(number)
-    return flat
+def parse_flat(text: str, where: Where) -> FlatTree:
+    """One tree in brackets, as `nltk.Tree.fromstring` reads it, but without its limit of depth."""
+    parts = _PART.findall(text)
+    if parts[0] == _OPENED:  # Penn's brackets around a whole tree
+        parts = parts[1:-1]
+    children: list[list[int]] = []
+    labels: list[str | None] = []
+    words: list[str | None] = []
+    roots: list[int] = []
+    above = [roots]
+    for label, word, other in parts:
+        if other == ")":
+            if not above.pop():
+                empty = next(node for node, own in enumerate(children) if not own and words[node] is None)
+                raise UserError(
+                    f"{where}: node ({labels[empty]}) has neither children nor a word", fix="write (label word)"
+                )
+            continue
+        above[-1].append(len(labels))
+        if other:
+            children.append(_LEAF)
+            labels.append(None)
+            words.append(intern(other))
+            continue
+        if not label:
+            raise _no_label(where)
+        labels.append(intern(label))
+        if word:
+            children.append(_LEAF)
+            words.append(intern(word))
+        else:
+            own: list[int] = []
+            children.append(own)
+            words.append(None)
+            above.append(own)
+    if len(roots) != 1:
+        raise _no_label(where)
+    return FlatTree(children, labels, words, list(range(len(labels))))
+
+
+def _no_label(where: Where) -> UserError:
+    return UserError(f"{where}: a node has no label", fix="write every node as (label …)")
 
 
 def collapsed(flat: FlatTree) -> FlatTree:

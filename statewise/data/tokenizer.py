@@ -87,11 +87,11 @@ class Tokenizer:
     def encode_words(self, words: Sequence[str]) -> NDArray[np.int64]:
         """One id for each word, for a tokenizer of kind `whole`."""
         different = sorted(set(words))
-        found = dict(zip(different, self.encode_many(different)))
+        ids = self.encode_many(different)
         # A word so long that it was cut is not in the vocabulary, and neither are its parts.
-        ids = np.concatenate([_NOTHING, *(found[w] if len(w) <= _SLICE else found[w][:1] for w in words)])
-        assert len(ids) == len(words), "this tokenizer cuts words up"
-        return ids
+        assert all(len(one) == 1 or len(word) > _SLICE for word, one in zip(different, ids)), "words were cut up"
+        id_of = {word: int(one[0]) for word, one in zip(different, ids)}
+        return np.fromiter(map(id_of.__getitem__, words), np.int64, len(words))
 
     def part(self, text: str) -> str:
         """The text with a space wherever this tokenizer begins a new word."""

@@ -7,6 +7,7 @@ those are searched for in the text: a text that talks about `<end>` must not end
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -170,13 +171,20 @@ def _train_words(
 def _train_whole(
     words: Iterable[str], limit: int, min_count: int, normalizer: normalizers.Normalizer | None
 ) -> Tokenizer:
-    """Each word is a token, spaces in it and all."""
-    backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
+    """Each word is a token, spaces in it and all: the most frequent, as the library's trainer orders them."""
     # A word that spells the special token becomes another one, or it would be looked up as that.
     kept_apart = normalizers.Replace(Regex(f"^{END}$"), f" {END}")
-    _normalise(backend, normalizers.Sequence([normalizer, kept_apart]) if normalizer else kept_apart)
+    whole = normalizers.Sequence([normalizer, kept_apart]) if normalizer else kept_apart
+    counts: Counter[str] = Counter()
+    for word, count in Counter(words).items():  # counted here, words by the million cost no more than a list of them
+        counts[whole.normalize_str(word)] += count
+    kept = (word for word, count in counts.items() if word and count >= min_count)
+    frequent = sorted(kept, key=lambda word: (-counts[word], word))
+    table = {word: i for i, word in enumerate([END, UNKNOWN, *frequent][:limit])}
+    backend = Tokenizer(models.WordLevel(table, unk_token=UNKNOWN))
+    _normalise(backend, whole)
     backend.decoder = decoders.WordPiece(prefix=" ", cleanup=False)
-    return _trained(backend, _word_trainer(limit, min_count), words)
+    return backend
 
 
 def _word_trainer(limit: int, min_count: int) -> trainers.Trainer:

@@ -1,5 +1,6 @@
 """Words and punctuation apart, small letters, rare words unknown, whole words and their spelling."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tokenize import wordpunct_tokenize
+from tokenizers import Regex, models, normalizers, trainers
 
 from statewise.data import Tokenizer, spell
-from statewise.data.vocabulary import KINDS
+from statewise.data.vocabulary import KINDS, train_backend
 from statewise.specs import UserError
 
 TEXT = "Don't panic, said THE guide (twice): the end...\nthe\tΟΔΥΣΣΕΥΣ of Straße €5,99 <end> a_b\n"
@@ -116,3 +118,27 @@ def test_spelling() -> None:
     assert tokenizer.decode(char_BTC[2, 1]) == "ab"
     assert char_BTC[2, 2, 0] == tokenizer.unknown_id
     assert char_BTC[1].sum() == 0
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["a", "A", "b", "ab", "é", "<end>", "<unk>", "<END>", " <end>", "a b", "", "很"]), max_size=40
+    ),
+    st.integers(3, 8),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_whole_words_are_counted_as_the_library_counts_them(
+    given_words: list[str], limit: int, min_count: int, lower: bool
+) -> None:
+    kept_apart = normalizers.Replace(Regex("^<end>$"), " <end>")
+    theirs = tokenizers.Tokenizer(models.WordLevel({}, unk_token="<unk>"))
+    theirs.normalizer = normalizers.Sequence([normalizers.Lowercase(), kept_apart]) if lower else kept_apart
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=limit, min_frequency=min_count, special_tokens=["<end>", "<unk>"], show_progress=False
+    )
+    theirs.train_from_iterator(given_words, trainer)
+    mine = train_backend("whole", given_words, vocab=limit, min_count=min_count, lower=lower)
+    assert json.loads(mine.to_str())["model"] == json.loads(theirs.to_str())["model"]
+    assert json.loads(mine.to_str())["normalizer"] == json.loads(theirs.to_str())["normalizer"]

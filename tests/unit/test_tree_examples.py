@@ -1,9 +1,11 @@
 """Trees as arrays: forms, batches and spans, against NLTK's own and against one tree at a time."""
 
 import random
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import nltk
@@ -12,8 +14,8 @@ import pytest
 import torch
 
 from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees, tree_batch
-from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, flat_tree, spans_of
-from statewise.data.trees import read_trees_and_gaps
+from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, spans_of
+from statewise.data.trees import flat_tree, read_flat_trees, read_trees_and_gaps
 from statewise.encoders import from_nltk
 from statewise.models import LINEAGE
 from statewise.models.tree_classifier import build_node_classifier
@@ -372,3 +374,33 @@ def refused(settings: list[str]) -> Callable[[], Any]:
 def test_settings_that_make_no_sense(settings: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         refused(settings)()
+
+
+def test_files_are_read_into_flat_trees(tmp_path: Path) -> None:
+    """The same as by way of trees; several on a line, and one on several lines, too."""
+    given = trees(30, seed=4)
+    texts = [one.written_with(one.labels()) for one in given]
+    path = tmp_path / "trees.txt"
+    path.write_text("\n".join([" ".join(texts[:3]), texts[3].replace(" ", "\n"), f"( {texts[4]} )", *texts[5:]]))
+    assert [flat_tree(one) for one in read_flat_trees(path)] == [flat_tree(one) for one in given]
+    assert [flat_tree(one) for one in read_trees(path)] == [flat_tree(one) for one in given]
+
+
+def test_trees_are_opened_about_as_fast_as_their_text_is_cut_up(tmp_path: Path) -> None:
+    """At every start a file of 90,000 trees is read anew: to open it is worth no more than some looks at its text."""
+    text = "\n".join(one.written_with(one.labels()) for one in trees(1500, seed=5, depth=6))
+    path = tmp_path / "trees.txt"
+    path.write_text(text)
+    made = parse_spec({"task": "tree", "data": {"train": [str(path)]}, "model": {"kind": "child_sum"}})
+    assert isinstance(made, TreeSpec)
+
+    def seconds(work: Callable[[], object]) -> float:
+        began = process_time()
+        work()
+        return process_time() - began
+
+    with parallel(CPU) as par:
+        opening = Opening(folder=tmp_path / "run", par=par)
+        own = min(seconds(lambda: TreeJob.open(made, opening)) for _ in range(3))
+    cut = min(seconds(lambda: re.findall(r"[()]|[^\s()]+", text)) for _ in range(3))
+    assert own < 25 * cut

@@ -4,8 +4,11 @@ N nodes of all trees together, B trees, W words, M nodes of a batch, T time.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, repeat
+from operator import is_not
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 import torch
@@ -13,15 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core.transfer import onto
-from statewise.data import NO_LABEL, NO_WORD, LabelledTree, Labels, Tokenizer, Where, hold_out, read_trees
+from statewise.data import NO_LABEL, NO_WORD, LabelledTree, Labels, Tokenizer, Where, hold_out
 from statewise.data.embedded.ast_trees import ast_trees
 from statewise.data.embedded.operations import operations
-from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, flat_tree, spans_of
+from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, spans_of
+from statewise.data.labels import UNSEEN
+from statewise.data.trees import flat_tree, read_flat_trees
 from statewise.encoders import Forest, forest
 from statewise.specs import UserError, either, nearest
 from statewise.specs.tree import TreeDataSpec, TreeSpec
 
 Index = NDArray[np.int64]
+D = TypeVar("D", bound=np.generic)
 _SPAN_TOKENS = 1 << 16  # of one batch of spans, padding and all: the spans of a deep tree would fill any memory
 
 
@@ -51,9 +57,9 @@ def read_split(spec: TreeDataSpec, *, seed: int) -> tuple[Read, Read]:
         kind = spec.embedded
         found = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
         return formed(found.train, spec, learned=True), formed(found.held, spec)
-    read = formed(read_trees(spec.train, encoding=spec.encoding), spec, learned=True)
+    read = formed(read_flat_trees(spec.train, encoding=spec.encoding), spec, learned=True)
     if spec.validation:
-        return read, formed(read_trees(spec.validation, encoding=spec.encoding), spec)
+        return read, formed(read_flat_trees(spec.validation, encoding=spec.encoding), spec)
     split = hold_out(len(read.trees), share=spec.held_out, seed=seed, strata=[tree.root_label for tree in read.trees])
     return read.chosen(split.train_N)._replace(dropped=read.dropped), read.chosen(split.held_M)
 
@@ -61,7 +67,7 @@ def read_split(spec: TreeDataSpec, *, seed: int) -> tuple[Read, Read]:
 def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool = False) -> Read:
     """In the form that the spec asks for. Where they are `learned` from, the names it gives must be met."""
     flat = [flat_tree(tree) for tree in trees]
-    if learned:
+    if learned and spec.labels:
         names = {label for tree in flat for label in tree.labels if label is not None}
         for name in spec.labels:
             if name not in names:
@@ -119,15 +125,14 @@ class Trees:
         sentences = [tree.sentence() for tree in trees]
         words_W = tokenizer.encode_words([word for sentence in sentences for word in sentence])
         self._words_W = words_W
-        has_word_N = np.array([word is not None for tree in trees for word in tree.words], dtype=bool)
+        has_word_N = _each(map(partial(is_not, None), chain.from_iterable(tree.words for tree in trees)), np.bool_)
         self._word_N = np.full(len(has_word_N), NO_WORD, dtype=np.int64)
         # Words of a tree come from left to right, as its nodes do.
         self._word_N[has_word_N] = words_W
-        self.label_N = np.array(
-            [NO_LABEL if label is None else classes.find(label) for tree in trees for label in tree.labels],
-            dtype=np.int64,
-        )
-        self._parent_N, self._place_N = _parents(trees, len(has_word_N))
+        known: dict[str | None, int] = {None: NO_LABEL, **{name: k for k, name in enumerate(classes.names)}}
+        labels = chain.from_iterable(tree.labels for tree in trees)
+        self.label_N = _each(map(known.get, labels, repeat(UNSEEN)), np.int64)
+        self._parent_N, self._place_N = _parents(trees, self.size_B, self.first_B)
         self.words_B = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         nothing: Index = np.zeros(0, dtype=np.int64)
         self._begin_N, self._end_N = _spans(trees, self.words_B) if spans else (nothing, nothing)
@@ -191,15 +196,20 @@ def _on(array: NDArray[Any], device: torch.device) -> Tensor:
     return onto(device, torch.from_numpy(array))
 
 
-def _parents(trees: Sequence[FlatTree], count: int) -> tuple[Index, Index]:
+def _each(values: Iterable[Any], dtype: type[D]) -> NDArray[D]:
+    """An array of what iterators in C give: a loop over millions of nodes would take as long as to read them."""
+    return np.fromiter(values, dtype)
+
+
+def _parents(trees: Sequence[FlatTree], size_B: Index, first_B: Index) -> tuple[Index, Index]:
     """Of each node its parent, counted inside its tree, and its place among the parent's children."""
-    parent_N, place_N = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    first = 0
-    for tree in trees:
-        for node, children in enumerate(tree.children):
-            for place, child in enumerate(children):
-                parent_N[first + child], place_N[first + child] = node, place
-        first += len(tree.children)
+    count_N = _each(map(len, chain.from_iterable(tree.children for tree in trees)), np.int64)
+    child_M = _each(chain.from_iterable(chain.from_iterable(tree.children for tree in trees)), np.int64)
+    shift_N = np.repeat(first_B, size_B)
+    below_M = np.repeat(shift_N, count_N) + child_M
+    parent_N, place_N = np.full(len(count_N), -1, dtype=np.int64), np.zeros(len(count_N), dtype=np.int64)
+    parent_N[below_M] = np.repeat(np.arange(len(count_N)) - shift_N, count_N)
+    place_N[below_M] = np.arange(len(child_M)) - np.repeat(np.cumsum(count_N) - count_N, count_N)
     return parent_N, place_N
 
 

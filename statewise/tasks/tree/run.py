@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
+from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where
 from statewise.data.at_rest import kept_as
-from statewise.data.flat_tree import flat_tree, spans_of
+from statewise.data.flat_tree import spans_of
 from statewise.data.in_memory import Data
 from statewise.data.memory_source import given, source_name
 from statewise.data.memory_text import is_nltk_tree
-from statewise.data.trees import read_trees_and_gaps
+from statewise.data.trees import flat_tree, read_flat_trees, read_trees_and_gaps
 from statewise.decoding import Sampling
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeDataSpec, TreeSpec
@@ -212,14 +212,14 @@ class TreeRun(PredictingRun):
 
     def _read(self, data: Data) -> Read:
         with given(self.spec, data) as files:
-            return formed(read_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
+            return formed(read_flat_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> TreeSpecimens:
         """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
             with kept_as("the text", text) as file:
-                read, source = formed(read_trees(file), spec.read_data), "the given text"
+                read, source = formed(read_flat_trees(file), spec.read_data), "the given text"
         elif data is None:
             read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
         else:
