@@ -13,6 +13,9 @@ class LinearRecurrenceSpec(StackedSpec):
     residual: bool = Field(True, description="add each layer's input to its output")
     norm: Literal["none", "layer", "rms"] = Field("rms", description="normalise each layer's input")
 
+    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
+        return StateSize(self.width, sums=self.width)
+
 
 class MinGRUSpec(LinearRecurrenceSpec):
     kind: Literal["mingru"] = "mingru"
@@ -74,7 +77,8 @@ class LinearAttentionSpec(HeadedSpec):
         return 6 * self.width * input_width + 2 * self.width**2 + 4 * (self.matrix_size() + self.width)
 
     def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        return StateSize(self.matrix_size() + self.width + self.window_size())
+        sums = self.matrix_size() + self.width
+        return StateSize(sums + self.window_size(), sums=sums)
 
 
 class GatedDeltaSpec(HeadedSpec):
@@ -97,7 +101,7 @@ class GatedDeltaSpec(HeadedSpec):
         return 2 * rows * input_width + 2 * d * d + 6 * self.matrix_size()
 
     def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        return StateSize(self.matrix_size() + self.window_size())
+        return StateSize(self.matrix_size() + self.window_size(), sums=self.matrix_size())
 
 
 class Mamba2Spec(LinearRecurrenceSpec):
@@ -131,4 +135,5 @@ class Mamba2Spec(LinearRecurrenceSpec):
 
     def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
         inner = self.expand * self.width
-        return StateSize(self.state * inner + max(0, self.conv - 1) * (inner + 2 * self.state))
+        sums = self.state * inner
+        return StateSize(sums + max(0, self.conv - 1) * (inner + 2 * self.state), sums=sums)

@@ -18,10 +18,17 @@ def labelling_scale(vocab: int) -> float:
 
 
 class StateSize(NamedTuple):
-    """Numbers that one row's state holds: real ones, in the model's dtype, and whole ones, of 8 bytes."""
+    """Numbers that one row's state holds: real ones, in the model's dtype, and whole ones, of 8 bytes.
+
+    Some of the real ones are sums over time, which are kept in float32 at least.
+    """
 
     real: int
     whole: int = 0
+    sums: int = 0
+
+    def bytes(self, itemsize: int) -> int:
+        return itemsize * (self.real - self.sums) + max(4, itemsize) * self.sums + 8 * self.whole
 
 
 class StackedSpec(Spec):
@@ -150,11 +157,9 @@ class StackedSpec(Spec):
 
     def stack_bytes(self, input_width: int, context: int = 0, itemsize: int = 4) -> int:
         """The same of layers that inputs of another width enter."""
-        first = self.mixer_state(input_width, context)
-        other = self.mixer_state(self.mixer_output(), context)
-        real = first.real + (self.depth - 1) * other.real
-        whole = first.whole + (self.depth - 1) * other.whole + self.position_state().whole
-        return itemsize * real + 8 * whole
+        first = self.mixer_state(input_width, context).bytes(itemsize)
+        other = self.mixer_state(self.mixer_output(), context).bytes(itemsize)
+        return first + (self.depth - 1) * other + self.position_state().bytes(itemsize)
 
     def position_state(self) -> StateSize:
         """What is remembered below the first layer."""

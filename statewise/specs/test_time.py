@@ -33,7 +33,8 @@ class TTTSpec(HeadedSpec):
 
     def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
         """The change of the weights, the gradients not yet applied, and how many tokens are left until they are."""
-        return StateSize(2 * self.heads * self.inner_parameters() + self.window_size(), 1)
+        sums = 2 * self.heads * self.inner_parameters()
+        return StateSize(sums + self.window_size(), 1, sums)
 
 
 class TTTLinearSpec(TTTSpec):

@@ -100,13 +100,13 @@ def test_a_mixer_with_an_input_of_another_width(spec: ModelSpec, products: None)
     mixer = build_mixer(spec, input_width=width).double().eval()
     for context in CONTEXTS:
         state = after(mixer, context)
-        real, whole = spec.mixer_state(width, context)
-        assert 8 * real + 8 * whole == state_bytes(state)
+        assert spec.mixer_state(width, context).bytes(8) == state_bytes(state)
         assert spec.mixer_flops(width, context) == counted(mixer, torch.zeros(1, width, dtype=torch.float64), state)
 
 
 @pytest.mark.parametrize("row", LINEAGE, ids=[row.name for row in LINEAGE])
-def test_the_default_size_in_half_the_bytes(row: Ancestor) -> None:
+def test_the_default_size_in_bfloat16(row: Ancestor) -> None:
+    """Half the bytes, but for sums over time."""
     model = build(row.spec, vocab=VOCAB).bfloat16().eval()
     assert row.spec.state_bytes(3, itemsize=2) == state_bytes(after(model, 3))
 
@@ -134,5 +134,4 @@ def test_the_page_prints_what_is_computed(kind: str) -> None:
         symbols = {**options, "d": width, "i": inputs, "c": c}
         assert eval(flops, {}, symbols) == spec.mixer_flops(inputs, c)
         assert eval(parameters, {}, symbols) == spec.mixer_parameters(inputs)
-        real, whole = spec.mixer_state(inputs, c)
-        assert eval(state, {}, symbols) == 4 * real + 8 * whole
+        assert eval(state, {}, symbols) == spec.mixer_state(inputs, c).bytes(4)

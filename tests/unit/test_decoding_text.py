@@ -141,6 +141,6 @@ def test_repetition_remembers_the_prompt_and_what_was_written() -> None:
     tokenizer = TOKENIZERS["char"]
     at = start(model_for(tokenizer), tokenizer, "cat")
     seen = set(at.seen_BV[0].nonzero().flatten().tolist())
-    assert seen == set(tokenizer.encode("cat").tolist())
+    assert seen == {tokenizer.end_id, *tokenizer.encode("cat").tolist()}
     _, ids, at = write(model_for(tokenizer), tokenizer, at, 5, Sampling())
     assert set(at.seen_BV[0].nonzero().flatten().tolist()) == seen | set(ids)
