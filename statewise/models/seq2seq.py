@@ -46,7 +46,7 @@ class Bridge(nn.Module):
 
     def forward(self, summary_BC: Tensor, initial: Any) -> Any:
         maps = iter(self.maps)
-        return map_state(lambda leaf: torch.tanh(next(maps)(summary_BC)), initial)
+        return map_state(lambda leaf: torch.tanh(next(maps)(summary_BC)).to(leaf), initial)
 
 
 @final
