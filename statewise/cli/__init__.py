@@ -23,6 +23,11 @@ from statewise.cli.train import train
 from statewise.cli.unknown_option import explain_option
 from statewise.cli.verify import verify
 
+# What takes less memory, by the verb.
+_LOWER = {
+    "train": "lower train.batch or train.window, then model.width or model.depth; or train on another --device",
+    "compare": "use fewer --workers, or leave the largest entries out (--only)",
+}
 EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the system did (disk full) ·
 2 invalid command, setting or data · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
 
@@ -144,7 +149,12 @@ def _run() -> int:
             where = "" if out is None else f" --out {out}"
             on = f"; to continue: statewise train --resume{where}" if error.step else "; nothing was saved yet"
             return _complain(f"{error}{on}", error.exit_code)
-        raise
+        from statewise.specs.error import lack_of_memory
+
+        if (lacking := lack_of_memory(error)) is None:
+            raise
+        lower = _LOWER.get(sys.argv[1], "give it less data at a time, or another --device")
+        return _complain(f"{lacking}\n{lower}{_notes(error)}", 1)
 
 
 def _notes(error: BaseException) -> str:

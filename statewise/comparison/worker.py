@@ -43,6 +43,7 @@ from statewise.models import CustomMixer, classes_of
 from statewise.models.custom import from_source
 from statewise.models.source import Source
 from statewise.specs import OwnMixer, UserError, from_json
+from statewise.specs.error import lack_of_memory
 from statewise.tasks import Trained, load, train
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.training import Stopped
@@ -92,8 +93,8 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[Custo
 def _explained(error: Exception) -> str:
     """PyTorch says by its words alone that memory ran out on a CPU."""
     said = f"{type(error).__name__}: {error}"
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
-        return f"out of memory; a smaller model, a smaller train.batch or fewer workers may help ({said})"
+    if lacking := lack_of_memory(error):
+        return f"{lacking}; a smaller model, a smaller train.batch or fewer workers may help"
     return said
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "can't start new thread", "out of memory")
 _MOST_LINES = 20  # of a message
 # Private-use characters, which no message has of its own.
 _BEGIN, _BETWEEN, _END = "\ue000", "\ue001", "\ue002"
@@ -103,6 +104,23 @@ def as_toml(value: Any) -> str:
 
 def _in_shell(value: Any) -> str:
     return shlex.quote(as_toml(value))
+
+
+def lack_of_memory(error: BaseException) -> str | None:
+    """What to say of an error that comes from too little memory; None if it does not. Libraries raise it in many ways.
+
+    >>> from statewise.specs.error import lack_of_memory
+    >>> lack_of_memory(RuntimeError("can't allocate memory: you tried to allocate 8589934592 bytes."))
+    'out of memory: 8.0 GiB more were needed'
+    """
+    said = str(error)
+    signs = isinstance(error, RuntimeError) and any(sign in said for sign in _NO_MEMORY)
+    if not (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or signs):
+        return None
+    if asked := re.search(r"allocate (\d+) bytes", said):
+        return f"out of memory: {int(asked[1]) / 2**30:,.1f} GiB more were needed"
+    asked = re.search(r"allocate ([\d.]+ [KMGTPE]iB)", said)
+    return f"out of memory: {asked[1]} more were needed" if asked else "out of memory"
 
 
 def complaints(error: ValidationError, explain: Callable[[ErrorDetails], str]) -> str:

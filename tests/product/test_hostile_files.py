@@ -204,6 +204,16 @@ def test_ordinary_replacements_are_no_bomb(tokenizer: dict[str, object], limited
     assert limited.call("train", "lstm", *words, cwd=tmp_path).code == 0
 
 
+def test_memory_that_runs_out_is_told_with_what_to_lower(limited: Limited, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    large = ("--set", "model.width=4096", "--set", "model.init=torch", "--set", "train.batch=64")
+    said = limited.call("train", "lstm", "--text", "text.txt", *large, "--out", "out", cwd=tmp_path)
+    assert said.code == 1, said.output[-2_000:]
+    assert "error: out of memory: " in said.output
+    assert "lower train.batch or train.window, then model.width or model.depth" in said.output
+    assert len(said.output.splitlines()) < 8
+
+
 # ------------------------------------------------------------------ catalogs of translations
 
 
