@@ -3,9 +3,14 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TOOLS  := $(VENV)/tools/bin
+# The isolated build of the package is pinned too: by the first in old versions of pip, by the second in new ones.
+PIP    := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+          $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
+          --custom-compile-command "make lock" pyproject.toml -
 
-.PHONY: demo test learn check format clean
+.PHONY: demo test learn check format lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
@@ -26,6 +31,16 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Pins for every platform, and the same with hashes. Pins that still fit stay; to renew them all, remove both files first.
+lock: $(TOOLS)/uv $(VENV)/.installed-dev
+	printf 'hatchling\neditables\n' | $(LOCK) --output-file constraints.txt
+	printf 'hatchling\neditables\n' | $(LOCK) --constraint constraints.txt --generate-hashes --output-file requirements.lock
+	$(BIN)/python benchmarks/dependencies.py --licences docs/licences.md
+
+# Known vulnerabilities of what is pinned, for every night. Fails too where no database answers.
+audit: $(TOOLS)/uv
+	$(TOOLS)/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -33,6 +48,10 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "statewise needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+
+$(TOOLS)/uv: $(VENV)/bin/python
+	$(PYTHON) -m venv $(VENV)/tools
+	$(TOOLS)/python -m pip install --quiet --disable-pip-version-check uv pip-audit
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise into $(VENV) (once; PyTorch is the large part) ..."

@@ -1,12 +1,14 @@
 """What an installation of statewise brings along: every distribution with its size and licence, and their number.
 
-    python benchmarks/dependencies.py [--json FILE] [--add scikit-learn seqeval]
+    python benchmarks/dependencies.py [--json FILE] [--add scikit-learn seqeval] [--licences FILE]
 
 The requirements are those of pyproject.toml (or of the installed package, where there is none), followed through the
 metadata of what is installed here. torch's own requirements are counted by themselves. Sizes are of installed files.
-`--add`: what these distributions together would bring along.
+`--add`: what these distributions together would bring along. `--licences`: a Markdown table of the licence of every
+distribution that constraints.txt pins, those of the tests included.
 """
 
+import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +19,7 @@ from packaging.utils import canonicalize_name
 from rich.table import Table
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+_NVIDIA = "with torch for CUDA; NVIDIA's own terms"
 Closure = dict[str, metadata.Distribution | None]  # None: not installed here
 
 
@@ -76,10 +79,35 @@ def licence(one: metadata.Distribution) -> str:
     return about.get("License-Expression") or (named[0] if named else "") or short.partition("\n")[0]
 
 
+def licences() -> str:
+    """Of each that is pinned; what belongs to another platform is not installed, so nobody here can say."""
+    pins = re.findall(r"^([\w.-]+)==", (PROJECT.parent / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = []
+    for name in sorted(set(pins)):
+        try:
+            one = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            lines.append(f"| {name} | | {_NVIDIA if name.startswith(('nvidia-', 'cuda-')) else 'not installed here'} |")
+        else:
+            files = [file for file in one.files or () if re.match(r"(?i)(licen[cs]e|copying|notice)", file.name)]
+            lines.append(f"| {name} | {licence(one) or 'in its files'} | {len(files) or 'none'} |")
+    head = (
+        "# Licences\n\nOf every distribution that `constraints.txt` pins, as its metadata names it, and the number of"
+    )
+    return (
+        f"{head}\nlicence files in it. Written by `make lock`.\n\n| distribution | licence | files |\n|---|---|---|\n"
+        + ("\n".join(lines) + "\n")
+    )
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--add", nargs="+", metavar="NAME", help="distributions to count as one more extra")
+    parser.add_argument("--licences", type=Path, metavar="FILE", help="a Markdown file for the licences of all")
     asked = parser.parse_args()
+    if asked.licences:
+        asked.licences.write_text(licences(), encoding="utf-8")
+        return
     core, extras = requirements()
     extras |= {"added": asked.add} if asked.add else {}
     ours, direct = beside_torch(core), {canonicalize_name(Requirement(text).name) for text in core}

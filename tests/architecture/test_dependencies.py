@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def test_every_core_dependency_is_imported_and_nothing_else_is(listed: Any) -> N
         assert all(who.startswith(OPTIONAL.get(library, "nobody")) for who in found[library]), (library, found[library])
 
 
-def test_every_dependency_is_on_its_page_and_pinned(listed: Any) -> None:
+def test_every_dependency_is_on_its_page(listed: Any) -> None:
     core, extras = listed.requirements()
     page = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
     for name in names(core):
@@ -84,10 +85,36 @@ def test_every_dependency_is_on_its_page_and_pinned(listed: Any) -> None:
     for extra_name, needs in extras.items():
         for name in names(needs):
             assert f"\n| `{extra_name}` | {name} |" in page
-    pins = set(re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    wanted = {*listed.closure(core), *(name for needs in extras.values() for name in names(needs))}
-    platform = {name for name in wanted if name.startswith(("nvidia-", "cuda-", "triton"))}
-    assert wanted - platform <= pins
+
+
+def pinned(name: str) -> list[tuple[str, str]]:
+    return re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_all_that_the_two_commands_install_is_pinned(listed: Any) -> None:
+    """With what is required in turn, on this platform as on any other, and the tools of the build."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {*names(project["optional-dependencies"]["dev"])} - {"statewise"}
+    core, extras = listed.requirements()
+    wanted = listed.closure([*core, *groups, *(one for needs in extras.values() for one in needs)])
+    pins = {name for name, _ in pinned("constraints.txt")}
+    assert wanted.keys() <= pins, sorted(wanted.keys() - pins)
+    assert {"hatchling", "editables", "nvidia-cudnn-cu13", "triton"} <= pins
+
+
+def test_the_lock_has_the_same_pins_and_a_hash_for_each() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert pinned("requirements.lock") == pinned("constraints.txt")
+    entries = re.split(r"\n(?=\w)", lock)[1:]
+    assert len(entries) == len(pinned("constraints.txt"))
+    assert all("--hash=sha256:" in entry for entry in entries)
+    for text in (lock, (ROOT / "constraints.txt").read_text(encoding="utf-8")):
+        assert "//" not in text, "where it came from is nobody's business"
+
+
+def test_every_pin_has_a_line_among_the_licences() -> None:
+    page = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
+    assert not [name for name, _ in pinned("constraints.txt") if f"\n| {name} |" not in page]
 
 
 # ------------------------------------------------------------------ what is optional
