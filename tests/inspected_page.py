@@ -67,7 +67,10 @@ STICKING_OUT = """() => {
   for (const figure of document.querySelectorAll("figure:not(.text)")) {  // a text is no drawing
     if (!figure.checkVisibility()) continue;  // folded away
     const charts = [...figure.querySelectorAll(".still svg.chart")].filter((one) => one.checkVisibility());
-    if (!charts.length || charts[0].getBoundingClientRect().height < 60) found.push(`${figure.id} is not drawn`);
+    const drawn = charts[0]?.getBoundingClientRect(), own = charts[0]?.viewBox.baseVal;
+    // As wide as its place and in its own proportions; the lowest is a matrix of two rows.
+    if (!drawn || drawn.width < 200 || Math.abs(drawn.height / drawn.width - own.height / own.width) > 0.02)
+      found.push(`${figure.id} is not drawn`);
   }
   return found;
 }"""

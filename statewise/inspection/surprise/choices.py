@@ -32,7 +32,7 @@ class ClassCost(NamedTuple):
     answers: int
     nats: float
     recall: float
-    taken_for: str  # the class it is mistaken for most often; "": it never is
+    mistaken_for: str  # the class it is mistaken for most often; "": it never is
 
 
 class Along(NamedTuple):
@@ -100,7 +100,7 @@ def found_in_choices(
 
 
 def class_costs(found: Choices) -> list[ClassCost]:
-    """Of every class that is the truth of an answer, the dearest first."""
+    """Of every class that is the truth of an answer, the hardest first."""
     order_N = np.argsort(found.truth_N, kind="stable")
     which, begin = np.unique(found.truth_N[order_N], return_index=True)
     made = []
@@ -131,10 +131,10 @@ def _hardest(costs: Sequence[ClassCost], spoken: Words) -> str:
     first, last = costs[0], costs[-1]
     if len(costs) == 1:
         return f"Only {first.name!r} occurs here."
-    mistaken = f", and is most often taken for {first.taken_for!r}" if first.taken_for else ""
+    mistaken = f", and is most often mistaken for {first.mistaken_for!r}" if first.mistaken_for else ""
     return (
-        f"Of {len(costs)} {spoken.labels}, {first.name!r} is the dearest with {plain(first.nats)} nats{mistaken}; "
-        f"{last.name!r} is the cheapest with {plain(last.nats)}."
+        f"Of {len(costs)} {spoken.labels}, {first.name!r} is the hardest with {plain(first.nats)} nats{mistaken}; "
+        f"{last.name!r} is the easiest with {plain(last.nats)}."
     )
 
 
@@ -210,8 +210,8 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
             notes.append(f"expected {found.names[int(found.guess_N[at])]}")
             continue
         pieces.append((f"{made[int(found.place_N[at])]} ", None if np.isnan(cost) else cost))
-        told = f", it is {found.names[truth]}" if truth != UNTOLD else ""
-        notes.append(f"taken for {found.names[int(found.guess_N[at])]}{told}")
+        told = f", the truth is {found.names[truth]}" if truth != UNTOLD else ""
+        notes.append(f"predicted {found.names[int(found.guess_N[at])]}{told}")
     worst = max(range(len(pieces)), key=lambda at: pieces[at][1] or 0.0)
     return [
         Passage(
@@ -282,7 +282,7 @@ def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
         Column("answers", "answers"),
         Column("nats", "cost", "nats"),
         Column("recall", "found"),
-        Column("taken_for", "most often taken for", text=True),
+        Column("mistaken_for", "most often mistaken for", text=True),
     )
     rows = tuple(
         (
@@ -290,11 +290,11 @@ def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
             number(one.answers, whole),
             number(one.nats, plain),
             number(one.recall, share),
-            words(one.taken_for or "–"),
+            words(one.mistaken_for or "–"),
         )
         for one in costs
     )
-    return Named("surprise-by-class", f"The {spoken.labels}", "The dearest first.", Table(columns, rows))
+    return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", Table(columns, rows))
 
 
 def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
