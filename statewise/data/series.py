@@ -15,7 +15,7 @@ from statewise.data.anywhere import hub_name
 from statewise.data.column import SAMPLE, no_column
 from statewise.data.date_style import is_date
 from statewise.data.series_array import read_mat, read_npy, read_npz
-from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_table
+from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_rows, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
 from statewise.specs import UserError, setting
 
@@ -93,6 +93,8 @@ def read_series(
     targets: Sequence[str] = (),
     covariates: Sequence[str] = (),
     id: str | None = None,
+    header: Literal["yes", "no"] = "yes",
+    layout: Literal["columns", "rows"] = "columns",
     missing: Missing = "keep",
     unsorted: Literal["refuse", "sort"] = "refuse",
     repeated: Literal["refuse", "first", "last"] = "refuse",
@@ -103,17 +105,26 @@ def read_series(
 
     In a table `time` names the time column (`"none"`: rows are the time; None: a column with a usual
     name, or one of dates), `targets` what to forecast (default: every other column), `id` the column that tells
-    several series apart. `irregular="fill"` puts rows of missing values where the grid has a hole; of rows with the
-    same time `repeated` keeps one. `decimal` is the sign before a number's fraction; auto: a comma where some number
-    can be read in no other way.
+    several series apart. Without a `header`, columns are called `column 1` and so on. With `layout="rows"` a line is a
+    series: its name, then its values. `irregular="fill"` puts rows of missing values where the grid has a hole; of rows
+    with the same time `repeated` keeps one. `decimal` is the sign before a number's fraction; auto: a comma where some
+    number can be read in no other way.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     refuse_standard_input(paths)
     found: list[Series] = []
     for path in map(Path, paths):
         kind = _kind(path)
-        if kind in _TABLES:
-            table = read_series_table(path, decimal=decimal)
+        if kind in _TABLES and layout == "rows":
+            if named := [*targets, *covariates, *(name for name in (time, id) if name not in (None, NO_TIME))]:
+                raise UserError(
+                    f"column {named[0]!r} is named, but with data.layout = rows the columns are time steps",
+                    fix="leave data.time, data.id, data.targets and data.covariates out",
+                )
+            rows = read_series_rows(path, decimal=decimal, header=header)
+            some = [make_series(values, id=name, channels=["value"], where=str(path)) for name, values in rows]
+        elif kind in _TABLES:
+            table = read_series_table(path, decimal=decimal, header=header)
             some = _of_table(
                 table,
                 time=time_column(table, time, id=id),
@@ -126,7 +137,7 @@ def read_series(
             )
         else:
             some = _of_arrays(path, kind=kind)
-        alone = len(some) == 1 and not id
+        alone = len(some) == 1 and not id and layout == "columns"
         if len(paths) > 1:
             some = [replace(s, id=_stem(path) if alone else f"{_stem(path)}/{s.id}") for s in some]
         found += some

@@ -1,4 +1,4 @@
-"""What is learned from and what is held out: by rows along time, by whole series, or as the file says."""
+"""What is learned from and held out: by rows along time, by the last of them, by whole series, or as the file says."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -63,6 +63,28 @@ def split_rows(series: Sequence[Series], split: str) -> SeriesParts:
         unused += len(one) - begin
     train, validation, test = (tuple(spans[name]) for name in _NAMES)
     return SeriesParts(train, validation, test, unused)
+
+
+def split_last(series: Sequence[Series], split: str) -> SeriesParts:
+    """Of each series the last rows are held out: `48/24` for validation and then test, `48` for validation alone."""
+    words = [word.strip() for word in split.split("/")]
+    if len(words) > 2 or not all(word.isascii() and word.isdigit() and int(word) for word in words):
+        raise UserError(
+            f"split 'last:{split}' is not valid", fix="give one or two counts of rows: last:48 or last:48/48"
+        )
+    sizes = [int(word) for word in words]
+    spans: list[list[Span]] = [[], [], []]
+    for one in series:
+        borders = np.cumsum([len(one) - sum(sizes), *sizes]).tolist()
+        if borders[0] < 1:
+            raise UserError(
+                f"series {one.id!r} has {len(one)} rows; without the last {sum(sizes)} nothing is left to learn from",
+                fix="hold out less, or leave the series out",
+            )
+        for part, (begin, end) in zip(spans, pairwise([0, *borders])):
+            part.append(Span(one, begin, end, 0))
+    train, validation, test = map(tuple, spans)
+    return SeriesParts(train, validation, test)
 
 
 def split_whole(series: Sequence[Series], split: str, *, seed: int = 0) -> SeriesParts:

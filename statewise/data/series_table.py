@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.anywhere import HubName, hub_name
+from statewise.data.date_style import is_date
 from statewise.data.hub import read_hub
 from statewise.data.lines import read_bytes
 from statewise.specs import UserError, setting
@@ -44,7 +45,9 @@ class SeriesTable:
         unnamed: Sequence[str],
         delimiter: str = ",",
         decimal: str = ".",
+        headed: bool = True,
     ) -> None:
+        self.headed = headed
         self.columns = tuple(columns)
         self._places = {name: at for at, name in enumerate(self.columns)}
         self.unnamed = frozenset(unnamed)  # names of ours, for columns that had none
@@ -100,11 +103,81 @@ class SeriesTable:
         return f"{value:.10g}".replace(".", self.decimal)
 
 
-def read_series_table(path: Path, *, decimal: Decimal = "auto") -> SeriesTable:
-    """The first line names the columns; the delimiter is the one that line holds most of. A dataset is a table too."""
+def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal["yes", "no"] = "yes") -> SeriesTable:
+    """The first line names the columns; the delimiter is the one that line holds most of. A dataset is a table too.
+
+    Without a `header`, columns are called `column 1` and so on.
+    """
     hub = hub_name(path)
     if hub is not None:
         return _of_hub(hub, where=str(path))
+    found = _cells(path)
+    rows, lines = found.rows, found.lines
+    names, unnamed = [f"column {number}" for number in range(1, len(rows[0]) + 1)], list[str]()
+    if header == "yes":
+        names, unnamed = _header([cell.strip() for cell in rows[0]], where=f"{path}:{lines[0]}")
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(names):
+            raise UserError(
+                f"{path}:{line} has {len(row)} cells, but there are {len(names)} columns: {', '.join(names[:20])}",
+                fix="give every row a cell for each column; an empty one is a missing value",
+            )
+    values = found.values(header)
+    if not values.rows:
+        raise UserError(f"{str(path)!r} holds no rows below its line of column names")
+    return SeriesTable(
+        names,
+        values.rows,
+        values.lines,
+        where=str(path),
+        unnamed=unnamed,
+        delimiter=found.delimiter,
+        decimal=values.decimal(decimal),
+        headed=header == "yes",
+    )
+
+
+def read_series_rows(
+    path: Path, *, decimal: Decimal = "auto", header: Literal["yes", "no"] = "yes"
+) -> list[tuple[str, NDArray[np.float64]]]:
+    """One series a line: its name, and its values up to the last that is there. Without names, they are numbered."""
+    if hub_name(path) is not None:
+        raise UserError(f"{str(path)!r} has columns: data.layout = rows is for files")
+    found = _cells(path).values(header)
+    if not found.rows:
+        raise UserError(f"{str(path)!r} holds no rows below its line of column names")
+    first = [row[0].strip() for row in found.rows]
+    named = not all(_NUMBER.fullmatch(cell) for cell in first)
+    mark = found.decimal(decimal)
+    made = []
+    for number, (row, line) in enumerate(zip(found.rows, found.lines)):
+        cells = [cell.strip() for cell in (row[1:] if named else row)]
+        while cells and not cells[-1]:
+            cells.pop()
+        if not cells:
+            raise UserError(f"{path}:{line} holds no value", fix="leave the line out")
+        table = SeriesTable(
+            ["value"], [[cell] for cell in cells], [line] * len(cells), where=str(path), unnamed=(), decimal=mark
+        )
+        made.append((first[number] if named else str(number), table.numbers(["value"])[:, 0]))
+    return made
+
+
+class _Cells(NamedTuple):
+    """Of a file, as they are written."""
+
+    rows: list[list[str]]
+    lines: list[int]
+    delimiter: str
+
+    def values(self, header: Literal["yes", "no"]) -> "_Cells":
+        return self if header == "no" else self._replace(rows=self.rows[1:], lines=self.lines[1:])
+
+    def decimal(self, wanted: Decimal) -> str:
+        return wanted if wanted != "auto" else "." if self.delimiter == "," else _decimal(self.rows)
+
+
+def _cells(path: Path) -> _Cells:
     text = _decoded(path)
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -119,24 +192,9 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto") -> SeriesTable:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(f"{path}:{begin} is not CSV: {error}", fix="check the quotes on that line") from None
-    if len(rows) < 2:
-        raise UserError(f"{str(path)!r} holds no rows below its line of column names")
-    header, unnamed = _header([cell.strip() for cell in rows[0]], where=f"{path}:{lines[0]}")
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != len(header):
-            raise UserError(
-                f"{path}:{line} has {len(row)} cells, but there are {len(header)} columns: {', '.join(header[:20])}",
-                fix="give every row a cell for each column; an empty one is a missing value",
-            )
-    return SeriesTable(
-        header,
-        rows[1:],
-        lines[1:],
-        where=str(path),
-        unnamed=unnamed,
-        delimiter=delimiter,
-        decimal=decimal if decimal != "auto" else "." if delimiter == "," else _decimal(rows[1:]),
-    )
+    if not rows:
+        raise UserError(f"{str(path)!r} holds no rows")
+    return _Cells(rows, lines, delimiter)
 
 
 def _of_hub(hub: HubName, *, where: str) -> SeriesTable:
@@ -179,10 +237,10 @@ def _decimal(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _header(names: list[str], *, where: str) -> tuple[list[str], list[str]]:
-    if all(_NUMBER.fullmatch(name) for name in names):
+    if all(_NUMBER.fullmatch(name) or is_date(name) for name in names):
         raise UserError(
-            f"{where} holds numbers, where the names of the columns should be: {', '.join(names[:4])}",
-            fix="put a line of names first",
+            f"{where} holds values, where the names of the columns should be: {', '.join(names[:4])}",
+            fix=f"put a line of names first, or say that there is none: {setting('data.header', 'no')}",
         )
     unnamed = [f"column {number}" for number, name in enumerate(names, 1) if not name]
     named = [name or f"column {number}" for number, name in enumerate(names, 1)]

@@ -23,7 +23,16 @@ _NONE = BeforeValidator(_word)
 
 
 class SeriesDataSpec(Spec):
-    layout_of_files: ClassVar[tuple[str, ...]] = ("time", "id", "unsorted", "repeated", "irregular", "decimal")
+    layout_of_files: ClassVar[tuple[str, ...]] = (
+        "time",
+        "id",
+        "header",
+        "layout",
+        "unsorted",
+        "repeated",
+        "irregular",
+        "decimal",
+    )
 
     train: Paths = Field((), description="files of series; empty: the embedded generator `series`")
     validation: Paths = Field((), description="files of whole series held out; empty: `split`")
@@ -38,7 +47,15 @@ class SeriesDataSpec(Spec):
     targets: Paths = Field((), description="columns to forecast; default: all that are not named for something")
     covariates: Paths = Field((), description="columns that are known beforehand, also for the future")
     id: str | None = Field(None, description="column that tells several series apart")
-    split: str = Field("auto", description="8640/2880/2880 rows, shares 0.7/0.1/0.2, filed, or whole:200/20/20 series")
+    header: Literal["yes", "no"] = Field("yes", description="no: the first line of a table is values, not names")
+    layout: Literal["columns", "rows"] = Field(
+        "columns", description="rows: a line is a series, its name first and its values after it (as in M4)"
+    )
+    split: str = Field(
+        "auto",
+        description="8640/2880/2880 rows, shares 0.7/0.1/0.2, the last rows of each series last:48/48, filed, "
+        "or whole:200/20/20 series",
+    )
     scaling: Annotated[Literal["standard", "pooled", "none"], _NONE] = Field(
         "standard",
         description="by mean and deviation of the training part, of each series by itself; pooled: of all together",

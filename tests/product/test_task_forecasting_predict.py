@@ -295,3 +295,23 @@ def test_whether_time_itself_matters(tmp_path: Path) -> None:
     assert (
         "leave the other options out" in call("evaluate", str(tmp_path / "turns"), "--stationarity", "--folds", "2").err
     )
+
+
+def test_a_file_with_a_series_a_line_is_learned_from_and_continued(tmp_path: Path) -> None:
+    """In M4's layout, with the last rows of each series held out and each in its own units."""
+    random = np.random.default_rng(0)
+    lines = ["V1," + ",".join(f"V{n}" for n in range(2, 62))]
+    for name, size, rows in (("H1", 1.0, 60), ("H2", 1000.0, 40)):
+        values = size * (5 + np.sin(np.arange(rows) / 2) + 0.1 * random.standard_normal(rows))
+        lines.append(",".join([name, *(f"{value:.4f}" for value in values), *[""] * (60 - rows)]))
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(lines) + "\n")
+    settings = {**SETTINGS, "data.layout": "rows", "data.split": "last:6/8"}
+    trained = train("forecasting", settings=settings, data=path, out=tmp_path / "run", display=Silent())
+    run = opened(trained.path)
+    found = run.evaluate()
+    assert (found.windows, found.units) == (2 * (8 - 4 + 1), "deviations of each series")
+    answers = [line.split(",") for line in run.predict_lines(path)]
+    assert [(row[0], len(row)) for row in answers] == [("H1", 5), ("H2", 5)]
+    assert all(0 < float(cell) < 20 for cell in answers[0][1:])
+    assert all(1000 < float(cell) < 20_000 for cell in answers[1][1:])

@@ -11,6 +11,7 @@ from scipy.io import savemat
 
 from statewise.data.date_style import date_style
 from statewise.data.series import Series, make_series, read_series
+from statewise.data.series_split import split_last
 from statewise.data.time_feature import with_time_features
 from statewise.specs import UserError
 
@@ -346,3 +347,51 @@ def test_time_features_refused() -> None:
         with_time_features(make_series(np.zeros(5)), ["hour"])
     with pytest.raises(UserError, match="already has"):
         with_time_features(with_time_features(hourly(), ["t"]), ["t"])
+
+
+# ------------------------------------------------------------------ other layouts
+
+
+def test_a_table_without_names(write: Write) -> None:
+    path = write("2024-01-01,1,10\n2024-01-02,2,20\n2024-01-03,,30\n")
+    with pytest.raises(UserError, match=r"holds values, where the names.*\n.*data\.header"):
+        read_series(path)
+    (series,) = read_series(path, header="no")
+    assert series.channels == ("column 2", "column 3")
+    assert len(series) == 3
+    assert series.time_T[0] == np.datetime64("2024-01-01")
+    np.testing.assert_equal(series.values_TC, [[1, 10], [2, 20], [np.nan, 30]])
+    assert read_series(write("1;2,5\n3;4,5\n"), header="no")[0].values_TC.tolist() == [[1, 2.5], [3, 4.5]]
+
+
+def test_a_series_a_line_as_m4_writes_them(write: Write) -> None:
+    path = write('"V1","V2","V3","V4","V5"\n"H1","605","586","",""\n"H2","3.5","","4","5"\n')
+    first, second = read_series(path, layout="rows")
+    assert (first.id, second.id, first.channels) == ("H1", "H2", ("value",))
+    assert first.values_TC[:, 0].tolist() == [605, 586]
+    np.testing.assert_equal(second.values_TC[:, 0], [3.5, np.nan, 4, 5])
+    numbered = read_series(write("1,2,3\n4,5\n"), layout="rows", header="no")
+    assert [(one.id, one.values_TC[:, 0].tolist()) for one in numbered] == [("0", [1, 2, 3]), ("1", [4, 5])]
+    with pytest.raises(UserError, match=r":3: column 'value' holds 'x'"):
+        read_series(write("a,b\nH1,1\nH2,x\n"), layout="rows")
+    with pytest.raises(UserError, match="the columns are time steps"):
+        read_series(path, layout="rows", id="V1")
+    with pytest.raises(UserError, match=":3 holds no value"):
+        read_series(write("a,b\nH1,1\nH2,\n"), layout="rows")
+
+
+def test_the_last_rows_of_each_series_are_held_out() -> None:
+    series = [make_series(np.arange(float(rows)), id=str(rows)) for rows in (10, 25)]
+    parts = split_last(series, "3/2")
+    assert [[(one.begin, one.end) for one in part] for part in parts[:3]] == [
+        [(0, 5), (0, 20)],
+        [(5, 8), (20, 23)],
+        [(8, 10), (23, 25)],
+    ]
+    assert not parts.unused
+    assert not split_last(series, "3").test
+    with pytest.raises(UserError, match="series '10' has 10 rows; without the last 10 nothing is left"):
+        split_last(series, "5/5")
+    for wrong in ("0.1/0.2", "3/2/1", "0", "", "-3"):
+        with pytest.raises(UserError, match="last:48"):
+            split_last(series, wrong)

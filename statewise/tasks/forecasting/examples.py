@@ -19,6 +19,7 @@ from statewise.data.series_split import (
     SeriesParts,
     split_as_filed,
     split_by_files,
+    split_last,
     split_rows,
     split_whole,
 )
@@ -74,6 +75,8 @@ def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -
         targets=spec.targets,
         covariates=spec.covariates,
         id=spec.id,
+        header=spec.header,
+        layout=spec.layout,
         missing=spec.missing,
         unsorted=spec.unsorted,
         repeated=spec.repeated,
@@ -132,6 +135,8 @@ def read_parts(spec: SeriesDataSpec, *, seed: int = 0) -> SeriesParts:
 def _split(series: Sequence[Series], split: str, seed: int) -> SeriesParts:
     if split == "filed":
         return split_as_filed(series)
+    if split.startswith("last:"):
+        return split_last(series, split.removeprefix("last:"))
     if split.startswith("whole:"):
         return split_whole(series, split.removeprefix("whole:"), seed=seed)
     return split_rows(series, split)

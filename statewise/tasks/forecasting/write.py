@@ -20,13 +20,20 @@ from statewise.tasks.forecasting.known import Known
 def appended(
     file: str, forecasts: Sequence[tuple[Series, Ahead]], *, data: SeriesDataSpec, known: Known
 ) -> Iterator[str]:
-    """Rows that could be appended to the file: its own columns, in its own order; what is unknown stays empty."""
+    """Rows that could be appended to the file: its own columns, in its own order; what is unknown stays empty.
+
+    Where a line of the file is a series, the lines are their continuations.
+    """
+    if data.layout == "rows" and not _holds_arrays(file):
+        yield from (line([series.id, *(f"{x:.10g}" for x in ahead.mean_HC[:, 0])], ",") for series, ahead in forecasts)
+        return
     table = table_of(file, data)
     columns = table.columns if table is not None else ("time", "series", *known.channels)
     delimiter = table.delimiter if table is not None else ","
     shown = table.written if table is not None else "{:.10g}".format
     time, id_ = special_columns(table, data)
-    yield line(columns, delimiter)
+    if table is None or table.headed:
+        yield line(columns, delimiter)
     for series, ahead in forecasts:
         like = table.cells(time) if table is not None and time is not None else [""]
         for step, moment in enumerate(ahead.time_H):
@@ -51,7 +58,11 @@ def special_columns(table: SeriesTable | None, data: SeriesDataSpec) -> tuple[st
 
 def table_of(path: str, data: SeriesDataSpec) -> SeriesTable | None:
     """None for a file that holds arrays."""
-    return None if path.endswith((".npy", ".npz", ".mat")) else read_series_table(Path(path), decimal=data.decimal)
+    return None if _holds_arrays(path) else read_series_table(Path(path), decimal=data.decimal, header=data.header)
+
+
+def _holds_arrays(path: str) -> bool:
+    return path.endswith((".npy", ".npz", ".mat"))
 
 
 def line(cells: Sequence[str], delimiter: str) -> str:
