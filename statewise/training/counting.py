@@ -45,10 +45,10 @@ def count(
     with torch.no_grad():
         figures = task.evaluate(model.eval(), poll)
     if folder is not None:
-        folder.publish(model_tensors(model))
         journal = Journal(folder.path)
         journal.metrics(1, tokens=tokens, **{f"validation_{name}": value for name, value in figures.items()})
         journal.timing(1, tokens_per_second=speed, seconds=seconds)
         journal.close()
+        folder.publish(model_tensors(model))  # last: before it, a kill leaves a run that was not counted
     (display or Silent()).say(f"counted {tokens:,} tokens, {speed:,.0f} a second")
     return Outcome(1, 1, figures, weights_sha256(model), speed, seconds)
