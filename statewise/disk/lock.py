@@ -25,14 +25,16 @@ def locked(folder: Path, *, patience: float = _PATIENCE, wait: bool = False) -> 
     """
     path = folder / LOCK
     handle = _taken(path, time.monotonic() + patience, wait=wait)
+    own = os.getpid()
     try:
         os.ftruncate(handle, 0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}).encode(), 0)
+        os.pwrite(handle, json.dumps({"pid": own, "host": platform.node(), "since": since}).encode(), 0)
         yield handle
     finally:
         with suppress(OSError):  # a disk that became read-only
-            path.unlink(missing_ok=True)
+            if os.getpid() == own:  # a process that was forked here does not take it away
+                path.unlink(missing_ok=True)
         os.close(handle)
 
 
