@@ -48,7 +48,7 @@ def _data(entry: Entry) -> str:
 
 
 def mismatch(study: StudySpec, entries: Sequence[Entry]) -> str:
-    """How the recorded search differs from what is run, in a sentence; nothing where it does not."""
+    """How the recorded search differs from what is run, and whom it leaves out; nothing where it does not."""
     if not study.record or not entries:
         return ""
     now, then = circumstances(study, entries), study.record_of
@@ -61,12 +61,23 @@ def mismatch(study: StudySpec, entries: Sequence[Entry]) -> str:
         for path in dict.fromkeys([*before, *here])
         if before.get(path) != here.get(path)
     ]
-    if not differing:
-        return ""
-    return (
-        f"The recorded search was run with {'; '.join(differing)}: its values may not be the best ones here "
-        "(a new search finds them)."
-    )
+    said = []
+    if differing:
+        said.append(
+            f"The recorded search was run with {'; '.join(differing)}: its values may not be the best ones here "
+            "(a new search finds them)."
+        )
+    gradient = {entry.name for entry in entries if entry.spec.learns == "gradient"}
+    without = [
+        entry.name
+        for entry in study.entry
+        if entry.name in gradient - searched.keys() and not study.search.space.keys() & by_path(entry.settings).keys()
+    ]
+    if without:
+        said.append(
+            f"Not searched: {', '.join(without)} (trained with the study's own {', '.join(study.search.space)})."
+        )
+    return " ".join(said)
 
 
 def _shown(value: object) -> str:

@@ -192,6 +192,9 @@ def test_a_record_of_something_else_is_said_to_be_one(tmp_path: Path, opener: Op
 
     assert said({"seeds": 4, "base.train.evaluate_every": 3}) == ""
     assert said({}, only=["gru"]) == ""
+    assert said({}, add=["deep=elman model.depth=2"]) == "", "it has the rate of what it is like"
+    own = said({}, mixers=[write_fading(tmp_path)])
+    assert own == "Not searched: fading_sum (trained with the study's own train.lr)."
     assert "base train.steps = 10 (now 20)" in said({}, minutes=2)
     assert "base train.clip = unset (now 0.5)" in said({"base.train.clip": 0.5})
     assert "data.held_out = unset (now 0.3)" in said({"base.data.held_out": 0.3})
