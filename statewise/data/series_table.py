@@ -111,7 +111,7 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal[
     hub = hub_name(path)
     if hub is not None:
         return _of_hub(hub, where=str(path))
-    found = _cells(path)
+    found = _cells(path, header)
     rows, lines = found.rows, found.lines
     names, unnamed = [f"column {number}" for number in range(1, len(rows[0]) + 1)], list[str]()
     if header == "yes":
@@ -143,7 +143,7 @@ def read_series_rows(
     """One series a line: its name, and its values up to the last that is there. Without names, they are numbered."""
     if hub_name(path) is not None:
         raise UserError(f"{str(path)!r} has columns: data.layout = rows is for files")
-    found = _cells(path).values(header)
+    found = _cells(path, header).values(header)
     if not found.rows:
         raise UserError(f"{str(path)!r} holds no rows below its line of column names")
     first = [row[0].strip() for row in found.rows]
@@ -177,9 +177,9 @@ class _Cells(NamedTuple):
         return wanted if wanted != "auto" else "." if self.delimiter == "," else _decimal(self.rows)
 
 
-def _cells(path: Path) -> _Cells:
+def _cells(path: Path, header: Literal["yes", "no"]) -> _Cells:
     text = _decoded(path)
-    delimiter = _delimiter(text)
+    delimiter = _delimiter(text, header)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -220,9 +220,11 @@ def _decoded(path: Path) -> str:
     return text
 
 
-def _delimiter(text: str) -> str:
+def _delimiter(text: str, header: Literal["yes", "no"]) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     outside = re.sub(r'"[^"]*"', "", first)
+    if header == "no":  # among values, a comma may be the decimal mark
+        return next((mark for mark in _DELIMITERS[1:] if mark in outside), _DELIMITERS[0])
     return max(_DELIMITERS, key=outside.count)
 
 
