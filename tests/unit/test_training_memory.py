@@ -20,7 +20,7 @@ def test_a_model_that_does_not_fit_is_refused_and_leaves_nothing(
     with pytest.raises(
         UserError, match=r"the model has [\d,]+ parameters: to train them takes [\d,]+ GiB, and there are"
     ):
-        train("lstm", settings={"model.width": 2_000_000}, out=tmp_path / "run", display=Silent())
+        train("lstm", settings={"model.width": 2**20}, out=tmp_path / "run", display=Silent())
     assert not (tmp_path / "run").exists()
 
 
