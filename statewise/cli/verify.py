@@ -1,14 +1,17 @@
 """`statewise verify`: do all forms of a model compute the same?"""
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from statewise.cli.option import Json
-from statewise.cli.output import print_json
+from statewise.cli.output import print_json, tell
 from statewise.cli.run_argument import MixerOption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from statewise.tasks import Finding
 
 
@@ -42,7 +45,7 @@ def verify(
         raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    findings = list(findings_of(target, device=device, mixer=mixer, settings=set_ or ()))
+    findings = list(_followed(findings_of(target, device=device, mixer=mixer, settings=set_ or ()), told=all_))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])
@@ -83,6 +86,17 @@ def verify(
     for told in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
         console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 1 if failed else 0
+
+
+def _followed(findings: "Iterator[Finding]", *, told: bool) -> "Iterator[Finding]":
+    """The findings as they are, with a line on standard error after each model."""
+    for number, (model, some) in enumerate(groupby(findings, key=lambda finding: finding.model), 1):
+        checked = list(some)
+        yield from checked
+        if told:
+            broken = [f"{finding.law} ({finding.dtype})" for finding in checked if not finding.passed]
+            verdict = f"BROKEN: {', '.join(broken)}" if broken else f"{len(checked)} checks passed"
+            tell(f"{number:3}  {model}: {verdict}", error=True)
 
 
 def _cell(finding: "Finding | None") -> str:
