@@ -10,13 +10,16 @@ PIP    := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
           --custom-compile-command "make lock" pyproject.toml -
 
-.PHONY: demo test learn check format lock audit clean
+.PHONY: demo test nightly learn check format lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+nightly: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow"
 
 learn: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow -s -q tests/learning/test_recipes.py
