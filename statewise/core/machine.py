@@ -4,15 +4,16 @@ B batch, T time, D width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from statewise.core.representation import Described
-from statewise.core.state import State, map_state, rows, where, within_rows
+from statewise.core.state import State, leaves, map_state, rows, where, within_rows
 from statewise.core.state_check import StateCheck, check_lengths, guard_sequence, guard_step
+from statewise.core.tracing import is_symbolic, kept_loop
 from statewise.core.transfer import onto
 from statewise.specs import UserError
 
@@ -135,12 +136,42 @@ class Composer(Described, ABC, Generic[S]):
 
 def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
     """`forward` out of `step`: one moment after the other."""
-    outputs, before = [], state
-    for t, x_t in enumerate(x.unbind(1)):
-        y_t, state = within_rows(t, lengths_B, step(x_t, state), before=state)
-        outputs.append(y_t)
+    y, after = unroll_many(step, (x,), state, lengths_B)
     # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
-    return torch.stack(outputs, dim=1), map_state(lambda new, old: new.to(old.dtype), state, before)
+    return y, map_state(lambda new, old: new.to(old.dtype), after, state)
+
+
+def unroll_many(
+    step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None
+) -> tuple[Tensor, S]:
+    """`unroll` for a step that takes several inputs: `step(*inputs_at_t, state)`."""
+    time = inputs[0].shape[1]
+    if is_symbolic(time):
+        return _kept(step, inputs, state, lengths_B, time)
+    outputs = []
+    for t, moment in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
+        y, state = within_rows(t, lengths_B, step(*moment, state), before=state)
+        outputs.append(y)
+    return torch.stack(outputs, dim=1), state
+
+
+def _kept(
+    step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None, time: int
+) -> tuple[Tensor, S]:
+    """`unroll_many` of any number of moments."""
+
+    def built(parts: Sequence[Tensor]) -> S:
+        remaining = iter(parts)
+        return map_state(lambda _: next(remaining), state)
+
+    def moment(before: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        t_1, *at_t = inputs
+        y, after = within_rows(t_1[0], lengths_B, step(*at_t, built(before)), before=built(before))
+        return [leaf for _, leaf in leaves(after)], y
+
+    t_1T = torch.arange(time, device=inputs[0].device)[None]
+    after, y = kept_loop(moment, [leaf for _, leaf in leaves(state)], (t_1T, *inputs))
+    return y, built(after)
 
 
 def one_step(forward: Callable[[Tensor, S], tuple[Tensor, S]], x: Tensor, state: S) -> tuple[Tensor, S]:

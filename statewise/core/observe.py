@@ -6,11 +6,12 @@ computed by its naive form, so what is seen is the equation itself.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
+
+from statewise.core.tracing import Switch, uncompiled
 
 Edit = Callable[[str, Tensor], Tensor]
 
@@ -27,6 +28,7 @@ class Lens:
         self.keep = keep
         self.seen: dict[str, list[Tensor]] = {}
 
+    @uncompiled
     def see(self, name: str, value: Tensor) -> Tensor:
         if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
             return value
@@ -47,8 +49,8 @@ class Lens:
         return torch.stack(self.seen[name], dim=1)
 
 
-_open: ContextVar[Lens | None] = ContextVar("lens", default=None)
-_scope: ContextVar[str] = ContextVar("scope", default="")
+_open: Switch[Lens | None] = Switch("lens", None)
+_scope: Switch[str] = Switch("scope", "")
 
 
 def observe(name: str, value: Tensor) -> Tensor:
@@ -61,12 +63,14 @@ def observe(name: str, value: Tensor) -> Tensor:
     >>> seen.names
     ['mine.gate']
     """
+    if not _open.used:
+        return value
     opened = _open.get()
     return value if opened is None else opened.see(_scope.get() + name, value)
 
 
 def is_observed() -> bool:
-    return _open.get() is not None
+    return _open.used > 0 and _open.get() is not None
 
 
 @contextmanager
@@ -83,11 +87,8 @@ def lens(*patterns: str, edit: Edit | None = None, keep: bool = True) -> Iterato
     torch.Size([1, 3, 8])
     """
     opened = Lens(patterns or ("*",), edit=edit, keep=keep)
-    token = _open.set(opened)
-    try:
+    with _open.set(opened):
         yield opened
-    finally:
-        _open.reset(token)
 
 
 @contextmanager
@@ -96,8 +97,5 @@ def scope(name: str) -> Iterator[None]:
     if not is_observed():
         yield
         return
-    token = _scope.set(f"{_scope.get()}{name}.")
-    try:
+    with _scope.set(f"{_scope.get()}{name}."):
         yield
-    finally:
-        _scope.reset(token)

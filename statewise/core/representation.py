@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.utils._pytree import _register_namedtuple
 
 from statewise.core.state import state_bytes
 
@@ -52,7 +54,11 @@ def state_type(cls: T) -> T:
     """Decorate the NamedTuple of a state, so that it prints names, shapes, dtypes and bytes.
 
     `LSTMState(h_BP=[2, 16] float32, c_BD=[2, 16] float32; 256 bytes)`
+
+    `torch.export` can save it then, and load it without unpickling anything else.
     """
+    torch.serialization.add_safe_globals([cls])
+    _register_namedtuple(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
     cls.__repr__ = describe_state  # type: ignore[method-assign]  # a NamedTuple has no other base to take it from
     return cls
 

@@ -1,31 +1,14 @@
-"""What kernels that read several inputs along time share: the plain loop, row ends, chunks, a wide enough dtype.
+"""What kernels that read several inputs along time share: row ends, chunks, a wide enough dtype.
 
 Time is axis 1 of every input. B batch, T time, N chunks, C moments in a chunk.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TypeVar
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from statewise.core import State, within_rows
 from statewise.core.state import past_end as past_end
-
-S = TypeVar("S", bound=State)
-
-
-def unroll_many(
-    step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None
-) -> tuple[Tensor, S]:
-    """`core.unroll` for a step that takes several inputs: `step(*inputs_at_t, state)`."""
-    outputs = []
-    for t, moment in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
-        y, state = within_rows(t, lengths_B, step(*moment, state), before=state)
-        outputs.append(y)
-    return torch.stack(outputs, dim=1), state
 
 
 def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -40,9 +23,10 @@ def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
 
 def in_chunks(x: Tensor, chunk: int, value: float = 0.0) -> Tensor:
     """`[B, T, ...]` to `[B, N, C, ...]`, filled up at the end with `value`."""
-    missing = -x.shape[1] % chunk
-    padded = F.pad(x, [0, 0] * (x.dim() - 2) + [0, missing], value=value)
-    return torch.unflatten(padded, 1, (-1, chunk))
+    batch, time, *rest = x.shape
+    # Not F.pad: torch.compile is mistaken in how the gradient of that lies in memory.
+    filled = torch.cat([x, x.new_full((batch, -time % chunk, *rest), value)], dim=1)
+    return torch.unflatten(filled, 1, (-1, chunk))
 
 
 def wide(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -52,4 +36,9 @@ def wide(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def no_autocast(like: Tensor) -> AbstractContextManager[None]:
     """Autocast would narrow again what `wide` widened."""
-    return torch.autocast(like.device.type, enabled=False)
+    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
+
+
+def is_autocast(like: Tensor) -> bool:
+    """The meta device, which has no numbers, has no autocast either."""
+    return not like.is_meta and torch.is_autocast_enabled(like.device.type)

@@ -6,11 +6,11 @@ call, the `kernel=` of the module, the environment variable STATEWISE_KERNEL, th
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from typing import Literal, NamedTuple, cast, get_args
 
 from statewise.core import is_observed
+from statewise.core.tracing import Switch, Tool, tool
 from statewise.kernels.environment import KERNEL, UNPROVEN
 from statewise.specs import UserError, nearest
 
@@ -27,6 +27,22 @@ _WHY = {
 }
 
 
+# What `traced` may be. PyTorch's attention, which `torch.func` has no rules for:
+ATTENTION_OP: Mapping[Tool, Implementation] = {
+    "torch.compile": "fused",
+    "torch.jit.trace": "fused",
+    "torch.export": "fused",
+}
+# One of PyTorch's recurrences, which `torch.export` would write out for one length besides:
+RECURRENT_OP: Mapping[Tool, Implementation] = {"torch.compile": "fused", "torch.jit.trace": "fused"}
+# Plain ops in a loop over chunks, which `torch.export` would write out for one length:
+PLAIN_CHUNKS: Mapping[Tool, Implementation] = {
+    "torch.compile": "batched",
+    "torch.jit.trace": "batched",
+    "torch.func": "batched",
+}
+
+
 class Choice(NamedTuple):
     implementation: Implementation
     reason: str
@@ -37,31 +53,25 @@ def takes_unproven() -> bool:
     return UNPROVEN.read() == "1"
 
 
-_forced: ContextVar[Wish] = ContextVar("forced_kernel", default="auto")
+_forced: Switch[Wish] = Switch("forced_kernel", "auto")
 
 
 @contextmanager
 def force(wish: Wish) -> Iterator[None]:
     """Inside this block every op runs as wished, or says why it cannot."""
-    token = _forced.set(wish)
-    try:
+    with _forced.set(wish):
         yield
-    finally:
-        _forced.reset(token)
 
 
-_recorded: ContextVar[dict[str, Choice] | None] = ContextVar("recorded_choices", default=None)
+_recorded: Switch[dict[str, Choice] | None] = Switch("recorded_choices", None)
 
 
 @contextmanager
 def record() -> Iterator[dict[str, Choice]]:
     """What was chosen inside this block: the last choice of each op, by its name."""
     chosen: dict[str, Choice] = {}
-    token = _recorded.set(chosen)
-    try:
+    with _recorded.set(chosen):
         yield chosen
-    finally:
-        _recorded.reset(token)
 
 
 def _wished(wish: Wish) -> tuple[Wish, str]:
@@ -86,12 +96,18 @@ def choose(
     wish: Wish = "auto",
     fast: Sequence[Implementation] = ("fused",),
     absent: Mapping[Implementation, str] | None = None,
+    traced: Mapping[Tool, Implementation] | None = None,
 ) -> Choice:
     """The first of `fast` unless something stands in its way; `obstacles` names what only the naive form can do.
 
-    `absent` says of forms that would be faster still why they cannot take this call.
+    `absent` says of forms that would be faster still why they cannot take this call; `traced` names the form that each
+    of PyTorch's tools can follow, where it is not the naive one.
     """
-    chosen = _decide(op, obstacles=obstacles, wish=wish, fast=fast, absent=absent or {})
+    reader = tool()
+    if reader is not None and not is_observed():
+        chosen = _for_tool(reader, obstacles, wish, traced or {})
+    else:
+        chosen = _decide(op, obstacles=obstacles, wish=wish, fast=fast, absent=absent or {})
     note(op, chosen)
     return chosen
 
@@ -111,6 +127,12 @@ def outside() -> tuple[object, ...]:
 @cache
 def _first(fastest: Implementation, absent: tuple[tuple[Implementation, str], ...]) -> Choice:
     return Choice(fastest, _WHY[fastest] + "".join([f" (not {name}: {why})" for name, why in absent]))
+
+
+def _for_tool(reader: Tool, obstacles: Sequence[str], wish: Wish, traced: Mapping[Tool, Implementation]) -> Choice:
+    """A wish for another fast form is set aside, as for the twins of torch.nn."""
+    plain = not obstacles and _wished(wish)[0] != "naive"
+    return Choice(traced.get(reader, "naive") if plain else "naive", f"{reader} follows plain ops alone")
 
 
 def _decide(

@@ -17,7 +17,7 @@ def extend(past_BS: Tensor, x_BT: Tensor, lengths_B: Tensor | None) -> tuple[Ten
     if lengths_B is None:
         return all_BL, all_BL[:, time:]
     at_BS = lengths_B.clamp(min=0, max=time)[:, None] + torch.arange(size, device=x_BT.device)
-    row_B1 = torch.arange(len(x_BT), device=x_BT.device)[:, None]
+    row_B1 = torch.arange(x_BT.shape[0], device=x_BT.device)[:, None]
     return all_BL, all_BL[row_B1, at_BS]
 
 

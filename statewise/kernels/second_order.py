@@ -14,10 +14,15 @@ def is_wanted(inputs: Sequence[Tensor | None]) -> bool:
 def wants_equation(gradient: Tensor) -> bool:
     """Whether a backward that writes into memory of its own must not run.
 
-    Either a gradient of this gradient is wanted, or many gradients are asked for at once, as one tensor of theirs.
+    Either a gradient of this gradient is wanted, or many gradients are asked for at once.
     """
+    return torch.is_grad_enabled() or is_many(gradient)
+
+
+def is_many(gradient: Tensor) -> bool:
+    """Whether many gradients are asked for at once, as one tensor of theirs."""
     of = torch._C._functorch
-    return torch.is_grad_enabled() or of.is_legacy_batchedtensor(gradient) or of.is_batchedtensor(gradient)
+    return of.is_legacy_batchedtensor(gradient) or of.is_batchedtensor(gradient)
 
 
 def through(

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from statewise.core.tracing import tool
+
 Op = Callable[..., tuple[Tensor, ...]]
 Result = tuple[Tensor, tuple[Tensor, ...]]
 
@@ -35,7 +37,8 @@ def run_torch_op(
 
 def _options() -> tuple[Any, ...]:
     # has_biases, num_layers, dropout, train (cuDNN keeps what backward needs only then), bidirectional
-    return (True, 1, 0.0, torch.is_grad_enabled(), False)
+    keep = torch.is_grad_enabled() or tool() == "torch.jit.trace"  # which tries without gradients what it has read
+    return (True, 1, 0.0, keep, False)
 
 
 def _hx(state: tuple[Tensor, ...]) -> Any:

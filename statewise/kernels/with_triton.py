@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from statewise.core.tracing import tool
 from statewise.kernels.choice import Implementation
 
 # Said at every launch, because Triton's own default will change: a product and the sum behind it are rounded once.
@@ -35,8 +36,8 @@ def obstacle(like: Tensor) -> str | None:
         return "it needs a GPU"
     if like.dtype == torch.float64:
         return "it computes in float32"
-    if torch.compiler.is_compiling():
-        return "torch.compile cannot look into it"
+    if reader := tool():
+        return f"{reader} cannot look into it"
     return _missing(like.device.index or 0)
 
 

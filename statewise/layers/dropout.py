@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described
+from statewise.core.tracing import Switch
 
-_held: ContextVar[dict[int, Tensor] | None] = ContextVar("held_masks", default=None)
+_held: Switch[dict[int, Tensor] | None] = Switch("held_masks", None)
 
 
 @contextmanager
@@ -20,11 +20,8 @@ def one_sequence() -> Iterator[None]:
     Inside are masks of variational dropout and of dropped weights. A machine that has to unroll itself to train
     needs this; one that reads a sequence in one call does not.
     """
-    token = _held.set({})
-    try:
+    with _held.set({}):
         yield
-    finally:
-        _held.reset(token)
 
 
 def _once(owner: object, draw_like: Tensor, rate: float) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described
+from statewise.core.tracing import is_known
 from statewise.specs import UserError
 
 
@@ -55,6 +56,8 @@ def check_tokens(tokens: Tensor, vocab: int) -> None:
     """Refuse tokens that are not of the vocabulary. On a GPU, PyTorch itself ends the program at such a look-up."""
     if tokens.dtype not in (torch.int64, torch.int32):
         raise UserError(f"tokens have type {tokens.dtype}, expected torch.int64")
+    if not is_known(tokens):
+        return
     lowest, highest = int(tokens.min()), int(tokens.max())
     if lowest < 0 or highest >= vocab:
         raise UserError(f"tokens hold {lowest if lowest < 0 else highest}, expected numbers from 0 to {vocab - 1}")

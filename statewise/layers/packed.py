@@ -10,13 +10,14 @@ it shares out. `benchmarks/decode.py` measures what it gives.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Literal, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import WeakIdKeyDictionary
+
+from statewise.core.tracing import Switch
 
 SMALLEST = 2**17  # numbers in a matrix; a smaller one stays in the cache, where its layout matters little
 FEW, MANY = 2, 64  # rows up to which columns, and blocks, were measured to be faster
@@ -153,7 +154,7 @@ class _Open(NamedTuple):
     prepare: Callable[[Tensor, int], Finished | None]
 
 
-_open: ContextVar[_Open | None] = ContextVar("packed_products", default=None)
+_open: Switch[_Open | None] = Switch("packed_products", None)
 
 
 @contextmanager
@@ -167,11 +168,8 @@ def packed_products(
     Without gradients. `ready` is the caller's: what was found once is not asked for again while it is the same one,
     so nobody may write to the parameters meanwhile.
     """
-    token = _open.set(_Open(rows, ready, prepare))
-    try:
+    with _open.set(_Open(rows, ready, prepare)):
         yield
-    finally:
-        _open.reset(token)
 
 
 def linear(

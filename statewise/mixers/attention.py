@@ -12,7 +12,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, one_step, state_type
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
+from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
@@ -82,7 +82,7 @@ class Attention(Mixer[AttentionState]):
         self, x_BTI: Tensor, state: AttentionState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, AttentionState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        state = state or self.init_state(len(x_BTI))
+        state = state or self.init_state(x_BTI.shape[0])
         before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
         moments_T = torch.arange(time, device=x_BTI.device)
         past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
@@ -100,8 +100,7 @@ class Attention(Mixer[AttentionState]):
         if lengths_B is None or past_BT1 is None:
             return y_BTD, AttentionState(keys_BSGK, values_BSGK, state.length_B + time)
         length_B = state.length_B + lengths_B
-        used = int(length_B.max())  # where rows end early, the list need not be as long as the padding
-        after = AttentionState(keys_BSGK[:, :used], values_BSGK[:, :used], length_B)
+        after = AttentionState(up_to(keys_BSGK, length_B), up_to(values_BSGK, length_B), length_B)
         return y_BTD.masked_fill(past_BT1, 0.0), after
 
     def step(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
@@ -133,7 +132,9 @@ class Attention(Mixer[AttentionState]):
         return q_BTHK, k_BTGK, v_BTGK
 
     def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:
-        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(len(at_BT), -1)  # slot i is position i
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(
+            at_BT.shape[0], -1
+        )  # slot i is position i
         sight = Sight(at_BT, slots_BS, slopes_H=self._slopes(q_BTHK), whole=whole)
         dropout = self.dropout if self.training else 0.0
         return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, one_step, state_type
 from statewise.core.machine import check_input
-from statewise.kernels.attention import Sight, append, attend_, attention, choice, with_room
+from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
 from statewise.kernels.choice import Choice, Wish
 
 
@@ -44,21 +44,21 @@ class BasicAttention(Mixer[BasicAttentionState]):
         self, x_BTD: Tensor, state: BasicAttentionState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, BasicAttentionState]:
         check_input(x_BTD, lengths_B, width=self.input_width)
-        state = state or self.init_state(len(x_BTD))
+        state = state or self.init_state(x_BTD.shape[0])
         moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
         past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
         if past_BT1 is not None:
             x_BTD = x_BTD.masked_fill(past_BT1, 0.0)
         at_BT = state.length_B[:, None] + moments_T
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
-        slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(len(x_BTD), -1)
+        slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
         sight = Sight(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)
         one_head = list_BSD[:, :, None]
         y_BTD = attention(x_BTD[:, :, None], one_head, one_head, sight, scale=1.0, wish=self.kernel)[:, :, 0]
         if lengths_B is None or past_BT1 is None:
-            return y_BTD, BasicAttentionState(list_BSD, state.length_B + len(moments_T))
+            return y_BTD, BasicAttentionState(list_BSD, state.length_B + x_BTD.shape[1])
         length_B = state.length_B + lengths_B
-        after = BasicAttentionState(list_BSD[:, : int(length_B.max())], length_B)
+        after = BasicAttentionState(up_to(list_BSD, length_B), length_B)
         return y_BTD.masked_fill(past_BT1, 0.0), after
 
     def step(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:

@@ -99,7 +99,7 @@ class DeepRNN(Mixer[DeepRNNState], Stacked):
     ) -> tuple[Tensor, DeepRNNState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
         self.choice()  # refuses a wish that cannot be met
-        (h_BD,) = state or self.init_state(len(x_BTI))
+        (h_BD,) = state or self.init_state(x_BTI.shape[0])
         h_BTD, h_BD = transition(self._read(x_BTI), h_BD, self.weights(), lengths_B)
         y_BTD = self._through(self.outputs, h_BTD)
         if lengths_B is not None:  # the layers above have biases, so that past the end they would not be silent

@@ -70,7 +70,7 @@ class Jordan(Mixer[JordanState]):
     ) -> tuple[Tensor, JordanState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
         self.choice()  # refuses a wish that cannot be met
-        (o_BO,) = state or self.init_state(len(x_BTI))
+        (o_BO,) = state or self.init_state(x_BTI.shape[0])
         y_BTO, o_BO = jordan(x_BTI, o_BO, self.weights(), lengths_B)
         return y_BTO, JordanState(o_BO)
 
@@ -87,5 +87,5 @@ class Jordan(Mixer[JordanState]):
         if truth_BTO.shape != (*x_BTI.shape[:2], self.output_width):
             wanted = [*x_BTI.shape[:2], self.output_width]
             raise UserError(f"the true outputs have shape {list(truth_BTO.shape)}, expected {wanted}")
-        (o_BO,) = state or self.init_state(len(x_BTI))
+        (o_BO,) = state or self.init_state(x_BTI.shape[0])
         return jordan_forced(x_BTI, truth_BTO, o_BO, self.weights()), JordanState(truth_BTO[:, -1])

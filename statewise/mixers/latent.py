@@ -53,7 +53,7 @@ class Latent(Mixer[LatentState]):
         self, x_BTI: Tensor, state: LatentState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, LatentState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        return unroll(self.step, x_BTI, state or self.init_state(len(x_BTI)), lengths_B)
+        return unroll(self.step, x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B)
 
     def step(self, x_BI: Tensor, state: LatentState) -> tuple[Tensor, LatentState]:
         h_BD = observe("latent.h", self.g(state.h_BD, x_BI))

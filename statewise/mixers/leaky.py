@@ -79,7 +79,7 @@ class Leaky(Mixer[LeakyState]):
     ) -> tuple[Tensor, LeakyState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
         self.choice()  # refuses a wish that cannot be met
-        (h_BD,) = state or self.init_state(len(x_BTI))
+        (h_BD,) = state or self.init_state(x_BTI.shape[0])
         y_BTD, h_BD = leaky(x_BTI, h_BD, self.weights(), lengths_B)
         return y_BTD, LeakyState(h_BD)
 

@@ -91,7 +91,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
         self, x_BTI: Tensor, state: Mamba2State | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, Mamba2State]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
 
     def step(self, x_BI: Tensor, state: Mamba2State) -> tuple[Tensor, Mamba2State]:
         return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)

@@ -62,7 +62,7 @@ class MinGRU(Mixer[MinGRUState], Stacked):
         self, x_BTI: Tensor, state: MinGRUState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, MinGRUState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
 
     def step(self, x_BI: Tensor, state: MinGRUState) -> tuple[Tensor, MinGRUState]:
         return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)

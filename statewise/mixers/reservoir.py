@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from statewise.core import Mixer, state_type
 from statewise.core.machine import check_input
+from statewise.core.tracing import is_known
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.leaky import LeakyWeights, choice, leaky, leaky_step
 from statewise.layers import Scheme, fill_input, fill_recurrent
@@ -81,7 +82,7 @@ class Reservoir(Mixer[ReservoirState]):
     ) -> tuple[Tensor, ReservoirState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
         self.choice()  # refuses a wish that cannot be met
-        (h_BD,) = state or self.init_state(len(x_BTI))
+        (h_BD,) = state or self.init_state(x_BTI.shape[0])
         y_BTD, h_BD = leaky(x_BTI, h_BD, self.weights(), lengths_B)
         return y_BTD, ReservoirState(h_BD)
 
@@ -104,7 +105,7 @@ def _recurrence(width: int, radius: float, density: float, init: Scheme, generat
         else:
             fill_recurrent(u_DD, gates=1, scheme=init, generator=generator)
         u_DD *= torch.rand(width, width, generator=generator) < density
-        if u_DD.is_meta:  # only its shape is asked for
+        if not is_known(u_DD):  # only its shape is asked for
             return u_DD
         found = spectral_radius(u_DD)
         if found > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, is_observed, one_step, state_type
 from statewise.core.machine import check_input
+from statewise.core.tracing import is_symbolic
 from statewise.kernels.attention import Sight, attention, choice
 from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.rotary import rotate
@@ -85,7 +86,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         self, x_BTI: Tensor, state: SlidingAttentionState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, SlidingAttentionState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        state = state or self.init_state(len(x_BTI))
+        state = state or self.init_state(x_BTI.shape[0])
         time, kept = x_BTI.shape[1], self.window - 1
         moments_T = torch.arange(time, device=x_BTI.device)
         past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
@@ -105,7 +106,7 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         if lengths_B is None or past_BT1 is None:
             after = SlidingAttentionState(keys_BSGK[:, time:], values_BSGK[:, time:], state.position_B + time)
             return y_BTD, after
-        row_B1 = torch.arange(len(x_BTI), device=x_BTI.device)[:, None]
+        row_B1 = torch.arange(x_BTI.shape[0], device=x_BTI.device)[:, None]
         newest_BS = lengths_B[:, None] + torch.arange(kept, device=x_BTI.device)
         after = SlidingAttentionState(
             keys_BSGK[row_B1, newest_BS], values_BSGK[row_B1, newest_BS], state.position_B + lengths_B
@@ -120,10 +121,11 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
     ) -> Tensor:
         """Block after block, each against the slots it can reach, so that cost grows with T and not with its square."""
         time, kept = q_BTHK.shape[1], self.window - 1
-        block = time if is_observed() else max(self.window, _BLOCK)  # a lens wants distributions of one size
+        # A lens wants distributions of one size, and a graph for any length has no number of blocks.
+        block = time if is_observed() or is_symbolic(time) else max(self.window, _BLOCK)
         slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
         blocks = []
-        for begin in range(0, time, block):
+        for begin in [0] if is_symbolic(time) else range(0, time, block):
             queries, slots = slice(begin, begin + block), slice(begin, begin + block + kept)
             sight = Sight(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
             blocks.append(

@@ -100,7 +100,7 @@ class TTT(Mixer[TTTState], Stacked):
         self, x_BTI: Tensor, state: TTTState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, TTTState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(len(x_BTI)), lengths_B, wish=self.kernel)
+        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
 
     def step(self, x_BI: Tensor, state: TTTState) -> tuple[Tensor, TTTState]:
         return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)

@@ -67,13 +67,13 @@ class Window(Mixer[WindowState]):
         self, x_BTI: Tensor, state: WindowState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, WindowState]:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        (past_BSI,) = state or self.init_state(len(x_BTI))
+        (past_BSI,) = state or self.init_state(x_BTI.shape[0])
         y_BTD, past_BSI = window(x_BTI, past_BSI, self.weights(), lengths_B, wish=self.kernel)
         return y_BTD, WindowState(past_BSI)
 
     def absorb(self, x_BTI: Tensor, state: WindowState | None = None, lengths_B: Tensor | None = None) -> WindowState:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        (past_BSI,) = state or self.init_state(len(x_BTI))
+        (past_BSI,) = state or self.init_state(x_BTI.shape[0])
         return WindowState(extend(past_BSI, x_BTI, lengths_B)[1])
 
     def step(self, x_BI: Tensor, state: WindowState) -> tuple[Tensor, WindowState]:

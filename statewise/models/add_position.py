@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Machine, one_step
+from statewise.core.tracing import is_known, is_symbolic
 from statewise.layers import sinusoid
 from statewise.specs import UserError
 
@@ -47,12 +48,12 @@ class AddPosition(Machine[Tensor]):
     def forward(
         self, x_BTD: Tensor, state: Tensor | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        at_B = self.init_state(len(x_BTD)) if state is None else state
+        at_B = self.init_state(x_BTD.shape[0]) if state is None else state
         self._check(at_B if state is not None else None, x_BTD.shape[1], lengths_B)
         moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
         at_BT = at_B[:, None] + moments_T
         if lengths_B is None:
-            return x_BTD + self._vectors(at_BT, x_BTD), at_B + len(moments_T)
+            return x_BTD + self._vectors(at_BT, x_BTD), at_B + x_BTD.shape[1]
         past_BT = moments_T >= lengths_B[:, None]
         # Padding may reach past the last learned position; nothing is asked for there.
         y_BTD = x_BTD + self._vectors(at_BT.masked_fill(past_BT, 0), x_BTD)
@@ -73,7 +74,9 @@ class AddPosition(Machine[Tensor]):
 
     def _check(self, at_B: Tensor | None, time: int, lengths_B: Tensor | None) -> None:
         """Refuse positions without a vector. On a GPU the lookup itself would end the process."""
-        if self.weight_PD is None or (at_B is None and time <= self.context):  # the usual case asks nobody
+        if self.weight_PD is None or (at_B is None and not is_symbolic(time) and time <= self.context):
+            return  # the usual case asks nobody
+        if not is_known(self.weight_PD):
             return
         read_B = torch.tensor([time]) if lengths_B is None else lengths_B
         ends_B = read_B if at_B is None else at_B + read_B.to(at_B.device)

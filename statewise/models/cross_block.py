@@ -71,7 +71,7 @@ class CrossBlock(Machine[CrossState]):
     def forward(
         self, x_BTD: Tensor, state: CrossState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, CrossState]:
-        state = state or self.init_state(len(x_BTD))
+        state = state or self.init_state(x_BTD.shape[0])
         after = []
 
         def read(x_BTD: Tensor) -> Tensor:

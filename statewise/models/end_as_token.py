@@ -32,7 +32,7 @@ class EndAsToken(TokenMachine[S]):
         return self.model.init_state(batch)
 
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-        return unroll(self.step, tokens_BT, self.init_state(len(tokens_BT)) if state is None else state, lengths_B)
+        return unroll(self.step, tokens_BT, self.init_state(tokens_BT.shape[0]) if state is None else state, lengths_B)
 
     def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
         outputs_BV, after = self.model.step(token_B, state)

@@ -99,7 +99,7 @@ class Markov(CountingMachine[MarkovState]):
     ) -> tuple[Tensor, MarkovState]:
         check_input(tokens_BT, lengths_B)
         check_tokens(tokens_BT, self.vocab)  # another would be read as another context
-        state = state or self.init_state(len(tokens_BT))
+        state = state or self.init_state(tokens_BT.shape[0])
         if is_observed():
             return unroll(self._equation, tokens_BT, state, lengths_B)
         time = tokens_BT.shape[1]
@@ -107,7 +107,7 @@ class Markov(CountingMachine[MarkovState]):
         context_BTK = all_BL.unfold(1, self.order, 1)[:, 1:]
         dtype = torch.float64 if self.like.dtype == torch.float64 else torch.float32
         p_NV = self._probabilities(context_BTK.reshape(-1, self.order), dtype)
-        logits_BTV = p_NV.log().to(self.like.dtype).view(len(tokens_BT), time, self.vocab)
+        logits_BTV = p_NV.log().to(self.like.dtype).view(tokens_BT.shape[0], time, self.vocab)
         if lengths_B is not None:
             logits_BTV = logits_BTV.masked_fill(beyond(lengths_B, time)[:, :, None], 0.0)
         return logits_BTV, MarkovState(last_BK)

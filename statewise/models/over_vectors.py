@@ -31,7 +31,7 @@ class OverVectors(Machine[S]):
         return self.decoder.init_state(batch)
 
     def forward(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-        begun = self.init_state(len(x)) if state is None else state
+        begun = self.init_state(x.shape[0]) if state is None else state
         return self.decoder.follow(x[..., : self.width], begun, lengths_B)
 
     def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:

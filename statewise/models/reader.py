@@ -48,7 +48,7 @@ class Layers(nn.Module, ABC):
 
     def end(self, x_BSE: Tensor) -> Tensor:
         """`last` of rows of one length. Whoever does not need all outputs for it may leave some out."""
-        lengths_B = torch.full((len(x_BSE),), x_BSE.shape[1], device=x_BSE.device)
+        lengths_B = torch.full((x_BSE.shape[0],), x_BSE.shape[1], device=x_BSE.device)
         return self.last(self(x_BSE, lengths_B), lengths_B)
 
     def __call__(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class Reader(nn.Module):
     def read(self, x_BSE: Tensor, lengths_B: Tensor | None = None) -> Encoded:
         """What was admitted, through all layers."""
         if lengths_B is None:
-            lengths_B = torch.full((len(x_BSE),), x_BSE.shape[1], device=x_BSE.device)
+            lengths_B = torch.full((x_BSE.shape[0],), x_BSE.shape[1], device=x_BSE.device)
         with scope("reader"):
             y_BSC = self.layers(x_BSE, lengths_B)
         return self.encoded(y_BSC, lengths_B)
@@ -153,7 +153,7 @@ class OneWay(Layers):
     def end(self, x_BSE: Tensor) -> Tensor:
         """All but the last moment only move the state: a window does almost nothing for them."""
         with one_sequence():
-            state = self.stack.init_state(len(x_BSE))
+            state = self.stack.init_state(x_BSE.shape[0])
             if x_BSE.shape[1] > 1:
                 state = self.stack.absorb(x_BSE[:, :-1], state)
             return self.stack.step(x_BSE[:, -1], state)[0]

@@ -49,7 +49,7 @@ class RemainingLength(Terminating[RemainingState]):
     def features(
         self, tokens_BT: Tensor, state: RemainingState | None, lengths_B: Tensor | None
     ) -> tuple[Tensor, RemainingState]:
-        state = state or self.init_state(len(tokens_BT))
+        state = state or self.init_state(tokens_BT.shape[0])
         time = tokens_BT.shape[1]
         known_B = state.due_B >= OVER
         ahead_BT = state.due_B[:, None] - torch.arange(time, device=tokens_BT.device)

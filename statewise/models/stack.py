@@ -41,7 +41,7 @@ class Stack(Machine[StackState]):
     def forward(
         self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, StackState]:
-        layers, at = state or self.init_state(len(x_BTD))
+        layers, at = state or self.init_state(x_BTD.shape[0])
         if self.position is not None:
             x_BTD, at = self.position(x_BTD, None if state is None else cast(Tensor, at), lengths_B)
         after = []
@@ -53,7 +53,7 @@ class Stack(Machine[StackState]):
 
     def absorb(self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
         """The last layer's outputs are nobody's input."""
-        layers, at = state or self.init_state(len(x_BTD))
+        layers, at = state or self.init_state(x_BTD.shape[0])
         if self.position is not None:
             x_BTD, at = self.position(x_BTD, None if state is None else cast(Tensor, at), lengths_B)
         *lower, top = self._blocks()

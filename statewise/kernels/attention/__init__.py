@@ -8,17 +8,18 @@ from torch import Tensor
 
 from statewise.kernels.attention import fused, naive
 from statewise.kernels.attention.append import append as append
+from statewise.kernels.attention.append import up_to as up_to
 from statewise.kernels.attention.room import used_slots, write_
 from statewise.kernels.attention.room import with_room as with_room
 from statewise.kernels.attention.sight import Sight as Sight
-from statewise.kernels.choice import Choice, Wish, choose, is_asked
+from statewise.kernels.choice import ATTENTION_OP, Choice, Wish, choose, is_asked
 from statewise.kernels.with_triton import load, obstacle
 
 WIDEST = 256  # numbers of a head that a program of `attend_` holds
 
 
 def choice(*, wish: Wish = "auto") -> Choice:
-    return choose("attention", obstacles=[], wish=wish)
+    return choose("attention", obstacles=[], wish=wish, traced=ATTENTION_OP)
 
 
 def attention(
@@ -79,7 +80,7 @@ def attend_(
         y_BHK = fused.one_moment(q_BHK, keys_BSGK, values_BSGK, scale)
         return y_BHK, length_B + 1
     at_B1 = length_B[:, None]
-    slots_BS = torch.arange(use.slots, device=at_B1.device).expand(len(at_B1), -1)
+    slots_BS = torch.arange(use.slots, device=at_B1.device).expand(at_B1.shape[0], -1)
     sight = Sight(at_B1, slots_BS, slopes_H=slopes_H)
     y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, sight, scale=scale, wish=wish)
     return y_B1HK[:, 0], length_B + 1

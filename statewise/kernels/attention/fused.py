@@ -38,7 +38,7 @@ def attention(
 
 
 def _op(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, **how: Any) -> Tensor:
-    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
+    grouped = bool(q_BHTK.shape[1] != k_BGSK.shape[1])  # to torch.jit.trace a size is a tensor
     with unplanned(q_BHTK):
         return F.scaled_dot_product_attention(q_BHTK, k_BGSK, v_BGSK, enable_gqa=grouped, **how)
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, Implementation, Wish, choose
+from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
 from statewise.kernels.elman import batched, fused, naive, persistent, stepped
 from statewise.kernels.elman.batched import elman_moments as elman_moments
 from statewise.kernels.elman.naive import Activation as Activation
@@ -10,14 +10,15 @@ from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
-from statewise.kernels.taken import taken
+from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
     others: list[Implementation] = ["batched", "fused"] if weights.u_DD.device.type == "cpu" else ["fused"]
     fast, absent = with_persistent(others, weights.activation, weights.u_DD, batch=batch)
     fast, absent = with_stepped(fast, absent, weights.activation, weights.u_DD, batch=batch, wish=wish)
-    return choose("Elman", obstacles=["zoneout"] if weights.zoneout else [], wish=wish, fast=fast, absent=absent)
+    here = ["zoneout"] if weights.zoneout else []
+    return choose("Elman", obstacles=here, wish=wish, fast=fast, absent=absent, traced=RECURRENT_OP)
 
 
 def chosen_before(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -33,8 +34,8 @@ def elman(
     x_BTI: Tensor, h_BD: Tensor | None, weights: ElmanWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
-    batch = len(x_BTI)
-    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    batch = x_BTI.shape[0]
+    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
     if chosen != "persistent" and h_BD is None:
         h_BD = weights.rest(batch)
     found: tuple[Tensor, Tensor] = _FORMS[chosen].elman(x_BTI, h_BD, weights, lengths_B)

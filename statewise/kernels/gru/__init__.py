@@ -2,14 +2,14 @@
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, Implementation, Wish, choose
+from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
 from statewise.kernels.gru import batched, fused, naive, persistent, stepped
 from statewise.kernels.gru.batched import gru_moments as gru_moments
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
-from statewise.kernels.taken import taken
+from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -18,7 +18,7 @@ def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choic
     fast, absent = with_persistent(others, "gru", weights.u_GD, batch=batch)
     fast, absent = with_stepped(fast, absent, "gru", weights.u_GD, batch=batch, wish=wish)
     here = [name for name, present in obstacles.items() if present]
-    return choose("GRU", obstacles=here, wish=wish, fast=fast, absent=absent)
+    return choose("GRU", obstacles=here, wish=wish, fast=fast, absent=absent, traced=RECURRENT_OP)
 
 
 def chosen_before(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -34,8 +34,8 @@ def gru(
     x_BTI: Tensor, h_BD: Tensor | None, weights: GRUWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
-    batch = len(x_BTI)
-    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    batch = x_BTI.shape[0]
+    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
     if chosen != "persistent" and h_BD is None:
         h_BD = weights.rest(batch)
     found: tuple[Tensor, Tensor] = _FORMS[chosen].gru(x_BTI, h_BD, weights, lengths_B)

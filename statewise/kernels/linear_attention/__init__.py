@@ -3,11 +3,10 @@
 `quadratic.py` is the third form, for comparison.
 """
 
-import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import no_autocast, wide
-from statewise.kernels.choice import Choice, Wish, choose
+from statewise.kernels.along_time import is_autocast, no_autocast, wide
+from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
 from statewise.kernels.linear_attention import chunked, naive
 from statewise.kernels.with_triton import load, with_triton
 
@@ -16,10 +15,11 @@ LARGEST = 64 * 128  # numbers in a head's state, which the registers of one prog
 
 def choice(state_KV: Tensor, *, wish: Wish = "auto") -> Choice:
     """By the device and dtype of a state, and by the size of its matrices."""
-    key, value = (max(16, 1 << (size - 1).bit_length()) for size in state_KV.shape[-2:])
+    sizes = map(int, state_KV.shape[-2:])  # to torch.jit.trace, tensors
+    key, value = (max(16, 1 << (size - 1).bit_length()) for size in sizes)
     variant = f"it takes states up to {LARGEST} numbers a head" if key * value > LARGEST else None
     fast, absent = with_triton(["batched"], state_KV, variant=variant)
-    return choose("linear attention", obstacles=[], wish=wish, fast=fast, absent=absent)
+    return choose("linear attention", obstacles=[], wish=wish, fast=fast, absent=absent, traced=PLAIN_CHUNKS)
 
 
 def linear_attention(
@@ -34,7 +34,7 @@ def linear_attention(
 ) -> tuple[Tensor, Tensor]:
     """What is read at each moment, and the state after the last; both in float32 at least."""
     chosen = choice(s_BHKV, wish=wish).implementation
-    exact = not torch.is_autocast_enabled(s_BHKV.device.type)
+    exact = not is_autocast(s_BHKV)
     with no_autocast(s_BHKV):
         inputs = q_BTHK, k_BTHK, v_BTHV, g_BTH
         if chosen == "triton":  # which widens in registers what it reads

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe
-from statewise.kernels.along_time import unroll_many
+from statewise.core.machine import unroll_many
 from statewise.kernels.memory_matrix import outer, read
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, Implementation, Wish, choose
+from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
 from statewise.kernels.lstm import fused, naive, persistent, stepped
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
@@ -10,7 +10,7 @@ from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import obstacle, with_stepped
-from statewise.kernels.taken import taken
+from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -27,7 +27,7 @@ def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choi
     projected = "it has no projection" if weights.projection_PD is not None else None
     fast, absent = with_persistent(["fused"], "lstm", weights.u_GP, batch=batch, variant=projected)
     fast, absent = with_stepped(fast, absent, "lstm", weights.u_GP, batch=batch, wish=wish, variant=projected)
-    return choose("LSTM", obstacles=here, wish=wish, fast=fast, absent=absent)
+    return choose("LSTM", obstacles=here, wish=wish, fast=fast, absent=absent, traced=RECURRENT_OP)
 
 
 def _with_norm(weights: LSTMWeights, *, wish: Wish, batch: int) -> Choice:
@@ -60,8 +60,8 @@ def lstm(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, last state and last cell. Without a state it begins at zeros, which the kernels need not be given."""
-    batch = len(x_BTI)
-    chosen = chosen_before(weights, wish=wish, batch=batch).implementation
+    batch = x_BTI.shape[0]
+    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
     if chosen != "persistent" and (h_BP is None or c_BD is None):
         h_BP, c_BD = weights.rest(batch)
     found: tuple[Tensor, Tensor, Tensor] = _FORMS[chosen].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)

@@ -9,17 +9,18 @@ N contexts, K order, V vocabulary, C nodes, G pairs of a node and a symbol that 
 import torch
 from torch import Tensor
 
-from statewise.kernels.ngram.tables import Discounts, Tables
+from statewise.core.tracing import is_known
+from statewise.kernels.ngram.tables import Discounts, Tables, node_of
 
 
 def walk(context_NK: Tensor, tables: Tables, *, vocab: int) -> list[tuple[Tensor, Tensor]]:
     """For each length from 0 to K: the node, and whether that context was ever seen."""
-    node_N = torch.zeros(len(context_NK), dtype=torch.int64, device=context_NK.device)
+    node_N = torch.zeros(context_NK.shape[0], dtype=torch.int64, device=context_NK.device)
     seen_N = tables.total_C[node_N] > 0
     path = [(node_N, seen_N)]
     for symbol_N in context_NK.flip(1).unbind(1):
         key_N = node_N * (vocab + 1) + symbol_N
-        at_N = torch.searchsorted(tables.key_C, key_N).clamp(max=len(tables.key_C) - 1)
+        at_N = torch.searchsorted(tables.key_C, key_N).clamp(max=tables.key_C.shape[0] - 1)
         seen_N = seen_N & (tables.key_C[at_N] == key_N)
         node_N = torch.where(seen_N, at_N, 0)
         path.append((node_N, seen_N))
@@ -28,8 +29,10 @@ def walk(context_NK: Tensor, tables: Tables, *, vocab: int) -> list[tuple[Tensor
 
 def _add_followers(
     p_NV: Tensor, node_N: Tensor, share_N: Tensor, tables: Tables, discounts: tuple[float, float, float]
-) -> None:
-    """`p[n, w] += share[n] · (c - D(c))` for every w that followed the node of n; rows without a share take no part."""
+) -> Tensor:
+    """`p[n, w] + share[n] · (c - D(c))` for every w that followed the node of n; rows without a share take no part."""
+    if not is_known(p_NV):
+        return p_NV + share_N[:, None] * _followers(node_N, tables, discounts, like_NV=p_NV)
     row_R = share_N.nonzero()[:, 0]
     begin_R = tables.start_C[node_N[row_R]]
     number_R = tables.start_C[node_N[row_R] + 1] - begin_R
@@ -39,13 +42,28 @@ def _add_followers(
     count_G = tables.count_G[at_G]
     taken_4 = torch.tensor([0.0, *discounts], dtype=p_NV.dtype, device=p_NV.device)
     gain_G = share_N[row_G] * (count_G - taken_4[count_G.clamp(max=3)])
-    p_NV.view(-1).index_add_(0, row_G * p_NV.shape[1] + tables.symbol_G[at_G], gain_G)
+    p_NV.view(-1).index_add_(0, row_G * p_NV.shape[1] + tables.symbol_G[at_G], gain_G)  # nobody else has it
+    return p_NV
+
+
+def _followers(node_N: Tensor, tables: Tables, discounts: tuple[float, float, float], *, like_NV: Tensor) -> Tensor:
+    """`c - D(c)` of every symbol after the node of n, 0 where it never followed: all of V is looked up.
+
+    For whoever traces: how many symbols followed a node is no size that a graph could have.
+    """
+    vocab = like_NV.shape[1]
+    key_G = node_of(tables.start_C, tables.symbol_G) * vocab + tables.symbol_G
+    key_NV = node_N[:, None] * vocab + torch.arange(vocab, device=node_N.device)
+    at_NV = torch.searchsorted(key_G, key_NV).clamp(max=key_G.shape[0] - 1)
+    count_NV = tables.count_G[at_NV] * (key_G[at_NV] == key_NV)
+    taken_4 = torch.tensor([0.0, *discounts], dtype=like_NV.dtype, device=like_NV.device)
+    return count_NV - taken_4[count_NV.clamp(max=3)]
 
 
 def kneser_ney(context_NK: Tensor, tables: Tables, discounts: Discounts, *, vocab: int, dtype: torch.dtype) -> Tensor:
     """Distributions `[N, V]`."""
     path = walk(context_NK, tables, vocab=vocab)
-    left_N = torch.ones(len(context_NK), dtype=dtype, device=context_NK.device)  # what longer contexts leave over
+    left_N = torch.ones(context_NK.shape[0], dtype=dtype, device=context_NK.device)  # what longer contexts leave over
     shares = []
     for (node_N, seen_N), discount in zip(reversed(path), reversed(discounts), strict=True):
         total_N = tables.total_C[node_N].to(dtype).clamp(min=1)
@@ -56,10 +74,10 @@ def kneser_ney(context_NK: Tensor, tables: Tables, discounts: Discounts, *, voca
     shares.reverse()
 
     root_1V = torch.zeros(1, vocab, dtype=dtype, device=context_NK.device)
-    _add_followers(root_1V, path[0][0][:1], torch.ones_like(left_N[:1]), tables, discounts[0])
+    root_1V = _add_followers(root_1V, path[0][0][:1], torch.ones_like(left_N[:1]), tables, discounts[0])
     p_NV = shares[0][:, None] * root_1V + (left_N / vocab)[:, None]
     for (node_N, _), share_N, discount in zip(path[1:], shares[1:], discounts[1:], strict=True):
-        _add_followers(p_NV, node_N, share_N, tables, discount)
+        p_NV = _add_followers(p_NV, node_N, share_N, tables, discount)
     return p_NV
 
 
@@ -68,5 +86,4 @@ def add_k(context_NK: Tensor, tables: Tables, k: float, *, vocab: int, dtype: to
     node_N, seen_N = walk(context_NK, tables, vocab=vocab)[-1]
     share_N = 1 / (tables.total_C[node_N].to(dtype) * seen_N + k * vocab)
     p_NV = (k * share_N)[:, None].repeat(1, vocab)
-    _add_followers(p_NV, node_N, share_N * seen_N, tables, (0.0, 0.0, 0.0))
-    return p_NV
+    return _add_followers(p_NV, node_N, share_N * seen_N, tables, (0.0, 0.0, 0.0))

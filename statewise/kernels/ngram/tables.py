@@ -34,9 +34,14 @@ def empty() -> dict[str, Tensor]:
     return {name: torch.tensor(values, dtype=_DTYPES[name]) for name, values in sizes.items()}
 
 
+def node_of(start_C: Tensor, symbol_G: Tensor) -> Tensor:
+    """Whom each pair belongs to; found so that its size is known before any number is."""
+    return torch.searchsorted(start_C, torch.arange(symbol_G.shape[0], device=start_C.device), right=True) - 1
+
+
 def complete(parts: Mapping[str, Tensor]) -> Tables:
     key_C, start_C, symbol_G, count_G = (parts[name] for name in _DTYPES)
-    node_G = torch.repeat_interleave(start_C.diff())
+    node_G = node_of(start_C, symbol_G)
     total_C = torch.zeros_like(key_C).index_add_(0, node_G, count_G.long())
     kinds_C3 = key_C.new_zeros(len(key_C), 3)
     kinds_C3.view(-1).index_add_(0, 3 * node_G + count_G.clamp(max=3) - 1, torch.ones_like(node_G))

@@ -10,6 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from statewise.core.tracing import tool, uncompiled
 from statewise.kernels.chip import Chip, chip_of
 from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
@@ -23,7 +24,6 @@ from statewise.kernels.persistent.recurrence import Tensors as Tensors
 from statewise.kernels.persistent.recurrence import recur
 from statewise.kernels.persistent.recurrence import remember as remember
 from statewise.kernels.persistent.table import forward_alone, plans
-from statewise.kernels.uncompiled import uncompiled
 
 _SINCE = (8, 0)  # mma on bfloat16, and loads and stores with a scope
 
@@ -36,8 +36,8 @@ def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor) -> str | Non
     """Why the kernels cannot or should not take this call; None when they can and are the fastest."""
     if weight.device.type != "cuda":
         return "it needs a GPU"
-    if torch.compiler.is_compiling():
-        return "torch.compile cannot look into it"
+    if reader := tool():
+        return f"{reader} cannot look into it"
     if retired() is not None:
         return retired()
     device = weight.device.index or 0

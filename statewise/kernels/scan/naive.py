@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe
-from statewise.kernels.along_time import unroll_many
+from statewise.core.machine import unroll_many
 
 
 def scan_step(a_BD: Tensor, b_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.along_time import in_chunks, past_end
+from statewise.kernels.scan import naive
+from statewise.kernels.second_order import is_many
 
 LARGE_STEP = 1024  # numbers in one step, above which a CPU is busy with it; benchmarks/scan.py
 
@@ -55,9 +57,16 @@ class _Scan(torch.autograd.Function):
         first = -1 if ctx.backwards else 0
         nothing_BD = torch.zeros_like(h_BD)
         later_BTD = _before(a_BTD, nothing_BD, not ctx.backwards)
-        # Its own `apply`, so that the gradient can be differentiated again.
-        g_BTD = _Scan.apply(later_BTD, dy_BTD, nothing_BD, not ctx.backwards)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        # Its own `apply`, so that the gradient can be differentiated again. Into many at once nobody can write.
+        run = _equation if is_many(dy_BTD) else _Scan.apply
+        g_BTD = run(later_BTD, dy_BTD, nothing_BD, not ctx.backwards)
         return g_BTD * _before(y_BTD, h_BD, ctx.backwards), g_BTD, a_BTD[:, first] * g_BTD[:, first], None
+
+
+def _equation(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, backwards: bool) -> Tensor:
+    if backwards:
+        return naive.scan(a_BTD.flip(1), b_BTD.flip(1), h_BD, None)[0].flip(1)
+    return naive.scan(a_BTD, b_BTD, h_BD, None)[0]
 
 
 def _before(x_BTD: Tensor, start_BD: Tensor, backwards: bool) -> Tensor:

@@ -11,6 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from statewise.core.tracing import tool, uncompiled
 from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
 from statewise.kernels.persistent import compute_dtype, forward_kernel, retire
@@ -19,7 +20,6 @@ from statewise.kernels.persistent.plan import Cell, Way
 from statewise.kernels.stepped.program import Program, Shape, load
 from statewise.kernels.stepped.recurrence import Tensors as Tensors
 from statewise.kernels.stepped.recurrence import Work, recur
-from statewise.kernels.uncompiled import uncompiled
 
 _CAPABILITY = (7, 5)
 _WAYS: tuple[Way, Way] = ("forward", "backward")
@@ -35,8 +35,8 @@ def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor, normed: bool
     """Why this form cannot take the call."""
     if weight.device.type != "cuda":
         return "it needs a GPU"
-    if torch.compiler.is_compiling():
-        return "torch.compile cannot look into it"
+    if reader := tool():
+        return f"{reader} cannot look into it"
     if retired() is not None:
         return retired()
     return _obstacle(

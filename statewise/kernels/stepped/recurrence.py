@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core.tracing import transformed
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.kernels.persistent import recurrence as persistent
@@ -23,7 +24,6 @@ from statewise.kernels.persistent.plan import GATES, Cell
 from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.stepped.program import Run, Shape
 from statewise.kernels.stepped.walk import walking
-from statewise.kernels.transformed import transformed
 
 _EPSILON = 1e-5  # torch.nn's, as in the kernel
 _ALIGNED_BYTES = 16

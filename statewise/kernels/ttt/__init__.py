@@ -4,7 +4,7 @@ from torch import Tensor
 
 from statewise.core import map_state
 from statewise.kernels.along_time import no_autocast, wide
-from statewise.kernels.choice import Choice, Wish, choose
+from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
 from statewise.kernels.ttt import dual, naive
 from statewise.kernels.ttt.inner import InnerNorm as InnerNorm
 from statewise.kernels.ttt.inner import Weights as Weights
@@ -19,7 +19,7 @@ def choice(start: Weights, *, mini_batch: int, wish: Wish = "auto") -> Choice:
     if start[0].shape[-2] > WIDEST or mini_batch > LONGEST:
         variant = f"it takes heads up to {WIDEST} wide and mini-batches up to {LONGEST} long"
     fast, absent = with_triton(["batched"], start[0], variant=variant)
-    return choose("test-time training", obstacles=[], wish=wish, fast=fast, absent=absent)
+    return choose("test-time training", obstacles=[], wish=wish, fast=fast, absent=absent, traced=PLAIN_CHUNKS)
 
 
 def ttt(

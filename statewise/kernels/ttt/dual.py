@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core.tracing import is_known
 from statewise.kernels.along_time import past_end
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 from statewise.kernels.ttt.naive import Carried
@@ -39,8 +40,9 @@ def ttt(
         inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]  # as many as before
     place_B = mini_batch - state.left_B
     end_B = place_B + lengths
-    # Asking a GPU where its rows stand would stop it: there, an empty mini-batch at the end is the lesser evil.
-    latest = int(place_B.max()) if place_B.device.type == "cpu" else mini_batch - 1
+    # Asking a GPU where its rows stand would stop it, and a tracer has no answer: there, an empty mini-batch at the end
+    # is the lesser evil.
+    latest = int(place_B.max()) if place_B.device.type == "cpu" and is_known(place_B) else mini_batch - 1
     count = -(-(latest + time) // mini_batch)
     at_BT = place_B[:, None] + torch.arange(time, device=place_B.device)
     q_NBHCK, k_NBHCK, v_NBHCK, rate_NBHC = (_aligned(value, at_BT, count, mini_batch) for value in inputs)
@@ -62,7 +64,7 @@ def ttt(
 
 def _aligned(x_BTH: Tensor, at_BT: Tensor, count: int, mini_batch: int) -> Tensor:
     """`[B, T, H, ...]` to `[N, B, H, C, ...]`, row by row at its own place, 0 elsewhere."""
-    empty = x_BTH.new_zeros(len(x_BTH), count * mini_batch, *x_BTH.shape[2:])
+    empty = x_BTH.new_zeros(x_BTH.shape[0], count * mini_batch, *x_BTH.shape[2:])
     index = at_BT.view(*at_BT.shape, *[1] * (x_BTH.dim() - 2)).expand_as(x_BTH)
     placed = torch.unflatten(empty.scatter(1, index, x_BTH), 1, (count, mini_batch))
     return placed.movedim(1, 0).transpose(2, 3)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_observed, observe
-from statewise.kernels.along_time import unroll_many
+from statewise.core.machine import unroll_many
 from statewise.kernels.memory_matrix import outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 

@@ -1,7 +1,10 @@
 """The window model: the equation, a convolution over time, and the choice between them."""
 
+from typing import get_args
+
 from torch import Tensor
 
+from statewise.core.tracing import Tool
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.window import fused, naive
 from statewise.kernels.window.naive import Activation as Activation
@@ -10,7 +13,7 @@ from statewise.kernels.window.naive import window_step as window_step
 
 
 def choice(*, wish: Wish = "auto") -> Choice:
-    return choose("window", obstacles=[], wish=wish)
+    return choose("window", obstacles=[], wish=wish, traced=dict.fromkeys(get_args(Tool), "fused"))
 
 
 def window(
