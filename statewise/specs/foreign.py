@@ -23,10 +23,9 @@ def read_small(path: Path, *, largest: int = _LARGEST_JSON) -> str:
     if path.exists() and not path.is_file():  # a pipe or a device would be waited for
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     with path.open("rb") as file:
-        data = file.read(largest + 1)
-    if len(data) > largest:
-        raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
-    return data.decode()
+        if os.fstat(file.fileno()).st_size > largest:
+            raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
+        return file.read().decode()
 
 
 def read_toml(path: Path) -> dict[str, Any]:

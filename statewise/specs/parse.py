@@ -155,7 +155,7 @@ def _forget_other_kinds(table: dict[str, Any], names: Sequence[str], kind: Any) 
     if not isinstance(inner, dict):
         return
     kinds = {model.model_fields["kind"].default: model for model in models if "kind" in model.model_fields}
-    old, new = kinds.get(inner.get("kind", usual)), kinds.get(kind)
+    old, new = kinds.get(str(inner.get("kind", usual))), kinds.get(str(kind))  # a list or a table is no kind
     if old is None or new is None or old is new:
         return
     for name in (set(inner) & set(old.model_fields)) - {"kind"}:

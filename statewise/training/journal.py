@@ -81,7 +81,10 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    lines = read_small(path, largest=_LARGEST).split("\n")[:-1]  # a run that goes on may be writing the last one
+    try:
+        lines = read_small(path, largest=_LARGEST).split("\n")[:-1]  # a run that goes on may be writing the last one
+    except UnicodeDecodeError as error:
+        raise UserError(f"{str(path)!r} is not UTF-8 text: {error}", fix="remove the line") from None
     return [_record(line, f"{path} line {number}") for number, line in enumerate(lines, 1)]
 
 

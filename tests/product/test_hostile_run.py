@@ -111,6 +111,16 @@ def test_tables_that_cannot_be_read(
     assert said.code == 2, said.output[-2_000:]
 
 
+def test_metrics_that_are_no_text(folder: Path, tmp_path: Path) -> None:
+    from statewise.specs import UserError
+    from statewise.tasks import load
+
+    hostile = copied("classifier", folder, tmp_path)
+    (hostile / "metrics.jsonl").write_bytes(b'{"step": 1, "\xfe": 2}\n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl' is not UTF-8 text"):
+        _ = load(hostile).history
+
+
 @pytest.mark.parametrize("line", ["[" * 5_000, "7", '{"step": "x"}', '{"step": 1, "loss": []}', "{}"])
 def test_metrics_that_are_none(line: str, folder: Path, tmp_path: Path) -> None:
     from statewise.specs import UserError
