@@ -28,6 +28,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
     ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference",
+            metavar="FILE",
+            help="Translations: a file with one more reference a line. Can be repeated.",
+        ),
+    ] = None,
     exposure: Annotated[
         bool, typer.Option("--exposure", help="Loss by position when the model reads its own output (exposure bias).")
     ] = False,
@@ -51,11 +59,13 @@ def evaluate(
 
     Example: statewise evaluate runs/lstm --data other.txt
     Example: statewise evaluate runs/lstm --exposure
+    Example: statewise evaluate runs/translation --data test.de --data test.en --reference more.en
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
     from statewise.specs import UserError
     from statewise.tasks.forecasting import ForecastingRun
     from statewise.tasks.run import SelfReadingRun
+    from statewise.tasks.translation import TranslationRun
 
     data = joined(data, text)
     opened = open_run(run, set_ or (), device=device, mixer=mixer)
@@ -83,7 +93,7 @@ def evaluate(
             print_json(exposure_figures(gap, unit=unit))
         else:
             report = exposure_report(gap, unit=unit)
-            _print(report, title=f"{run} on {read}: reading its own output", first="position")
+            print_report(report, title=f"{run} on {read}: reading its own output", first="position")
         return
     if stationarity:
         if data or folds or plot or plot_error:
@@ -94,7 +104,7 @@ def evaluate(
         if json_:
             print_json(tested._asdict())
         else:
-            _print(tested.report("its series"), title=f"{run}: is the series stationary?", first="small models")
+            print_report(tested.report("its series"), title=f"{run}: is the series stationary?", first="small models")
         return
     if data and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error use the held-out part of the data", fix="leave out --data")
@@ -102,17 +112,23 @@ def evaluate(
         forecaster().plot(plot)
     if plot_error is not None:
         forecaster().plot(plot_error, what="error")
-    results: Sequence[Evaluation] = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
+    if reference and not isinstance(opened, TranslationRun):
+        raise UserError(f"a {opened.spec.task} run has no references", fix="leave out --reference")
+    results: Sequence[Evaluation]
+    if reference and isinstance(opened, TranslationRun):
+        results = [opened.evaluate(files, references=reference)]
+    else:
+        results = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
         found = [result._asdict() for result in results]
         print_json(found[0] if folds is None else found)
         return
     for number, result in enumerate(results, start=1):
         part = read if folds is None else f"{read}: period {number} of {folds}"
-        _print(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
+        print_report(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
 
 
-def _print(report: "Report", *, title: str, first: str) -> None:
+def print_report(report: "Report", *, title: str, first: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 

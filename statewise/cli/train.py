@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from statewise.cli.evaluate import print_report
 from statewise.cli.option import Device, Json, Quiet, Text, joined
 from statewise.cli.output import print_json, tell
 from statewise.cli.run_argument import MixerOption
@@ -35,6 +36,10 @@ def train(
         ),
     ] = None,
     mixer: MixerOption = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
     ] = None,
@@ -57,7 +62,7 @@ def train(
     The task is the recipe's: language modelling, classification, tagging, translation, trees or forecasting.
 
     Example: statewise train lstm --data my.txt --steps 2000 --out runs/mine
-    Example: statewise train classification --data reviews.csv --set data.text=review
+    Example: statewise train classification --data reviews.csv --set data.text=review --test other.csv
     Example: statewise train classification --mixer my_mixer.py --set model.options.decay=0.5
     """
     from statewise.specs import UserError
@@ -78,6 +83,9 @@ def train(
     settings = list(set_ or [])
     if deterministic:
         settings.append("train.deterministic=true")
+    for name in test or ():
+        if ":" not in name and not Path(name).exists():  # hub:NAME and file.npz:x:y are no paths
+            raise UserError(f"--test {name}: there is no such file", fix="check the name")
     silent = quiet or _follows()
     trained = run_training(
         recipe or "lstm",
@@ -98,6 +106,7 @@ def train(
     outcome = trained.outcome
     if silent and trained.warning:
         tell(f"warning: {trained.warning}", error=True)
+    tested = trained.load().evaluate([Path(name) for name in test]) if test else None
     if json_:
         result = {
             "run": str(trained.path),
@@ -110,6 +119,7 @@ def train(
             "deterministic": trained.proof,
             "warning": trained.warning or None,
             **{f"validation_{name}": value for name, value in outcome.evaluation.items()},
+            **({} if tested is None else {"test": tested._asdict()}),
         }
         print_json(result)
     else:
@@ -120,6 +130,9 @@ def train(
         tell(f"{outcome.step} steps in {outcome.seconds:.1f} s of training")
         tell(f"weights sha256 {outcome.weights_sha256[:16]}…")
         own = f" --mixer {mixer or recipe or 'FILE.py'}" if trained.mixers else ""
+        if tested is not None:
+            title = f"{trained.path} on {', '.join(test or ())}"
+            print_report(tested.report(trained.path.name), title=title, first="predictor")
         tell(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
     return 1 if trained.proof is False else 0
 

@@ -196,3 +196,25 @@ def test_a_mistake_is_answered(
 
 def test_verbs_say_what_a_run_cannot_do(trained: Path) -> None:
     assert call("verify", str(trained)).code == 2
+
+
+def test_a_test_file_is_evaluated_at_the_end_of_training(tmp_path: Path) -> None:
+    rows = [f"{label}\ta {word} film" for label, word in (("good", "warm"), ("bad", "dull")) * 20]
+    for name in ("train.tsv", "test.tsv"):
+        (tmp_path / name).write_text("\n".join(["label\ttext", *rows]) + "\n")
+    options = ("--data", str(tmp_path / "train.tsv"), "--steps", "3", "--set", "model.width=4", "--quiet")
+    missing = call(
+        "train", "classification", *options, "--test", str(tmp_path / "none.tsv"), "--out", str(tmp_path / "a")
+    )
+    assert missing.code == 2
+    assert "there is no such file" in missing.err
+    assert not (tmp_path / "a").exists()
+    test = ("--test", str(tmp_path / "test.tsv"))
+    said = call("train", "classification", *options, *test, "--out", str(tmp_path / "b"), "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)["test"]
+    again = call("evaluate", str(tmp_path / "b"), "--data", str(tmp_path / "test.tsv"), "--json")
+    assert (found["rows"], found) == (40, json.loads(again.out))
+    said = call("train", "classification", *options, *test, "--out", str(tmp_path / "c"))
+    assert "accuracy" in said.out
+    assert "bag-of-words" in said.out

@@ -206,3 +206,23 @@ def test_the_language_of_settings_reaches_the_model(files: tuple[str, str], tmp_
     assert (opened.path / "tokenizer.json").is_file()
     assert opened.languages.source.vocab == opened.languages.target.vocab
     assert isinstance(opened.translate("eins"), str)
+
+
+def test_more_references_for_a_source(files: tuple[str, str], run: Path, tmp_path: Path) -> None:
+    """With its own translations as a second reference nothing is left to wish for, but loss is that of the first."""
+    source, target = files
+    data = ("--data", source, "--data", target)
+    one = json.loads(call("evaluate", str(run), *data, "--json").out)
+    own = tmp_path / "own.en"
+    own.write_text(call("predict", str(run), source).out, encoding="utf-8")
+    said = call("evaluate", str(run), *data, "--reference", str(own), "--json")
+    assert said.code == 0, said.err
+    two = json.loads(said.out)
+    assert (one["references"], two["references"], two["exact"], two["token_error_rate"]) == (1, 2, 1.0, 0.0)
+    assert two["nats"] == one["nats"]
+    assert one["token_error_rate"] >= one["ter"]
+    assert "2 references for each" in call("evaluate", str(run), *data, "--reference", str(own)).out.replace("\n", " ")
+    own.write_text("one\n", encoding="utf-8")
+    said = call("evaluate", str(run), *data, "--reference", str(own))
+    assert said.code == 2
+    assert "has 1 lines" in said.err

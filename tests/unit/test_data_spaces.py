@@ -69,7 +69,7 @@ def test_a_perfect_translation_is_perfect(tokenizer: str, targets: list[str], to
     assert parting.tokenize == tokenize
     written = [both.target.decode(both.target.encode(text)) for text in targets]
     perfect = translation_scores(written, targets, parting=parting)
-    assert perfect[:1] + perfect[2:] == pytest.approx((100, 100, 100, 0, 1))
+    assert perfect[:1] + perfect[2:] == pytest.approx((100, 100, 100, 0, 0, 1))
     half = [*written[:-1], written[0]]
     scores = translation_scores(half, targets, parting=parting)
     assert scores.bleu == sacrebleu.corpus_bleu(half, [targets], tokenize=tokenize).score

@@ -2,10 +2,11 @@
 
 import math
 
+import nltk
 import numpy as np
 import pytest
 import sacrebleu
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 from sklearn import metrics as sklearn
@@ -47,6 +48,33 @@ def test_more_references_help_and_are_in_the_signature() -> None:
     more = translation.bleu(HYPOTHESES, REFERENCES, more_references=[HYPOTHESES])
     assert more.value == pytest.approx(100)
     assert "nrefs:2" in more.signature
+
+
+@settings(deadline=None)
+@given(*[st.lists(st.sampled_from("abc"), max_size=8)] * 2)
+def test_token_edits_are_those_of_nltk(one: list[str], other: list[str]) -> None:
+    assert translation.levenshtein(one, other) == nltk.edit_distance(one, other)
+
+
+def test_the_token_error_rate_counts_edits_for_a_hundred_words() -> None:
+    """Capitals count; a move costs two edits, and one in TER; of several references the nearest counts."""
+    assert translation.token_error_rate(["a b x d e"], ["a b c d"]).value == 50
+    moved = (["b c d a"], ["a b c d"])
+    assert translation.token_error_rate(*moved).value == 50
+    assert translation.ter(*moved).value == 25
+    assert translation.token_error_rate(["a B"], ["a b"]).value == 50
+    near = translation.token_error_rate(["a b", "c"], ["a b c d", "x"], more_references=[["a b", "c"]])
+    assert (near.value, near.higher_is_better) == (0, False)
+    apart = translation.token_error_rate(["a b", "c"], ["a b c d", "x"], more_references=[["z z z", "y z"]])
+    assert apart.value == pytest.approx(100 * (2 + 1) / (3.5 + 1.5))
+
+
+def test_every_score_takes_more_references() -> None:
+    one = translation.translation_scores(HYPOTHESES, REFERENCES)
+    two = translation.translation_scores(HYPOTHESES, REFERENCES, more_references=[HYPOTHESES])
+    assert (two.bleu, two.chrf, two.ter, two.token_error_rate, two.exact) == (pytest.approx(100), 100, 0, 0, 1)
+    for name, higher in one.higher_is_better.items():
+        assert getattr(two, name) >= getattr(one, name) if higher else getattr(two, name) <= getattr(one, name), name
 
 
 def test_exact_match_and_all_scores_together() -> None:

@@ -1,9 +1,11 @@
-"""Translations against references: BLEU, chrF and TER by sacrebleu (Post 2018), each with its signature."""
+"""Translations against references: BLEU, chrF and TER by sacrebleu (Post 2018) with signatures, and token errors."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from statewise.data.spaces import chinese
 from statewise.specs import UserError
@@ -20,11 +22,13 @@ class TranslationScores(NamedTuple):
     bleu_tokenised_lower: float
     chrf: float
     ter: float
+    token_error_rate: float
     exact: float
 
     @property
     def higher_is_better(self) -> dict[str, bool]:
-        return {"bleu": True, "bleu_tokenised_lower": True, "chrf": True, "ter": False, "exact": True}
+        better = {"bleu": True, "bleu_tokenised_lower": True, "chrf": True, "exact": True}
+        return {**better, "ter": False, "token_error_rate": False}
 
 
 class QuickScores(NamedTuple):
@@ -61,18 +65,24 @@ def sacre_tokens(tokenize: BleuTokens, references: Sequence[str], *, characters:
 
 
 def translation_scores(
-    hypotheses: Sequence[str], references: Sequence[str], *, parting: Parting = BY_SPACES
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    parting: Parting = BY_SPACES,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> TranslationScores:
     """Every figure of one set of translations; the functions below give each with its own signature."""
-    whole = bleu(hypotheses, references, tokenize=parting.tokenize)
+    whole = bleu(hypotheses, references, tokenize=parting.tokenize, more_references=more_references)
     written, true = parting.words(hypotheses), parting.words(references)
+    more = list(map(parting.words, more_references))
     return TranslationScores(
         bleu=whole.value,
         signature=whole.signature,
-        bleu_tokenised_lower=tokenised_bleu(written, true, lower=True).value,
-        chrf=chrf(hypotheses, references).value,
-        ter=ter(written, true).value,
-        exact=exact_match(written, true).value,
+        bleu_tokenised_lower=tokenised_bleu(written, true, lower=True, more_references=more).value,
+        chrf=chrf(hypotheses, references, more_references=more_references).value,
+        ter=ter(written, true, more_references=more).value,
+        token_error_rate=token_error_rate(written, true, more_references=more).value,
+        exact=exact_match(written, true, more_references=more).value,
     )
 
 
@@ -125,11 +135,54 @@ def ter(
     return _corpus("TER", metric, hypotheses, [references, *more_references], higher_is_better=False)
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The share, 0 to 1, of lines that are the reference word by word; blanks between words are all one."""
-    check_pairs(len(hypotheses), len(references), of="lines")
-    hits = sum(a.split() == b.split() for a, b in zip(hypotheses, references))
-    return Score("exact match", hits / len(references), True, "words", len(references))
+def token_error_rate(
+    hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
+) -> Score:
+    """Insertions, deletions and substitutions (Levenshtein 1966) for each hundred words of the reference.
+
+    TER without moves and with capitals: the word error rate. Of several references the nearest counts, over their mean
+    length, as in TER.
+    """
+    edits, words = 0, 0.0
+    streams = [references, *more_references]
+    for stream in streams:
+        check_pairs(len(hypotheses), len(stream), of="lines")
+    for written, *true in zip(hypotheses, *streams):
+        several = [one.split() for one in true]
+        edits += min(levenshtein(written.split(), one) for one in several)
+        words += sum(map(len, several)) / len(several)
+    signature = f"words|refs:{len(streams)}"
+    return Score("token error rate", 100 * edits / max(words, 1.0), False, signature, len(references))
+
+
+def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
+    """The fewest insertions, deletions and substitutions that make one the other."""
+    ids: dict[str, int] = {}
+    code_N = np.array([ids.setdefault(word, len(ids)) for word in other], dtype=np.int64)
+    place = np.arange(len(other) + 1)
+    cost = place
+    for word in one:
+        instead = cost[:-1] + (code_N != ids.get(word, -1))
+        best = np.concatenate([cost[:1] + 1, np.minimum(cost[1:] + 1, instead)])
+        cost = np.minimum.accumulate(best - place) + place  # insertions, any number at once
+    return int(cost[-1])
+
+
+def exact_match(
+    hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
+) -> Score:
+    """The share, 0 to 1, of lines that are a reference word by word; blanks between words are all one."""
+    hit_N = exact_lines(hypotheses, references, more_references=more_references)
+    return Score("exact match", sum(hit_N) / len(references), True, "words", len(references))
+
+
+def exact_lines(
+    hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
+) -> list[bool]:
+    for stream in (references, *more_references):
+        check_pairs(len(hypotheses), len(stream), of="lines")
+    several = zip(hypotheses, references, *more_references)
+    return [any(written.split() == one.split() for one in true) for written, *true in several]
 
 
 def _sacrebleu() -> ModuleType:

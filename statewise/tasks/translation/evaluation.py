@@ -17,7 +17,9 @@ class TranslationEvaluation(NamedTuple):
     bleu_tokenised_lower: float
     chrf: float
     ter: float
+    token_error_rate: float
     exact: float
+    references: int  # for each source
     rows: int
     tokens: int
     uniform_nats: float
@@ -51,7 +53,9 @@ class TranslationEvaluation(NamedTuple):
             cut += f" · {self.out_of_reach:,} targets are longer than decoding.max_ratio and extra let it write"
         cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
         cut += f" · {self.parted}" if self.parted else ""
-        worse = f" · TER {self.ter:.2f}, less is better (an empty text: 100)"
+        cut += f" · {self.references} references for each" if self.references > 1 else ""
+        rates = f"TER {self.ter:.2f}, token error rate {self.token_error_rate:.2f}"
+        worse = f" · {rates}, less is better (an empty text: 100)"
         return Report(
             ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
             rows,
@@ -99,12 +103,14 @@ def _short(text: str) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def baseline(texts: Sequence[str], references: Sequence[str], parting: Parting) -> dict[str, float]:
+def baseline(
+    texts: Sequence[str], references: Sequence[str], parting: Parting, more_references: Sequence[Sequence[str]] = ()
+) -> dict[str, float]:
     """Without TER, which may take minutes where lines are long and nothing fits."""
-    written, true = parting.words(texts), parting.words(references)
+    written, true, more = parting.words(texts), parting.words(references), list(map(parting.words, more_references))
     return {
-        "bleu": bleu(texts, references, tokenize=parting.tokenize).value,
-        "bleu_tokenised_lower": tokenised_bleu(written, true).value,
-        "chrf": chrf(texts, references).value,
-        "exact": exact_match(written, true).value,
+        "bleu": bleu(texts, references, tokenize=parting.tokenize, more_references=more_references).value,
+        "bleu_tokenised_lower": tokenised_bleu(written, true, more_references=more).value,
+        "chrf": chrf(texts, references, more_references=more_references).value,
+        "exact": exact_match(written, true, more_references=more).value,
     }

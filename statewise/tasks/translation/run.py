@@ -11,6 +11,7 @@ import torch
 from statewise.core import Machine
 from statewise.data import Text, Tokenizer, read_texts
 from statewise.data.in_memory import Data
+from statewise.data.lines import read_lines
 from statewise.data.memory_source import given, source_name
 from statewise.data.vocabulary import END
 from statewise.decoding import Hypothesis, Sampling
@@ -18,7 +19,7 @@ from statewise.decoding.termination import calibrate_lengths
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
-from statewise.tasks.metric.translation import translation_scores
+from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
@@ -117,22 +118,27 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     # ---------------------------------------------------------------- figures
 
     @of_this_run
-    def evaluate(self, data: Data | None = None) -> TranslationEvaluation:
+    def evaluate(self, data: Data | None = None, *, references: Sequence[str | Path] = ()) -> TranslationEvaluation:
         """BLEU, chrF, TER and loss on held-out pairs, or on `data`: pairs, or files of pairs or of sources and targets.
+
+        Further `references` are files, each with one more translation a line. Loss and lengths go by the first.
 
         >>> sw.load("runs/translation").evaluate("pairs.tsv").rows
         60
         """
         held = self._held(data)
+        more = [self._reference(path, held) for path in references]
         rows = self.languages.encode(held)
         truth = told(self._translator, self.model, rows)
         writer = self._writer()
         best = [found[0] for found in writer.search(rows.sources)]
         written = [writer.text(one) for one in best]
         parting = self.languages.parting(self.spec.data, held.targets)
-        scores = translation_scores(written, held.targets, parting=parting)
+        scores = translation_scores(written, held.targets, parting=parting, more_references=more)
         length_N = [len(one.tokens) for one in best]
-        exact_N = [a.split() == b.split() for a, b in zip(parting.words(written), parting.words(held.targets))]
+        exact_N = exact_lines(
+            parting.words(written), parting.words(held.targets), more_references=list(map(parting.words, more))
+        )
         longest_N = self._translator.longest(rows.sources, writer.decoding).cpu().numpy()
         apart_N = np.abs(np.array(length_N) - rows.whole)
         ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
@@ -144,12 +150,14 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             bleu_tokenised_lower=scores.bleu_tokenised_lower,
             chrf=scores.chrf,
             ter=scores.ter,
+            token_error_rate=scores.token_error_rate,
             exact=scores.exact,
+            references=1 + len(more),
             rows=len(held),
             tokens=truth.tokens,
             uniform_nats=math.log(self.languages.target.vocab),
-            copy=baseline(held.sources, held.targets, parting),
-            frequent=baseline([self.frequent] * len(held), held.targets, parting),
+            copy=baseline(held.sources, held.targets, parting, more),
+            frequent=baseline([self.frequent] * len(held), held.targets, parting, more),
             frequent_target=self.frequent,
             cut=rows.cut,
             out_of_reach=int((np.array(rows.whole) > longest_N).sum()),
@@ -208,6 +216,15 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             return read_split(self.spec.data, seed=self.spec.seed)[1]
         with given(self.spec, data) as files:
             return read_files(files.data, files.paths)
+
+    def _reference(self, path: str | Path, held: Pairs) -> list[str]:
+        lines = [line.text for line in read_lines(Path(path), encoding=self.spec.data.encoding)]
+        if len(lines) != len(held):
+            raise UserError(
+                f"{str(path)!r} has {len(lines)} lines, but {len(held)} pairs are evaluated",
+                fix="give one reference for each pair, in their order",
+            )
+        return lines
 
     def _writer(self) -> Writer:
         return Writer(self._translator, self.model, self.spec.decoding)
