@@ -112,6 +112,7 @@ DATA: dict[str, tuple[str, Callable[[], str | bytes] | None, tuple[str, ...]]] =
     "deep.npy": ("forecasting", lambda: npy(None, header=b"-" * 9_000 + b"1"), ()),
     "junk.mat": ("forecasting", lambda: b"MATLAB".ljust(124) + b"\0\1IM" + struct.pack("<2I", 14, 1 << 31), ()),
     "word.tsv": ("tagging", lambda: f"{TAGS}\n\n{'x' * 140_000}\tN\n", ()),
+    "number.conllu": ("tagging", lambda: "\n".join(f"{'9' * 5_000}\tw\t_\tN" + "\t_" * 6 for _ in range(9)), ()),
     "deep.jsonl": ("classification", lambda: '{"text": ' + "[" * DEEP, ()),
     "digits.jsonl": ("classification", lambda: '{"text": "a", "label": ' + "1" * 5_000 + "}", ()),
     "gaps.csv": (

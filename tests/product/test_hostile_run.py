@@ -130,3 +130,11 @@ def test_metrics_that_are_none(line: str, folder: Path, tmp_path: Path) -> None:
     (hostile / "metrics.jsonl").write_text(line + "\n")
     with pytest.raises(UserError, match=r"metrics\.jsonl line 1 is not a record of metrics"):
         _ = load(hostile).history
+
+
+def test_a_period_without_end(limited: Limited, folder: Path, tmp_path: Path) -> None:
+    hostile = copied("direct", folder, tmp_path)
+    table = json.loads((hostile / "series.json").read_text())
+    vouched(hostile, "series.json", json.dumps({**table, "period": float("inf")}).encode())
+    said = limited.call("evaluate", str(hostile), cwd=tmp_path)
+    assert said.code == 2, said.output[-2_000:]

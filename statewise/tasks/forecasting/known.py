@@ -121,7 +121,7 @@ class Known(NamedTuple):
                 {str(name): Scaling.from_json(one) for name, one in record.get("scaling_of", {}).items()},
                 {str(name): tuple(map(float, one)) for name, one in record.get("mase_of", {}).items()},
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise UserError(f"{str(where)!r}: series.json is not what a forecasting run writes") from None
 
 
