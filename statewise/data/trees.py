@@ -110,7 +110,7 @@ def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledT
 
 def _read(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
     found: Examples[LabelledTree] = Examples()
-    with _uncollected():
+    with uncollected():
         for path in one_or_many(paths):
             for text, where in bracketed(_lines(path, encoding)):
                 if text is None:
@@ -122,7 +122,7 @@ def _read(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | Flat
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Trees hold no cycles; to search millions of lists for some, again and again, takes as long as to read them."""
     before = gc.isenabled()
     gc.disable()

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from statewise.core.transfer import onto
 from statewise.data import NO_LABEL, Labels, RaggedBatches, Tokenizer, evaluation_batches
 from statewise.data.flat_tree import FlatTree
+from statewise.data.trees import uncollected
 from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
 from statewise.specs.tree import TreeSpec
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
@@ -67,6 +68,7 @@ class TreeJob(Job):
         )
 
     @classmethod
+    @uncollected()
     def open(cls, spec: TreeSpec, opening: Opening) -> "TreeJob":
         train, held = read_split(spec.read_data, seed=spec.seed)
         if opening.kept is None:
