@@ -38,7 +38,7 @@ def train(
     mixer: MixerOption = None,
     test: Annotated[
         list[str] | None,
-        typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
+        typer.Option("--test", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
