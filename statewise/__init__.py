@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from statewise import specs as specs
     from statewise import tasks as tasks
     from statewise import training as training
-    from statewise.comparison.compared import compare as compare
+    from statewise.comparison import compare as compare
     from statewise.core import lens as lens
     from statewise.core import load_state as load_state
     from statewise.core import map_state as map_state
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from statewise.tasks import verify as verify
 
 _HOME = {
-    "comparison.compared": ("compare",),
+    "comparison": ("compare",),
     "core": ("lens", "load_state", "map_state", "observe", "save_state", "state_bytes"),
     "decoding": ("Sampling",),
     "inspection": ("inspect",),

@@ -149,7 +149,7 @@ def _run() -> int:
             where = "" if out is None else f" --out {out}"
             on = f"; to continue: statewise train --resume{where}" if error.step else "; nothing was saved yet"
             return _complain(f"{error}{on}", error.exit_code)
-        from statewise.specs.error import lack_of_memory
+        from statewise.specs import lack_of_memory
 
         if (lacking := lack_of_memory(error)) is None:
             raise
@@ -162,7 +162,7 @@ def _notes(error: BaseException) -> str:
     notes = getattr(error, "__notes__", ())
     if not notes:
         return ""
-    from statewise.specs.error import Note, on_command_line
+    from statewise.specs import Note, on_command_line
 
     return "".join(f"\n{on_command_line(note.marked) if isinstance(note, Note) else note}" for note in notes)
 

@@ -113,7 +113,7 @@ def _print(titles: list[str], rows: list[list[str]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     table = Table(*titles, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:

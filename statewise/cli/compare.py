@@ -13,7 +13,7 @@ from statewise.cli.output import print_json, tell
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from statewise.comparison.compared import Compared, ComparedPart
+    from statewise.comparison import Compared, ComparedPart
 
 _DEFAULT = "lineage"
 # What a terminal shows, as far as it is wide, the first of these first; the report has all of it.
@@ -99,8 +99,8 @@ def compare(
     if list_:
         return _list(json_)
 
-    from statewise.comparison.compared import compare as run_study
-    from statewise.comparison.progress import make_board
+    from statewise.comparison import compare as run_study
+    from statewise.comparison import make_board
 
     found = run_study(
         study,
@@ -131,7 +131,7 @@ def compare(
 
 
 def _list(json_: bool) -> int:
-    from statewise.comparison.study import load_story, study_names
+    from statewise.comparison import load_story, study_names
 
     known = {name: load_story(name) for name in study_names()}
     if json_:
@@ -157,7 +157,7 @@ def _list(json_: bool) -> int:
 
 def _settings(overrides: list[str], *, seeds: int | None) -> dict[str, Any]:
     """What the command line says of the study."""
-    from statewise.specs.parse import read_override
+    from statewise.specs import read_override
 
     return {**({} if seeds is None else {"seeds": seeds}), **dict(map(read_override, overrides))}
 
@@ -180,7 +180,7 @@ def _heading(column: dict[str, Any]) -> str:
 
 def _print(found: "Compared") -> None:
     """The tables and the verdict of the report, as far as a terminal is wide, and where the rest is."""
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     # A file has no width that a line could be too long for.
     console = make_console() if sys.stdout.isatty() else make_console(width=max(map(_table_width, found.parts)))

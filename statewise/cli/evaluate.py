@@ -11,7 +11,7 @@ from statewise.cli.output import print_json
 from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
-    from statewise.tasks.report import Evaluation, Report
+    from statewise.tasks import Evaluation, Report
 
 
 def evaluate(
@@ -63,8 +63,8 @@ def evaluate(
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
     from statewise.specs import UserError
+    from statewise.tasks import SelfReadingRun
     from statewise.tasks.forecasting import ForecastingRun
-    from statewise.tasks.run import SelfReadingRun
     from statewise.tasks.translation import TranslationRun
 
     data = joined(data, text)
@@ -81,7 +81,7 @@ def evaluate(
         return opened
 
     if exposure:
-        from statewise.tasks.exposure import exposure_figures, exposure_report
+        from statewise.tasks import exposure_figures, exposure_report
 
         if not isinstance(opened, SelfReadingRun):
             raise UserError(
@@ -132,7 +132,7 @@ def print_report(report: "Report", *, title: str, first: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     console = make_console()
     table = Table(title=escape(title), title_justify="left")

@@ -63,11 +63,9 @@ def inspect(
     Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
     from statewise.disk import make_folder
+    from statewise.inspection import LENSES, left_out, make_progress
     from statewise.inspection import inspect as look_at
-    from statewise.inspection.lenses import LENSES
-    from statewise.inspection.page import left_out
-    from statewise.inspection.progress import make_progress
-    from statewise.specs.parse import read_override
+    from statewise.specs import read_override
 
     alone = {one.name for one in LENSES if not one.tasks}
     if run is None:
@@ -104,7 +102,7 @@ def inspect(
 
 
 def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | None, train: bool) -> None:
-    from statewise.inspection.lenses import LENSES, find_lens
+    from statewise.inspection import LENSES, find_lens
     from statewise.specs import UserError
 
     for flag, given in (("against", against is not None), ("train", train)):
@@ -126,8 +124,8 @@ def _list(json_: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from statewise.figures.terminal import make_console
-    from statewise.inspection.lenses import LENSES
+    from statewise.display import make_console
+    from statewise.inspection import LENSES
 
     if json_:
         print_json(
@@ -159,7 +157,7 @@ def _list(json_: bool) -> None:
 
 
 def _print(found: "Inspection", page: Path, files: list[str]) -> None:
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     console = make_console()
 

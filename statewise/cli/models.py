@@ -110,7 +110,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]], context: int) -> None:
     """A line of numbers for each, and below it what its state is and what it fixed, at any width."""
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     console = make_console()
     wide = min(console.width, _READABLE)
@@ -132,7 +132,7 @@ def _print(rows: list[dict[str, Any]], context: int) -> None:
 
 
 def _print_one(row: dict[str, Any]) -> None:
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     console = make_console()
     after = f" after {row['context']:,} tokens"

@@ -5,7 +5,7 @@ import math
 import sys
 from typing import Any
 
-from statewise.figures.letter import safe, visible
+from statewise.display import safe, visible
 
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:

@@ -40,8 +40,8 @@ def predict(
 
     from statewise.disk import replacing
     from statewise.specs import UserError
+    from statewise.tasks import PredictingRun
     from statewise.tasks.forecasting import ForecastingRun
-    from statewise.tasks.run import PredictingRun
 
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UserError(f"--out {str(out)!r} cannot be written", fix="name a file in a folder that exists")
@@ -71,7 +71,7 @@ def predict(
 
 def _table(rows: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:
     """CSV of some of what each row has."""
-    from statewise.figures.table import csv_text
+    from statewise.figures import csv_text
 
     yield ",".join(names)
     for row in rows:

@@ -11,7 +11,7 @@ from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
     from statewise.specs import ReproductionSpec
-    from statewise.tasks.reproduce import Verdict
+    from statewise.tasks import Verdict
 
 _READABLE = 110  # letters of a line
 
@@ -56,7 +56,7 @@ def reproduce(
             "--data is missing", fix=f"name the folder that holds the data: statewise reproduce {name} --data DIR"
         )
 
-    from statewise.tasks.reproduce import reproduce as run_again
+    from statewise.tasks import reproduce as run_again
     from statewise.training import make_display
 
     verdict = run_again(
@@ -87,7 +87,7 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
         )
         return
 
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     console = make_console()
     longest = max(map(len, every))

@@ -23,8 +23,7 @@ MixerOption = Annotated[
 def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None, mixer: str | None = None) -> "Run":
     """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
-    from statewise.tasks import load
-    from statewise.tasks.shipped import find_run, shipped_names
+    from statewise.tasks import find_run, load, shipped_names
 
     path = find_run(path)
     known = [str(found.parent) for found in sorted([*path.glob("*/run.toml"), *Path("runs").glob("*/run.toml")])]

@@ -18,9 +18,7 @@ def settings(
 
     Example: statewise settings classification
     """
-    from statewise.specs import load_recipe, make_spec
-    from statewise.specs.catalogue import settings_of
-    from statewise.specs.error import as_toml
+    from statewise.specs import as_toml, load_recipe, make_spec, settings_of
 
     listed = list(settings_of(make_spec(load_recipe(recipe), source=f"recipe {recipe}")))
     if json_:
@@ -36,7 +34,7 @@ def settings(
     from rich.markup import escape
     from rich.table import Table
 
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     table = Table("setting", "meaning", box=SIMPLE_HEAD, pad_edge=False)
     table.columns[0].overflow = "fold"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from statewise.specs.catalogue import Setting
+    from statewise.specs import Setting
 
 # Settings that have an option of their own.
 _PLAIN = {
@@ -23,7 +23,7 @@ def explain_option(option: str, options: Sequence[str], arguments: Sequence[str]
 
     `--width 32`: no option --width; it is a setting: --set model.width=32
     """
-    from statewise.specs.catalogue import likeness, meant
+    from statewise.specs import likeness, meant
 
     verb, *given = arguments
     name = option.lstrip("-")
@@ -60,12 +60,11 @@ def _value(option: str, given: Sequence[str]) -> str | None:
 
 def _settings(verb: str, given: Sequence[str]) -> "tuple[list[Setting], dict[str, str]]":
     """The settings of the recipe or the study that the verb was given, and which of them are options of their own."""
-    from statewise.specs import UserError, load_recipe, make_spec
-    from statewise.specs.catalogue import settings_of
+    from statewise.specs import UserError, load_recipe, make_spec, settings_of
 
     words = [word for word in given if not word.startswith("-")]
     if verb == "compare":
-        from statewise.comparison.study import load_story
+        from statewise.comparison import load_story
 
         for word in (*words, "lineage"):
             try:

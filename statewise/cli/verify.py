@@ -55,7 +55,7 @@ def verify(
     from rich.markup import escape
     from rich.table import Table
 
-    from statewise.figures.terminal import make_console
+    from statewise.display import make_console
 
     table = Table(
         title="Largest error over outputs, final state and gradients",

@@ -9,19 +9,16 @@ import torch
 from statewise.comparison.trial import Answer, Course
 from statewise.data import NO_LABEL
 from statewise.tasks import Run
+from statewise.tasks.classification import ClassificationRun
 from statewise.tasks.classification import examples as rows
-from statewise.tasks.classification.job import log_probabilities as class_probabilities
-from statewise.tasks.classification.run import ClassificationRun
-from statewise.tasks.forecasting.examples import read_parts
-from statewise.tasks.forecasting.run import ForecastingRun
+from statewise.tasks.classification import log_probabilities as class_probabilities
+from statewise.tasks.forecasting import ForecastingRun, read_parts
+from statewise.tasks.tagging import TaggingRun, by_sentence, encode, guess
 from statewise.tasks.tagging import examples as sentences
-from statewise.tasks.tagging.job import by_sentence, encode, guess
-from statewise.tasks.tagging.run import TaggingRun
+from statewise.tasks.translation import TranslationRun
 from statewise.tasks.translation import examples as pairs
-from statewise.tasks.translation.run import TranslationRun
+from statewise.tasks.tree import TreeRun, counted, log_probabilities, make_trees
 from statewise.tasks.tree import examples as trees
-from statewise.tasks.tree.job import counted, log_probabilities, make_trees
-from statewise.tasks.tree.run import TreeRun
 
 _MOST = 60  # answers that are kept of a trial
 _PAST = 2  # horizons of what came before a forecast that are shown with it

@@ -7,8 +7,7 @@ from statewise.comparison.opened import OpenedData, Opener
 from statewise.comparison.study import IN_STEPS, counted_in_steps, spec_of
 from statewise.comparison.trial import TRAINING_FLOPS
 from statewise.comparison.width import Amount, solve_width
-from statewise.specs import AnyRunSpec, UserError
-from statewise.specs.study import EntrySpec, HeldKind, StudySpec
+from statewise.specs import AnyRunSpec, EntrySpec, HeldKind, StudySpec, UserError
 
 _SIZES = ("parameters", "state_bytes")
 UNITS: dict[HeldKind, str] = {

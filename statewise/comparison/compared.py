@@ -32,25 +32,25 @@ from statewise.comparison.study import (
     title_as_name,
     with_entries,
 )
-from statewise.data.file_or_data import file_names
-from statewise.data.in_memory import Data
-from statewise.data.memory_file import kept_in
-from statewise.data.memory_source import memory_file
+from statewise.data import Data, file_names, kept_in, memory_file
 from statewise.disk import make_folder, write
-from statewise.models import AnyMixer, CustomMixer, classes_of, names_a_file, own_mixer, own_mixers
-from statewise.models.custom import from_source
-from statewise.specs import OwnMixer, UserError, from_json, mixers_of, nearest, option, read_small
-from statewise.specs.custom import snake
-from statewise.specs.parse import with_settings
-from statewise.specs.study import EntrySpec, StudySpec
-from statewise.specs.toml import dumps
-from statewise.tasks.run import read_spec
-from statewise.tasks.shipped import find_run
-from statewise.training import Parallel
-from statewise.training.device import pick_device
-from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.memory import refuse_what_does_not_fit
-from statewise.training.signals import Signals
+from statewise.models import AnyMixer, CustomMixer, classes_of, from_source, names_a_file, own_mixer, own_mixers
+from statewise.specs import (
+    EntrySpec,
+    OwnMixer,
+    StudySpec,
+    UserError,
+    dumps,
+    from_json,
+    mixers_of,
+    nearest,
+    option,
+    read_small,
+    snake,
+    with_settings,
+)
+from statewise.tasks import find_run, read_spec
+from statewise.training import Parallel, Signals, pick_device, refuse_what_does_not_fit, refuse_what_is_never_captured
 
 _AMOUNTS = ("budget.amount", "budget.also.amount")
 

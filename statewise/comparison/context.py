@@ -10,11 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, leaves, map_state
-from statewise.models import ConditionalMachine, Reader, context_bytes, source_bytes
-from statewise.models.classifier import Classifier
-from statewise.models.forecaster import DirectForecaster, RecursiveForecaster
-from statewise.models.reader import OneWay
-from statewise.models.tagger import Tagger
+from statewise.models import (
+    Classifier,
+    ConditionalMachine,
+    DirectForecaster,
+    OneWay,
+    Reader,
+    RecursiveForecaster,
+    Tagger,
+    context_bytes,
+    source_bytes,
+)
 from statewise.specs import UserError
 
 CONTEXTS = (256, 1024, 4096, 16384, 65536)

@@ -25,10 +25,8 @@ from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED, sent
 from statewise.disk import locked, make_folder, write
-from statewise.specs import UserError, option
-from statewise.specs.study import StudySpec
-from statewise.specs.toml import dumps
-from statewise.training.signals import Signals
+from statewise.specs import StudySpec, UserError, dumps, option
+from statewise.training import Signals
 
 _TICK = 0.2  # seconds between two looks at the signals and the clock
 _TRIES = 2  # times that a trial whose process died is begun in one go

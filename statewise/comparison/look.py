@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from statewise.comparison.record import trial_folder
 from statewise.comparison.report import Part
-from statewise.figures.figure import Axis, Figure, Grid
-from statewise.models import classes_of
-from statewise.models.classifier import Classifier
-from statewise.specs import ClassificationSpec, UserError
-from statewise.specs.study import LookSpec
+from statewise.figures import Axis, Figure, Grid
+from statewise.models import Classifier, classes_of
+from statewise.specs import ClassificationSpec, LookSpec, UserError
 from statewise.tasks import load
-from statewise.tasks.classification.examples import read_split
-from statewise.tasks.classification.run import ClassificationRun
+from statewise.tasks.classification import ClassificationRun, read_split
 
 Floats = NDArray[np.float64]
 _STRETCHES = 4  # that the filler is shown in

@@ -22,9 +22,8 @@ from statewise.decoding import Sampling, TextStream, extend
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run
 from statewise.tasks.language_model import fresh_window
-from statewise.tasks.translation.examples import read_split
-from statewise.tasks.translation.run import TranslationRun
-from statewise.training.journal import read_metrics
+from statewise.tasks.translation import TranslationRun, read_split
+from statewise.training import read_metrics
 
 _SNIPPET = 240  # characters of held-out text whose surprise is shown
 _PROMPT = 32  # of these, what a sample goes on from

@@ -11,8 +11,7 @@ from statistics import fmean
 import torch
 
 from statewise.specs import AnyRunSpec, UserError
-from statewise.tasks.dispatch import open_job
-from statewise.tasks.job import Job, Opening
+from statewise.tasks import Job, Opening, open_job
 from statewise.training import Parallel
 
 # What does not change what is read, nor which vocabularies and classes are learnt from it.

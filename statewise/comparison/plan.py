@@ -17,11 +17,13 @@ from statewise.comparison.study import changed, spec_of
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
 from statewise.specs import (
     AnyRunSpec,
+    EntrySpec,
+    StudySpec,
+    Tried,
     UserError,
     nearest,
 )
-from statewise.specs.study import EntrySpec, StudySpec, Tried
-from statewise.tasks.dispatch import figures_of
+from statewise.tasks import figures_of
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try

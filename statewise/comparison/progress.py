@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise.comparison.trial import Failure, Found, Trial
-from statewise.figures.terminal import make_console
-from statewise.specs.study import StudySpec
+from statewise.display import make_console
+from statewise.specs import StudySpec
 
 _SECONDS_BETWEEN_LINES = 10.0
 Listed = Sequence[tuple[StudySpec, Sequence[Trial]]]  # of each study of a phase, its trials

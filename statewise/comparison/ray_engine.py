@@ -33,7 +33,7 @@ from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import received, run_trial
 from statewise.disk import locked, make_folder
 from statewise.specs import optional
-from statewise.training.signals import Signals
+from statewise.training import Signals
 
 _PACKAGE = Path(__file__).parents[2]
 _TICK = 0.2  # seconds between two looks at the signals

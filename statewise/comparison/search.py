@@ -7,8 +7,7 @@ from typing import Any
 
 from statewise.comparison.budget import Entry
 from statewise.comparison.record import write_json
-from statewise.specs.parse import with_settings
-from statewise.specs.study import StudySpec, Tried, by_path
+from statewise.specs import StudySpec, Tried, by_path, with_settings
 
 # Settings that do not change what a value of the search is worth; of data, the fingerprint says which they are.
 _ASIDE = {f"train.{name}" for name in ("evaluate_every", "evaluate_tokens", "save_every", "log_every", "device")}

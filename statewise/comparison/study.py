@@ -7,34 +7,33 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from statewise.specs import KIND as CUSTOM
 from statewise.specs import (
     AnyRunSpec,
+    BudgetSpec,
+    EntrySpec,
+    LookSpec,
     OwnMixer,
+    PartSpec,
+    SearchSpec,
+    Spec,
+    StorySpec,
+    StudySpec,
+    TrainingBudgetSpec,
+    Tried,
     UserError,
+    complaints,
     either,
     from_json,
     nearest,
     option,
     parse_spec,
+    read_override,
     read_small,
     read_toml,
-)
-from statewise.specs.base import Spec
-from statewise.specs.custom import KIND as CUSTOM
-from statewise.specs.custom import snake
-from statewise.specs.error import complaints
-from statewise.specs.parse import read_override, with_settings
-from statewise.specs.recipe import recipe_folder
-from statewise.specs.study import (
-    BudgetSpec,
-    EntrySpec,
-    LookSpec,
-    PartSpec,
-    SearchSpec,
-    StorySpec,
-    StudySpec,
-    TrainingBudgetSpec,
-    Tried,
+    recipe_folder,
+    snake,
+    with_settings,
 )
 
 _S = TypeVar("_S", bound=Spec)

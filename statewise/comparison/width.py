@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 from statewise.comparison.opened import OpenedData
 from statewise.comparison.study import spec_of
-from statewise.specs import AnyRunSpec, UserError
-from statewise.specs.base import Finer
-from statewise.specs.study import EntrySpec, StudySpec
+from statewise.specs import AnyRunSpec, EntrySpec, Finer, StudySpec, UserError
 
 _WIDEST = 1 << 16
 _NEAR = 24  # widths on either side of the best that are tried where it does not parse or build

@@ -39,19 +39,10 @@ from statewise.comparison.measure import (
 from statewise.comparison.record import Order, append, read_lines, read_order, read_task, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.disk import make_folder, open_to_append
-from statewise.models import CustomMixer, classes_of
-from statewise.models.custom import from_source
-from statewise.models.source import Source
-from statewise.specs import OwnMixer, UserError, from_json
-from statewise.specs.error import lack_of_memory
-from statewise.tasks import Trained, load, train
-from statewise.tasks.run import NEEDS, read_spec
-from statewise.training import Stopped
-from statewise.training.course import Extent
-from statewise.training.device import pick_device
-from statewise.training.folder import newest_verified
-from statewise.training.journal import summary_writer
-from statewise.training.problem import NonFinite
+from statewise.models import CustomMixer, Source, classes_of, from_source
+from statewise.specs import OwnMixer, UserError, from_json, lack_of_memory
+from statewise.tasks import NEEDS, Trained, load, read_spec, train
+from statewise.training import Extent, NonFinite, Stopped, newest_verified, pick_device, summary_writer
 
 End = Literal["found", "failed", "stopped"]
 Tell = Callable[[Mapping[str, Any]], None]

@@ -6,8 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statewise.disk import write
-from statewise.disk.lock import LOCK
+from statewise.disk import LOCK, write
 from statewise.specs import AnyRunSpec, UserError
 
 

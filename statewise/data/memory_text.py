@@ -21,8 +21,7 @@ from statewise.data.lines import Line, Where
 from statewise.data.memory_file import MemoryFile
 from statewise.data.tagged_rows import TAGS, WORDS
 from statewise.data.trees import LabelledTree, bracketed
-from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, UserError
-from statewise.specs.tree import TreeDataSpec
+from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError
 
 # What the columns of labels and texts are called in most tables.
 LABEL_NAMES = frozenset(

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
+from statewise.core import onto
 from statewise.data.batch import Place
 
 LARGEST = 1 << 28  # bytes of a stream that is kept on a device

@@ -7,8 +7,12 @@ from statewise.decoding.generate import extend as extend
 from statewise.decoding.generate import generate as generate
 from statewise.decoding.generate import read as read
 from statewise.decoding.hypothesis import Hypothesis as Hypothesis
+from statewise.decoding.hypothesis import alignment_tap as alignment_tap
 from statewise.decoding.sampling import Sampling as Sampling
 from statewise.decoding.sampling import choose as choose
+from statewise.decoding.termination import LengthCalibration as LengthCalibration
+from statewise.decoding.termination import calibrate_lengths as calibrate_lengths
+from statewise.decoding.termination import write as write
 from statewise.decoding.text import TextStream as TextStream
 from statewise.decoding.until_end import greedy as greedy
 from statewise.decoding.until_end import sample as sample

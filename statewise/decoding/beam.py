@@ -20,7 +20,7 @@ from statewise.decoding.hypothesis import (
     log_probabilities,
     step_and_look,
 )
-from statewise.models.token_machine import TokenMachine
+from statewise.models import TokenMachine
 from statewise.specs import UserError
 
 _UNSEEN = 1e-6  # the least coverage a place counts as having: alignments may leave a place at exactly nothing

@@ -16,8 +16,8 @@ from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph, reading
 from statewise.decoding.hypothesis import broken_outputs, check_never
 from statewise.decoding.sampling import STREAM, Sampling, choose
-from statewise.kernels.cores import threads_for
-from statewise.layers.packed import LARGE, Finished, packed_products
+from statewise.kernels import threads_for
+from statewise.layers import LARGE, Finished, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes

@@ -16,12 +16,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, is_observed, leaves, map_state
-from statewise.core.capture import captured
-from statewise.core.transfer import no_waiting
+from statewise.core import Machine, State, captured, is_observed, leaves, map_state, no_waiting
 from statewise.decoding.sampling import Sampling, best, drawn, has_best, uniforms
 from statewise.kernels import few_rows
-from statewise.layers.packed import packed_products, prepared
+from statewise.layers import packed_products, prepared
 
 _WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
 _IDLE = 4  # graphs that a model keeps for later, with the memory they hold

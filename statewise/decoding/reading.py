@@ -13,9 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from statewise.core import Machine, State, leaves, map_state
-from statewise.core.capture import captured
-from statewise.core.transfer import no_waiting
+from statewise.core import Machine, State, captured, leaves, map_state, no_waiting
 from statewise.decoding import graph
 
 _TOKENS = 4096  # of all rows; beyond, the GPU is the one that is busy

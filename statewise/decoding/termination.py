@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import hold
-from statewise.core.chance import uniforms
+from statewise.core import hold, uniforms
 from statewise.decoding.hypothesis import broken_outputs, check_never
 from statewise.decoding.sampling import has_best
-from statewise.models.termination import Terminating
+from statewise.models import Terminating
 from statewise.specs import UserError
 
 

@@ -19,7 +19,7 @@ from statewise.decoding.hypothesis import (
     step_and_look,
 )
 from statewise.decoding.sampling import Sampling, choose
-from statewise.models.token_machine import TokenMachine
+from statewise.models import TokenMachine
 from statewise.specs import UserError
 
 

@@ -1,6 +1,8 @@
 """How files come to be: whole or not at all, never through a link, by one process at a time."""
 
+from statewise.disk.lock import LOCK as LOCK
 from statewise.disk.lock import locked as locked
+from statewise.disk.lock import was_locked as was_locked
 from statewise.disk.write import TEMPORARY as TEMPORARY
 from statewise.disk.write import append as append
 from statewise.disk.write import is_plain as is_plain

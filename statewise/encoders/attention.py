@@ -9,9 +9,9 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from statewise.core.machine import Encoder, check_input
+from statewise.core import Encoder, check_input
+from statewise.kernels import Wish
 from statewise.kernels.attention import Sight, attention
-from statewise.kernels.choice import Wish
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from statewise.core import Encoder, Mixer, scope
-from statewise.core.machine import check_input
+from statewise.core import Encoder, Mixer, check_input, scope
 from statewise.encoders.attention import past_end
-from statewise.kernels.along_time import reverse_rows
+from statewise.kernels import reverse_rows
 from statewise.layers import make_linear
 from statewise.specs import UserError
 

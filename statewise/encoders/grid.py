@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Encoder, Stacked, scope
-from statewise.kernels.along_time import reverse_rows
-from statewise.kernels.choice import Choice, Wish
+from statewise.kernels import Choice, Wish, reverse_rows
 from statewise.kernels.grid import GridWeights, choice, grid
 from statewise.layers import Scheme, fill_input, fill_recurrent
 from statewise.specs import UserError

@@ -5,8 +5,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Described, is_observed, observe
-from statewise.core.machine import Encoder
+from statewise.core import Described, Encoder, is_observed, observe
 from statewise.layers import MLP, Dropout
 
 

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Stacked, scope
-from statewise.core.machine import Encoder, check_input
-from statewise.core.state_check import blanked
+from statewise.core import Encoder, Stacked, blanked, check_input, scope
 from statewise.encoders.attention import MultiHeadAttention, past_end
 from statewise.encoders.layer import EncoderLayer
-from statewise.kernels.choice import Wish
+from statewise.kernels import Wish
 from statewise.layers import MLP, Dropout, Scheme, make_norm, sinusoid
 from statewise.specs import UserError
 

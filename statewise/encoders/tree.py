@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Composer, Encoder
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Composer, Encoder, check_input
+from statewise.kernels import Choice, Wish
 from statewise.kernels.tree import Forest, balanced, chain, choice, tree
 from statewise.specs import UserError
 

@@ -6,9 +6,9 @@ from html import escape
 from itertools import groupby
 from typing import TypeAlias
 
+from statewise.display import visible
 from statewise.figures import svg
 from statewise.figures.figure import Figure
-from statewise.figures.letter import visible
 from statewise.figures.passage import Passage
 from statewise.figures.svg_map import draw_map
 from statewise.figures.typeset import Spot, Word, typeset, words

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from statewise.figures.number import Format, count, duration, plain, size, whole
+from statewise.display import Format, count, duration, plain, size, whole
 from statewise.figures.table import csv_text
 
 Scale = Literal["linear", "log", "category"]

@@ -10,8 +10,8 @@ from html import escape
 from importlib import resources
 from urllib.parse import quote
 
+from statewise.display import alone, visible, whole_letters
 from statewise.figures.drawing import Drawing, draw
-from statewise.figures.letter import alone, visible, whole_letters
 from statewise.figures.passage import Passage
 from statewise.figures.table import Column, Table
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from statewise.figures.letter import clusters, columns
+from statewise.display import clusters, columns
 
 FONT = 12.0
 SMALL = 11.0  # the size of names beside points and curves

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from statewise.display import Format, visible
 from statewise.figures.figure import FORMATS, Figure, Series
-from statewise.figures.letter import visible
-from statewise.figures.number import Format
 from statewise.figures.passage import Passage
 from statewise.figures.table import Table
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from statewise.disk import replacing
+from statewise.display import visible
 from statewise.figures.drawing import Drawing
 from statewise.figures.figure import Figure
 from statewise.figures.font import fallbacks, without_font
-from statewise.figures.letter import visible
 from statewise.figures.palette import DEEPENING, DIVERGING
 from statewise.figures.passage import Passage
 from statewise.figures.standalone import hues

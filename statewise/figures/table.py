@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from statewise.figures.letter import columns as letters
-from statewise.figures.number import NONE, Format
+from statewise.display import NONE, Format
+from statewise.display import columns as letters
 
 Value = float | int | str | None
 _FORMULA = ("=", "+", "-", "@")

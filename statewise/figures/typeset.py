@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from statewise.display import clusters, columns, visible
 from statewise.figures.direction import levels, mirrored, order, runs_right_to_left
-from statewise.figures.letter import clusters, columns, visible
 
 
 class Spot(NamedTuple):

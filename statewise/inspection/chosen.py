@@ -3,7 +3,7 @@
 import numpy as np
 
 from statewise.specs import UserError, option
-from statewise.tasks.specimen import Specimens
+from statewise.tasks import Specimens
 
 
 def chosen(specimens: Specimens, count: int, *, shortest: int = 2, longest: int | None = None) -> list[int]:

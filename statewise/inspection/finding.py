@@ -5,10 +5,7 @@ import math
 from html import escape
 from typing import Any, NamedTuple
 
-from statewise.figures import html, markdown
-from statewise.figures.drawing import Drawing
-from statewise.figures.standalone import svg_file
-from statewise.figures.table import Table
+from statewise.figures import Drawing, Table, html, markdown, svg_file
 
 
 class Named(NamedTuple):

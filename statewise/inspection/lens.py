@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from statewise.inspection.finding import Finding
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.specs import UserError, nearest
-from statewise.specs.base import Spec
+from statewise.specs import Spec, UserError, nearest
 
 S = TypeVar("S", bound=Spec)
 

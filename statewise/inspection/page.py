@@ -8,10 +8,8 @@ from pathlib import Path
 
 from statewise.disk import make_folder
 from statewise.disk import write as put
-from statewise.figures import html
-from statewise.figures.letter import alone
-from statewise.figures.paint import paint, unwritten
-from statewise.figures.standalone import svg_file
+from statewise.display import alone
+from statewise.figures import html, paint, svg_file, unwritten
 from statewise.inspection.finding import Finding
 from statewise.specs import UserError
 

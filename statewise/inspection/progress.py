@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from itertools import count
 from typing import Protocol, TypeVar
 
-from statewise.figures.terminal import make_console
+from statewise.display import make_console
 
 _QUIET = 2.0  # seconds before anything is said
 _LINE = 10.0  # seconds between two lines where nothing can be redrawn

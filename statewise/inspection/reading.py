@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine, State, forward_with_resets, leaves
-from statewise.data.vocabulary import END
+from statewise.data import END
 from statewise.decoding import TextStream
 from statewise.inspection.progress import Progress
 

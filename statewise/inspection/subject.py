@@ -13,10 +13,8 @@ from statewise.decoding import Sampling
 from statewise.inspection.reading import Decode, Reading
 from statewise.models import CustomMixer
 from statewise.specs import UserError
-from statewise.tasks import LanguageModelRun, Run, load
+from statewise.tasks import LanguageModelRun, Run, Specimens, is_shipped, load
 from statewise.tasks.language_model import fresh_window
-from statewise.tasks.shipped import is_shipped
-from statewise.tasks.specimen import Specimens
 
 _HELD_OUT = 20_000  # tokens of held-out text that are looked at where no text is given
 _WRITTEN = 2_000  # tokens that a run without its text writes, to be looked at

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from statewise.core.state import past_end as past_end
+from statewise.core import past_end as past_end
 
 
 def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Literal, NamedTuple, cast, get_args
 
-from statewise.core import is_observed
-from statewise.core.tracing import Switch, Tool, tool
+from statewise.core import Switch, Tool, is_observed, tool
 from statewise.kernels.environment import KERNEL, UNPROVEN
 from statewise.specs import UserError, nearest
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import tool
+from statewise.core import tool
 from statewise.kernels import persistent, stepped
 from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Choice, Wish, note, outside

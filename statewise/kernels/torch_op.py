@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from statewise.core.tracing import tool
+from statewise.core import tool
 
 Op = Callable[..., tuple[Tensor, ...]]
 Result = tuple[Tensor, tuple[Tensor, ...]]

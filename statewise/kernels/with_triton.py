@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import tool
+from statewise.core import tool
 from statewise.kernels.choice import Implementation
 
 # Said at every launch, because Triton's own default will change: a product and the sum behind it are rounded once.

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Described
-from statewise.core.tracing import Switch
+from statewise.core import Described, Switch
 
 _held: Switch[dict[int, Tensor] | None] = Switch("held_masks", None)
 

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Described
-from statewise.core.tracing import is_known
+from statewise.core import Described, is_known
 from statewise.specs import UserError
 
 

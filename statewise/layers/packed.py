@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import WeakIdKeyDictionary
 
-from statewise.core.tracing import Switch
+from statewise.core import Switch
 
 SMALLEST = 2**17  # numbers in a matrix; a smaller one stays in the cache, where its layout matters little
 FEW, MANY = 2, 64  # rows up to which columns, and blocks, were measured to be faster

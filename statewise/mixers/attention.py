@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, one_step, state_type
-from statewise.core.machine import check_input
+from statewise.core import Mixer, check_input, one_step, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
-from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 

@@ -8,13 +8,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
 from statewise.kernels.elman import Activation
-from statewise.layers import Scheme, fill_input, fill_recurrent
-from statewise.layers.linear import unfilled_linear
+from statewise.layers import Scheme, fill_input, fill_recurrent, unfilled_linear
 from statewise.specs import UserError
 
 

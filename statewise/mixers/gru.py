@@ -5,12 +5,10 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
-from statewise.layers import Scheme, drop, fill_input, fill_recurrent
-from statewise.layers.packed import linear
+from statewise.layers import Scheme, drop, fill_input, fill_recurrent, linear
 
 
 @state_type

@@ -8,10 +8,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, observe, state_type, unroll
-from statewise.core.machine import check_input
-from statewise.layers import Scheme
-from statewise.layers.transition import TransitionName, make_transition
+from statewise.core import Mixer, check_input, observe, state_type, unroll
+from statewise.layers import Scheme, TransitionName, make_transition
 
 
 @state_type

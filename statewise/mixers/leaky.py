@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, check_input, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.elman import Activation
 from statewise.kernels.leaky import LeakyWeights, choice, leaky, leaky_step
 from statewise.layers import Scheme, fill_input, fill_recurrent

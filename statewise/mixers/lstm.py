@@ -5,9 +5,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, input_share, lstm, lstm_step
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.scan import choice, gated_scan, scan
-from statewise.layers import Scheme, fill_input
-from statewise.layers.packed import linear
+from statewise.layers import Scheme, fill_input, linear
 from statewise.mixers.candidate import Candidate, bend
 
 

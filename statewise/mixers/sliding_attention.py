@@ -9,11 +9,9 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, is_observed, one_step, state_type
-from statewise.core.machine import check_input
-from statewise.core.tracing import is_symbolic
+from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Sight, attention, choice
-from statewise.kernels.choice import Choice, Wish
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 

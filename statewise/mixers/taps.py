@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.kernels.choice import Wish
+from statewise.kernels import Wish
 from statewise.kernels.short_convolution import short_convolution
 
 Window = tuple[Tensor, ...]  # the last inputs [B, W, C]; empty without a convolution

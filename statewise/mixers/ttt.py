@@ -10,13 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, one_step, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
+from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
-from statewise.layers import Scheme, fill_input
-from statewise.layers.heads import check_heads
-from statewise.layers.packed import linear
+from statewise.layers import Scheme, check_heads, fill_input, linear
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 Inner = Literal["linear", "mlp"]

@@ -5,10 +5,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, state_type
-from statewise.core.machine import check_input
-from statewise.kernels.choice import Choice, Wish
-from statewise.kernels.history import extend
+from statewise.core import Mixer, check_input, state_type
+from statewise.kernels import Choice, Wish, extend
 from statewise.kernels.window import Activation, WindowWeights, choice, window, window_step
 from statewise.layers import Scheme, fill_input
 

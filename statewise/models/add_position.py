@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, one_step
-from statewise.core.tracing import is_known, is_symbolic
+from statewise.core import Machine, is_known, is_symbolic, one_step
 from statewise.layers import sinusoid
 from statewise.specs import UserError
 

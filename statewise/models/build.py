@@ -56,6 +56,7 @@ from statewise.specs import (
     MixerSpec,
     ModelSpec,
     ReservoirSpec,
+    StackedSpec,
     TransformerSpec,
     TTTLinearSpec,
     TTTMLPSpec,
@@ -64,7 +65,6 @@ from statewise.specs import (
     nearest,
     parse_spec,
 )
-from statewise.specs.stacked import StackedSpec
 
 
 def build(

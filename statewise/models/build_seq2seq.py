@@ -5,10 +5,7 @@ from typing import Any
 import torch
 
 from statewise.encoders import MultiHeadAttention
-from statewise.layers import MLP, Dropout, Embedding, make_linear, make_norm
-from statewise.layers.alignment import make_alignment
-from statewise.layers.attend import Attend, Looks
-from statewise.layers.score import make_score
+from statewise.layers import MLP, Attend, Dropout, Embedding, Looks, make_alignment, make_linear, make_norm, make_score
 from statewise.models.build import build_mixer, build_position, build_stack
 from statewise.models.build_reader import build_reader
 from statewise.models.conditional_machine import ConditionalMachine

@@ -13,8 +13,7 @@ from statewise.models.build_reader import build_reader
 from statewise.models.grid_classifier import GridClassifier, build_grid_classifier
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Reader
-from statewise.specs import GridSpec, MixerSpec, ReaderSpec
-from statewise.specs.classification import ClassifierModelSpec
+from statewise.specs import ClassifierModelSpec, GridSpec, MixerSpec, ReaderSpec
 
 
 @final

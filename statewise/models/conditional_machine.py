@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from statewise.core import State
-from statewise.core.machine import check_input
+from statewise.core import State, check_input
 from statewise.models.reader import Encoded, Reader
 from statewise.models.token_machine import TokenMachine
 

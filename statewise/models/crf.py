@@ -9,8 +9,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Described
-from statewise.core.machine import check_input
+from statewise.core import Described, check_input
 from statewise.kernels.crf import CRFWeights, best_path, log_partition, marginals, path_score
 from statewise.specs import UserError
 

@@ -20,9 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import Mixer, leaves
 from statewise.models.source import Source, run_source
-from statewise.specs import CustomSpec, MixerSize, OwnMixer, UserError, nearest
-from statewise.specs.custom import Option
-from statewise.specs.stacked import StackedSpec, StateSize
+from statewise.specs import CustomSpec, MixerSize, Option, OwnMixer, StackedSpec, StateSize, UserError, nearest
 
 T = TypeVar("T")
 Arguments = tuple[tuple[str, Any], ...]

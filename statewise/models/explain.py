@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from statewise.kernels.choice import Choice, Implementation, record
+from statewise.kernels import Choice, Implementation, record
 from statewise.models.build import build
 from statewise.models.lineage import LINEAGE
 from statewise.specs import ModelSpec, UserError, nearest

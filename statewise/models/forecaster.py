@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, rows
-from statewise.core.machine import check_input
+from statewise.core import Machine, check_input, rows
 from statewise.layers import Dropout
 from statewise.models.head import BernoulliHead, Gaussian, RealHead, Student
 from statewise.models.reader import Reader

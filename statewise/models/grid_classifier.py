@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import scope
-from statewise.encoders import GridEncoder
-from statewise.encoders.grid import CORNERS
+from statewise.encoders import CORNERS, GridEncoder
 from statewise.layers import Dropout
 from statewise.models.head import CategoricalHead
-from statewise.specs.grid import GridSpec
+from statewise.specs import GridSpec
 
 GridSummary = Literal["mean", "max", "corners"]
 

@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from statewise.core.machine import check_input
+from statewise.core import check_input
 from statewise.layers import Dropout, Embedding
 from statewise.models.head import CategoricalHead
 from statewise.models.stack import Stack, StackState

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from statewise.figures.table import Table
+from statewise.figures import Table
 from statewise.specs import (
     BasicAttentionSpec,
     DeepRNNSpec,

@@ -11,12 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import is_observed, observe, one_step, state_type, unroll
-from statewise.core.machine import check_input
-from statewise.kernels import ngram
-from statewise.kernels.history import beyond, extend
+from statewise.core import check_input, is_observed, observe, one_step, state_type, unroll
+from statewise.kernels import beyond, extend, ngram
 from statewise.kernels.ngram import Discounts, Tables, batched, naive, tables
-from statewise.layers.embedding import check_tokens
+from statewise.layers import check_tokens
 from statewise.models.token_machine import CountingMachine
 
 Smoothing = Literal["kneser-ney", "modified", "add-k"]

@@ -10,11 +10,8 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, scope
-from statewise.core.machine import check_input
-from statewise.core.state_check import blanked
-from statewise.encoders import EncoderLayer, TransformerEncoder
-from statewise.encoders.attention import past_end
+from statewise.core import Machine, blanked, check_input, scope
+from statewise.encoders import EncoderLayer, TransformerEncoder, past_end
 from statewise.layers import Dropout, one_sequence
 from statewise.models.stack import Stack
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import State, state_type
-from statewise.kernels.along_time import no_autocast
+from statewise.kernels import no_autocast
 from statewise.models.body import Body
 from statewise.models.termination import Terminating, first_state, make_head, make_linear, moments, surprise, wide
 from statewise.models.whole_logistic import WholeLogistic

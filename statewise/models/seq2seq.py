@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, hold, leaves, map_state, state_type
-from statewise.layers import Dropout, Embedding, make_linear, one_sequence
-from statewise.layers.attend import Attend, Looks
+from statewise.layers import Attend, Dropout, Embedding, Looks, make_linear, one_sequence
 from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader

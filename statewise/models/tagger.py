@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described
-from statewise.encoders.attention import past_end
-from statewise.kernels.along_time import wide
+from statewise.encoders import past_end
+from statewise.kernels import wide
 from statewise.models.build_reader import build_reader
 from statewise.models.crf import CRF, forbidden_in_bio
 from statewise.models.head import CategoricalHead

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, State
-from statewise.core.machine import check_input
+from statewise.core import Machine, State, check_input
 from statewise.models.body import Body
 from statewise.models.tied_head import TiedHead
 from statewise.specs import UserError

@@ -13,9 +13,16 @@ from statewise.encoders import ChildSumTreeLSTM, Composition, Forest, NaryTreeLS
 from statewise.layers import Dropout, Embedding
 from statewise.models.classifier import Classifier, build_sequence_classifier
 from statewise.models.head import CategoricalHead
-from statewise.specs import ReaderSpec
-from statewise.specs.stacked import labelling_scale
-from statewise.specs.tree import AnyComposerSpec, ChildSumSpec, ComposerSpec, CompositionSpec, NarySpec, TreeModelSpec
+from statewise.specs import (
+    AnyComposerSpec,
+    ChildSumSpec,
+    ComposerSpec,
+    CompositionSpec,
+    NarySpec,
+    ReaderSpec,
+    TreeModelSpec,
+    labelling_scale,
+)
 
 
 @final

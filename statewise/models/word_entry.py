@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Described
-from statewise.core.transfer import onto
+from statewise.core import Described, onto
 from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
 from statewise.models.reader import Reader
-from statewise.specs import WordsSpec
-from statewise.specs.stacked import labelling_scale
+from statewise.specs import WordsSpec, labelling_scale
 
 
 class Words(NamedTuple):

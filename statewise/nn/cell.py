@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from statewise.kernels.choice import Choice, Wish, is_asked
+from statewise.kernels import Choice, Wish, is_asked
 from statewise.nn.call import State, irregular
 from statewise.nn.recurrent import LayerWeights
 from statewise.nn.symbolic import as_one_call, is_symbolic

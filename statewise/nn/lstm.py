@@ -7,7 +7,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from statewise.kernels.choice import Choice, Wish
+from statewise.kernels import Choice, Wish
 from statewise.kernels.lstm import LSTMWeights, choice, chosen_before, input_share, lstm, lstm_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell

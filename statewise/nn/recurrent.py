@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from statewise.kernels.choice import Choice, Wish, is_asked
+from statewise.kernels import Choice, Wish, is_asked
 from statewise.nn.call import Call, Given, State, read_call
 from statewise.nn.stack import Layer, run_stack
 from statewise.nn.symbolic import as_one_call, is_symbolic

@@ -8,9 +8,8 @@ from typing import cast, final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.kernels.choice import Choice, Wish
+from statewise.kernels import Choice, Rows, Wish
 from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen_before, elman, elman_moments, elman_step
-from statewise.kernels.moments import Rows
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower

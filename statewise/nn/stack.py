@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from statewise.core import scope
-from statewise.kernels.along_time import reverse_rows
-from statewise.kernels.moments import Rows
+from statewise.kernels import Rows, reverse_rows
 from statewise.nn.call import Call, State
 
 Result = tuple[Tensor, State]

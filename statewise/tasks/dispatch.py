@@ -17,14 +17,13 @@ from statewise.specs import (
 from statewise.tasks.classification import ClassificationEvaluation, ClassificationJob, ClassificationRun
 from statewise.tasks.forecasting import ForecastEvaluation, ForecastingJob, ForecastingRun
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.language_model import Evaluation, LanguageModelJob, LanguageModelRun
+from statewise.tasks.language_model import LanguageModelEvaluation, LanguageModelJob, LanguageModelRun
 from statewise.tasks.run import NEEDS, Opened, Run, read_spec
 from statewise.tasks.shipped import find_run
 from statewise.tasks.tagging import TaggingEvaluation, TaggingJob, TaggingRun
 from statewise.tasks.translation import TranslationEvaluation, TranslationJob, TranslationRun
 from statewise.tasks.tree import TreeEvaluation, TreeJob, TreeRun
-from statewise.training.device import pick_device
-from statewise.training.folder import find_published
+from statewise.training import find_published, pick_device
 
 
 def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
@@ -87,7 +86,7 @@ def figures_of(spec: AnyRunSpec) -> list[str]:
     found: type[Any]
     match spec:
         case LanguageModelSpec():
-            found = Evaluation
+            found = LanguageModelEvaluation
         case ClassificationSpec():
             found = ClassificationEvaluation
         case TranslationSpec():

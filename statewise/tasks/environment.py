@@ -15,8 +15,7 @@ import torch
 import statewise
 from statewise.disk import write
 from statewise.specs import AnyRunSpec, UserError, from_json, read_small, setting
-from statewise.training import Display, Parallel
-from statewise.training.folder import Checkpoint
+from statewise.training import Checkpoint, Display, Parallel
 
 
 def write_environment(path: Path, facts_of_data: Mapping[str, Any], par: Parallel) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from statewise.tasks.report import Report
-from statewise.training.forcing import ExposureGap
+from statewise.training import ExposureGap
 
 _LINES = 8  # of the table, for each of the stretches
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from statewise.specs import AnyRunSpec
 from statewise.tasks.report import worse_than_trivial
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
+from statewise.training import Better, Parallel, Payload, Window
 
 Progress = Callable[[str, int, int], None]
 

@@ -10,10 +10,7 @@ import torch
 from torch import nn
 
 from statewise.core import Mixer
-from statewise.data.file_or_data import file_names
-from statewise.data.in_memory import Data
-from statewise.data.memory_file import MemoryFile, kept_in
-from statewise.data.memory_source import memory_file
+from statewise.data import Data, MemoryFile, file_names, kept_in, memory_file
 from statewise.disk import locked, make_folder
 from statewise.models import AnyMixer, CountingMachine, classes_of, names_a_file, own_mixers
 from statewise.specs import (
@@ -22,13 +19,14 @@ from statewise.specs import (
     RunSpec,
     TrainSpec,
     UserError,
+    as_overrides,
+    dumps,
     load_recipe,
     make_spec,
     mixers_of,
     option,
+    with_plain,
 )
-from statewise.specs.parse import as_overrides, with_plain
-from statewise.specs.toml import dumps
 from statewise.tasks.dispatch import open_job
 from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
 from statewise.tasks.job import Job, Opening
@@ -36,31 +34,31 @@ from statewise.tasks.language_model import LanguageModelJob
 from statewise.tasks.run import NEEDS, read_spec
 from statewise.tasks.trained import Trained
 from statewise.training import (
+    Checkpoint,
     Display,
     Outcome,
     Parallel,
+    Progress,
     RunFolder,
     Signals,
     Stopped,
+    allow_amx_if_it_works,
+    checkpoint_of,
     count,
     fit,
     judge_of,
     make_display,
-    parallel,
-)
-from statewise.training.course import Progress
-from statewise.training.device import allow_amx_if_it_works, pick_device, wake
-from statewise.training.folder import (
-    Checkpoint,
-    checkpoint_of,
     never_trained,
     newest_verified,
+    parallel,
+    pick_device,
+    refuse_what_does_not_fit,
+    refuse_what_is_never_captured,
     start_over,
     step_folders,
+    wake,
     weights_sha256,
 )
-from statewise.training.graph import refuse_what_is_never_captured
-from statewise.training.memory import refuse_what_does_not_fit
 
 _ANOTHER = f"choose another folder: {option('out', 'DIR')}"
 _REHEARSAL = 50  # steps that `deterministic` repeats

@@ -26,7 +26,7 @@ from statewise.models import (
 from statewise.specs import CustomSpec, ModelSpec, Seq2SeqSpec, UserError, make_spec, mixers_of, nearest
 from statewise.tasks.dispatch import load
 from statewise.tasks.shipped import find_run, shipped_names
-from statewise.training.device import pick_device
+from statewise.training import pick_device
 
 _VOCAB = 17
 _WIDTH = 12  # of a user's class, if nothing else is said

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from statewise.figures import html
-from statewise.figures.table import Table
+from statewise.figures import Table, html
 
 _FITS = 8  # columns on a narrow terminal, and letters in each
 _MANY = 0.2  # a share of unknown tokens that no text in the language of the training data should have

@@ -8,11 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statewise.data.anywhere import hub_name
-from statewise.data.lines import read_bytes
-from statewise.specs import ReproductionSpec, UserError, either, load_published, make_spec, nearest, option, setting
-from statewise.specs.parse import as_overrides, read_override
-from statewise.specs.reproduction import Goal, PublishedFigure
+from statewise.data import hub_name, read_bytes
+from statewise.specs import (
+    Goal,
+    PublishedFigure,
+    ReproductionSpec,
+    UserError,
+    as_overrides,
+    either,
+    load_published,
+    make_spec,
+    nearest,
+    option,
+    read_override,
+    setting,
+)
 from statewise.tasks.dispatch import figures_of, load
 from statewise.tasks.launch import train
 from statewise.training import Display

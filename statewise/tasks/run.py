@@ -11,17 +11,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from statewise.data.file_or_data import file_names
-from statewise.data.in_memory import Data
-from statewise.data.memory_source import held
+from statewise.data import Data, file_names, held
 from statewise.decoding import Sampling
-from statewise.figures import html
-from statewise.figures.table import Table
+from statewise.figures import Table, html
 from statewise.models import CustomMixer
 from statewise.specs import (
     AnyRunSpec,
     OwnMixer,
     UserError,
+    custom_tables,
     make_spec,
     mixers_of,
     option,
@@ -29,14 +27,18 @@ from statewise.specs import (
     read_small,
     read_toml,
 )
-from statewise.specs.custom import custom_tables
 from statewise.tasks.environment import found_again
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
-from statewise.training.checkpoint import advice_for_newer, vouched_for
-from statewise.training.folder import load_weights, model_tensors
-from statewise.training.forcing import ExposureGap
-from statewise.training.history import History, read_history
+from statewise.training import (
+    ExposureGap,
+    History,
+    advice_for_newer,
+    load_weights,
+    model_tensors,
+    read_history,
+    vouched_for,
+)
 
 NEEDS = ("run.toml", "model.safetensors")
 _PLACE = ("file", "line")

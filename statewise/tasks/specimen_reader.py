@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.encoders.bidirectional import seen_backwards
-from statewise.models.reader import Encoded, Reader
+from statewise.encoders import seen_backwards
+from statewise.models import Encoded, Reader
 from statewise.tasks.specimen import Index
 
 

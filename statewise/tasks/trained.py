@@ -7,8 +7,7 @@ from typing import NamedTuple
 from statewise.models import CustomMixer
 from statewise.tasks.dispatch import load
 from statewise.tasks.run import Run, read_spec
-from statewise.training import Outcome
-from statewise.training.history import History, read_history
+from statewise.training import History, Outcome, read_history
 
 
 class Trained(NamedTuple):

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.disk import is_plain, make_folder, refuse_links, sync
-from statewise.disk.lock import LOCK, was_locked
+from statewise.disk import LOCK, is_plain, make_folder, refuse_links, sync, was_locked
 from statewise.specs import UserError, either, from_json, option, read_small
 from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
 

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, where, within_rows
-from statewise.core.chance import uniforms
+from statewise.core import Machine, State, uniforms, where, within_rows
 from statewise.layers import one_sequence
-from statewise.specs.forcing import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
+from statewise.specs import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
 
 S = TypeVar("S", bound=State)
 

@@ -15,9 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, is_observed, leaves, map_state
-from statewise.core.capture import captured
-from statewise.core.transfer import no_waiting
+from statewise.core import State, captured, is_observed, leaves, map_state, no_waiting
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.specs import FixedTruncation, FullTruncation, TrainSpec, UserError
 from statewise.training.optimizer import Average

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from statewise.disk import write
-from statewise.figures import html
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import NONE, plain, whole
-from statewise.figures.paint import paint
-from statewise.figures.standalone import svg_file
-from statewise.figures.table import Table
+from statewise.display import NONE, plain, whole
+from statewise.figures import Axis, Figure, Series, Table, html, paint, svg_file
 from statewise.specs import UserError, nearest
 from statewise.training.journal import read_metrics
 

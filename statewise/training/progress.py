@@ -7,7 +7,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from statewise.figures.terminal import make_console
+from statewise.display import make_console
 from statewise.training.course import Extent
 
 _SECONDS_BETWEEN_LINES = 10.0

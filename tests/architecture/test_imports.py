@@ -18,6 +18,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("mixers", "encoders", "nn"),
     ("layers", "kernels"),
     ("core", "figures"),
+    ("display",),
     ("disk",),
     ("specs",),
 )
@@ -56,6 +57,30 @@ def test_imports_point_down() -> None:
         if (why := offence(name, imported))
     ]
     assert not offences, "\n".join(offences)
+
+
+def around_surface(module: str, imported_from: str) -> bool:
+    """Whether an import reaches into a module of another folder, past that folder's `__init__`."""
+    target = imported_from.split(".")
+    same_folder = len(target) < 3 or target[1] == module.partition(".")[2].partition(".")[0]
+    return target[0] == "statewise" and not same_folder and not ROOT.joinpath(*target, "__init__.py").exists()
+
+
+def test_folders_import_from_each_others_surface() -> None:
+    offences = [
+        f"{name}:{node.lineno}: {node.module}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and around_surface(name, node.module)
+    ]
+    assert not offences, "import these from the folder's __init__:\n" + "\n".join(offences)
+
+
+def test_an_import_around_a_surface_is_noticed() -> None:
+    assert around_surface("statewise.tasks.run", "statewise.data.corpus")
+    assert around_surface("statewise.mixers.lstm", "statewise.kernels.lstm.naive")
+    assert not around_surface("statewise.mixers.lstm", "statewise.kernels.lstm")
+    assert not around_surface("statewise.data.text", "statewise.data.corpus")
 
 
 def test_the_exempt_module_stands_alone() -> None:

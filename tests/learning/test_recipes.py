@@ -15,7 +15,7 @@ from rich.table import Table
 import statewise
 from statewise.specs import LanguageModelSpec, load_recipe, make_spec, recipe_names
 from statewise.specs.recipe import recipe_folder
-from statewise.tasks.language_model import Evaluation
+from statewise.tasks.language_model import LanguageModelEvaluation
 
 SHARE = 4  # of a recipe's steps, the long form takes one in so many
 QUICK: dict[str, Any] = {
@@ -47,10 +47,10 @@ def spec_of(name: str) -> LanguageModelSpec:
     return spec
 
 
-def learn(name: str, out: Path, settings: dict[str, Any]) -> Evaluation:
+def learn(name: str, out: Path, settings: dict[str, Any]) -> LanguageModelEvaluation:
     trained = statewise.train(name, settings=settings, out=out)
     run: Any = statewise.load(trained.path)
-    found: Evaluation = run.evaluate()
+    found: LanguageModelEvaluation = run.evaluate()
     return found
 
 

@@ -17,9 +17,9 @@ from task_runs import make_run, write_files
 from test_hostile_run import vouched
 
 from statewise import cli
-from statewise.figures.letter import safe
+from statewise.display.letter import safe
+from statewise.display.terminal import SafeConsole
 from statewise.figures.table import csv_text
-from statewise.figures.terminal import SafeConsole
 
 TITLE = "\x1b]0;title\x07"  # sets the title of the window
 HARM = f"{TITLE}\x1b[2J\x9b31m\u202eevil"

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from statewise.cli.output import put
+from statewise.display.letter import alone, clusters, columns, visible, whole_letters
+from statewise.display.number import with_interval
 from statewise.figures import html, markdown
 from statewise.figures.direction import levels, order, runs_right_to_left
 from statewise.figures.drawing import draw
 from statewise.figures.figure import Axis, Figure, Series, ticks
 from statewise.figures.label import shortened, text_width, told_apart
-from statewise.figures.letter import alone, clusters, columns, visible, whole_letters
-from statewise.figures.number import with_interval
 from statewise.figures.paint import paint, unwritten
 from statewise.figures.passage import Passage, stretched
 from statewise.figures.piece import with_their_halves

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import few, listed, named
 from statewise.comparison.trial import Answer, Course
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import plain
+from statewise.display import plain
+from statewise.figures import Axis, Figure, Series
 
 _SHOWN = 12
 

@@ -8,8 +8,8 @@ from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import few, has_spread, listed, margin, named, score_text
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import Found
-from statewise.figures.number import NONE, Format, count, duration, size, whole
-from statewise.figures.table import Column, Table, words
+from statewise.display import NONE, Format, count, duration, size, whole
+from statewise.figures import Column, Table, words
 
 _LESS = 0.8  # a cost counts as lower only if it is at most this share of the other
 

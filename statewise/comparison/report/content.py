@@ -35,12 +35,9 @@ from statewise.comparison.report.verdict import listed, named, verdict
 from statewise.comparison.search import mismatch
 from statewise.comparison.statistics import Ranking, ranking
 from statewise.comparison.trial import COSTS, Failure, Found
-from statewise.figures.figure import Figure
-from statewise.figures.letter import alone
-from statewise.figures.number import plain
-from statewise.figures.table import Table
-from statewise.specs import from_json, read_small
-from statewise.specs.study import StudySpec
+from statewise.display import alone, plain
+from statewise.figures import Figure, Table
+from statewise.specs import StudySpec, from_json, read_small
 
 MOST = 8  # figures before "more"
 _ABOUT_MACHINE = ("statewise", "python", "torch", "numpy", "platform", "device", "threads", "processes")

@@ -12,8 +12,8 @@ from statewise.comparison.report.verdict import (
 )
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS, Found
-from statewise.figures.figure import FORMATS, Axis, Figure, Series, Unit
-from statewise.figures.number import Format, count, duration, plain, size
+from statewise.display import Format, count, duration, plain, size
+from statewise.figures import FORMATS, Axis, Figure, Series, Unit
 
 _ROOM = 0.5  # beside the entries, for trivial predictors: as a share of their range
 

@@ -9,8 +9,8 @@ from statewise.comparison.report.results import WIDE, Results, better, called
 from statewise.comparison.report.verdict import few, listed, named
 from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Found, Point
-from statewise.figures.figure import FORMATS, Axis, Figure, Series, Unit
-from statewise.figures.number import plain
+from statewise.display import plain
+from statewise.figures import FORMATS, Axis, Figure, Series, Unit
 
 _LOG = "; the horizontal axis is logarithmic, so the value before training is not shown"
 _STEEP = "; the vertical axis is logarithmic"

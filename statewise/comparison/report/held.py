@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from statewise.comparison.budget import UNITS, Entry
 from statewise.comparison.report.results import Results
 from statewise.comparison.trial import TRAINING_FLOPS, Found
-from statewise.figures.number import share
-from statewise.specs.study import HeldKind
+from statewise.display import share
+from statewise.specs import HeldKind
 
 
 def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind) -> float | None:

@@ -8,12 +8,8 @@ from itertools import pairwise
 from statewise.comparison.report.content import Content, PartContent
 from statewise.comparison.report.lineage import Model
 from statewise.comparison.report.surprise import LEVELS, SAMPLES, Surprised, level
-from statewise.figures import html
-from statewise.figures.html import broken, figure, figures, missing, table, table_export
-from statewise.figures.letter import visible, whole_letters
-from statewise.figures.number import plain
-from statewise.figures.passage import stretched
-from statewise.figures.svg import HUES, swatch
+from statewise.display import plain, visible, whole_letters
+from statewise.figures import HUES, html, stretched, swatch
 
 
 def page(content: Content, *, static: bool = False) -> str:
@@ -31,7 +27,7 @@ def _body(content: Content) -> list[str]:
         f'<p class="question">{escape(content.question)}</p></header>',
         _legend(content),
         _lead(content),
-        missing(content.missing, "Missing in this report"),
+        html.missing(content.missing, "Missing in this report"),
         f"<nav>{links}</nav>",
     ]
     for name, title, inside in sections:
@@ -44,8 +40,8 @@ def _lead(content: Content) -> str:
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.verdict)
     said = f'<div class="verdict" role="note">{sentences}</div>'
     first, others = content.lead[:1], content.lead[1:]
-    shown = "".join(figure(one, content.colours) for one in first)
-    below = figures(others, content.colours) if others else ""
+    shown = "".join(html.figure(one, content.colours) for one in first)
+    below = html.figures(others, content.colours) if others else ""
     return f'<div class="lesson">{shown}{said}</div>{below}'
 
 
@@ -80,7 +76,7 @@ def _sections(content: Content) -> list[tuple[str, str, str]]:
     for part in content.parts:
         if part.samples or part.sampled:
             found.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
-    more = figures(content.more, content.colours) if content.more else ""
+    more = html.figures(content.more, content.colours) if content.more else ""
     more += "".join(_readings(part) + _disagreements(part) + _answers(part) for part in content.parts)
     if more:
         found.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
@@ -94,15 +90,15 @@ def _results(part: PartContent, content: Content, *, several: bool) -> str:
     noisy = f" {part.noisy}" if part.noisy else ""
     parts = [
         f"<p>{escape(part.question)}</p>" if several else "",
-        table(part.table, sortable=True),
+        html.table(part.table, sortable=True),
         f'<p class="note">{escape(part.method)}{escape(noisy)} Click a column header to sort.</p>',
-        table_export(name, part.table),
-        figures(part.figures, content.colours) if part.figures else "",
+        html.table_export(name, part.table),
+        html.figures(part.figures, content.colours) if part.figures else "",
     ]
     if part.choices is not None:
         parts += [
             f'<h3 class="table">Which one to choose</h3><p>{escape(part.choices.said)}</p>',
-            table(part.choices.table),
+            html.table(part.choices.table),
         ]
     return "".join(parts)
 
@@ -170,7 +166,7 @@ def _readings(part: PartContent) -> str:
         "<h3 class='table'>The same held-out text, read by several models</h3>"
         f"<p>Stronger colour: more bits, the piece was less expected (mean over seeds). {escape(best.entry)} needs the "
         f"fewest, {plain(best.per_character())} bits per character.</p>{_scale(bounds)}"
-        f'<div class="cards">{"".join(_reading(one, bounds) for one in shown)}</div>{missing(part.missing_text)}'
+        f'<div class="cards">{"".join(_reading(one, bounds) for one in shown)}</div>{html.missing(part.missing_text)}'
     )
 
 
@@ -200,7 +196,7 @@ def _coloured(pieces: Sequence[tuple[str, float]], bounds: Sequence[float]) -> s
     shown = []
     for some in whole_letters([piece for piece, _ in pieces]):
         text, bits = "".join(pieces[at][0] for at in some), sum(pieces[at][1] for at in some)
-        shown.append(f'<i class="h{level(bits, bounds)}" title="{plain(bits)} bits">{broken(text)}</i>')
+        shown.append(f'<i class="h{level(bits, bounds)}" title="{plain(bits)} bits">{html.broken(text)}</i>')
     return "".join(shown)
 
 
@@ -259,10 +255,12 @@ def _settings(part: PartContent, several: bool) -> str:
     parts = [f"<h3 class='table'>{escape(part.title)}</h3>" if several else ""]
     if part.settings is not None:
         parts.append(f"<p>{escape(part.settings.shared)}</p>" if part.settings.shared else "")
-        parts.append(table(part.settings.table) if part.settings.table else "")
+        parts.append(html.table(part.settings.table) if part.settings.table else "")
     parts.append(f'<p class="after">{escape(part.searched)}</p>')
-    parts.append(table(part.record) if part.record else "")
-    parts.append(f"<details><summary>Every search trial</summary>{table(part.search)}</details>" if part.search else "")
+    parts.append(html.table(part.record) if part.record else "")
+    parts.append(
+        f"<details><summary>Every search trial</summary>{html.table(part.search)}</details>" if part.search else ""
+    )
     return "".join(parts)
 
 
@@ -273,10 +271,10 @@ def _run(content: Content) -> str:
     for part in content.parts:
         of = f" of {escape(part.name)}" if several else ""
         if part.failures:
-            tables.append(f"<h3>Failed trials{of}</h3>{table(part.failures)}")
+            tables.append(f"<h3>Failed trials{of}</h3>{html.table(part.failures)}")
         if part.trials.rows:
             every = f"<summary>Every trial{of}, with its folder and weights</summary>"
-            tables.append(f"<details>{every}{table(part.trials)}</details>")
+            tables.append(f"<details>{every}{html.table(part.trials)}</details>")
     return (
         "<p>This command reproduces the results (times depend on the machine):</p>"
         f'<pre class="command">{escape(content.command)}</pre><dl>{facts}</dl>{"".join(tables)}'

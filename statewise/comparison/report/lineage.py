@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from statewise.comparison.budget import Entry
-from statewise.figures.svg import HUES
-from statewise.models.lineage import LINEAGE
+from statewise.figures import HUES
+from statewise.models import LINEAGE
 
 # What the state is, by model kind.
 FORMS = {

@@ -10,8 +10,8 @@ from statewise.comparison.budget import Entry
 from statewise.comparison.report.lineage import form_of, kinds
 from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Failure, Found
-from statewise.figures.figure import Scale
-from statewise.specs.study import StudySpec
+from statewise.figures import Scale
+from statewise.specs import StudySpec
 
 WIDE = 8.0  # ratio of the largest to the smallest value from which on an axis is logarithmic
 SAME = 1.05  # ratio up to which values count as equal: a plot against them would show nothing

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from statewise.comparison.report.results import Results
 from statewise.comparison.statistics import Ranking
-from statewise.figures.number import plain
-from statewise.figures.piece import Pieces, between, shared_ends, text_of
+from statewise.display import plain
+from statewise.figures import Pieces, between, shared_ends, text_of
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a darker colour begins
 MOST = 12  # disagreements that are shown

@@ -9,9 +9,9 @@ from statewise.comparison.report.held import off
 from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import has_spread, score_text
 from statewise.comparison.statistics import Ranking
-from statewise.figures.number import NONE, count, duration, plain, share, size, whole
-from statewise.figures.table import Cell, Column, Table, number, words
-from statewise.specs.study import Tried
+from statewise.display import NONE, count, duration, plain, share, size, whole
+from statewise.figures import Cell, Column, Table, number, words
+from statewise.specs import Tried
 
 _KEPT = ("entry", "metric", "model_bytes", "state_bytes")  # columns that are shown even where all entries agree
 

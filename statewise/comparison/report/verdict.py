@@ -6,7 +6,7 @@ from statewise.comparison.report.lineage import OTHER
 from statewise.comparison.report.results import SHARES, Results, differ, pareto
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS
-from statewise.figures.number import count, plain, rough, share, size, with_interval
+from statewise.display import count, plain, rough, share, size, with_interval
 
 _LESS = 0.8  # ratio of two costs from which on one counts as cheaper
 _NAMED = 6  # entries that a sentence names at most

@@ -11,7 +11,7 @@ from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
 from statewise.disk import make_folder, write
-from statewise.figures.figure import Figure
+from statewise.figures import Figure
 
 
 def write_report(

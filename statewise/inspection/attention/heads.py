@@ -8,11 +8,8 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid
-from statewise.figures.letter import alone
-from statewise.figures.number import plain, rough, share
-from statewise.figures.table import Cell, Column, Table
+from statewise.display import alone, plain, rough, share
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Head, Seen, describe, see
 from statewise.inspection.finding import Finding, Named

@@ -11,12 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.data.vocabulary import END
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid
-from statewise.figures.letter import alone
-from statewise.figures.number import plain, rough, share
-from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.data import END
+from statewise.display import alone, plain, rough, share
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, number, words
 from statewise.inspection.attention.alignment import Agreement, Known, agreement, gold, known, slope
 from statewise.inspection.attention.heads import chosen_queries, refuse_unknown
 from statewise.inspection.attention.rows import describe_rows, see_row
@@ -25,7 +22,7 @@ from statewise.inspection.attention.weights import Head, entropy, look_along
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.tasks.specimen import Specimen, Specimens
+from statewise.tasks import Specimen, Specimens
 
 _TITLE = "Alignment"
 

@@ -11,11 +11,8 @@ import torch
 from torch import Tensor
 
 from statewise.core import lens
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid
-from statewise.figures.letter import alone
-from statewise.figures.number import plain, rough, share
-from statewise.figures.table import Column, Table, number
+from statewise.display import alone, plain, rough, share
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
 from statewise.inspection.attention.heads import chosen_heads, chosen_queries, entropies
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import TAP, Head, entropy
@@ -23,7 +20,7 @@ from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.tasks.specimen import Specimen, Specimens, Words
+from statewise.tasks import Specimen, Specimens, Words
 
 _TITLE = "Attention"
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, detach
 from statewise.specs import FullTruncation, TruncationSpec
-from statewise.training.truncation import Segment, pass_gradient, segments
+from statewise.training import Segment, pass_gradient, segments
 
 
 class Estimate(NamedTuple):

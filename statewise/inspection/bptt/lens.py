@@ -25,11 +25,11 @@ from statewise.specs import (
     FixedTruncation,
     FullTruncation,
     RandomTruncation,
+    Spec,
     TruncationSpec,
     UnbiasedTruncation,
     UserError,
 )
-from statewise.specs.base import Spec
 from statewise.tasks import LanguageModelRun
 
 

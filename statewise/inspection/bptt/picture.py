@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Protocol
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series, Unit
-from statewise.figures.number import duration, plain, rough, share, size, with_interval
-from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.display import duration, plain, rough, share, size, with_interval
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, Unit, number, words
 from statewise.inspection.bptt.cost import Cost
 from statewise.inspection.bptt.estimate import Estimate
 from statewise.inspection.bptt.trained import Course

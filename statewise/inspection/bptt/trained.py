@@ -8,7 +8,7 @@ from typing import NamedTuple
 from statewise.inspection.progress import Progress
 from statewise.specs import TruncationSpec
 from statewise.tasks import LanguageModelRun, load, train
-from statewise.training.progress import Silent
+from statewise.training import Silent
 
 
 class Course(NamedTuple):

@@ -5,9 +5,8 @@ T places, U units.
 
 from collections.abc import Mapping, Sequence
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import rough
+from statewise.display import rough
+from statewise.figures import Axis, Drawing, Figure, Series
 from statewise.inspection.gates.correlation import Follower
 from statewise.inspection.gates.drawing import standard
 from statewise.inspection.gates.trace import Observed, Units

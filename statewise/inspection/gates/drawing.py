@@ -9,11 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid, Series
-from statewise.figures.letter import alone
-from statewise.figures.number import rough, share
-from statewise.figures.passage import Passage
+from statewise.display import alone, rough, share
+from statewise.figures import Axis, Drawing, Figure, Grid, Passage, Series
 from statewise.inspection.gates.correlation import Correlation, Follower
 from statewise.inspection.gates.saturation import Saturation
 from statewise.inspection.gates.trace import Observed, Units, twins

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.vocabulary import END, UNKNOWN
+from statewise.data import END, UNKNOWN
 from statewise.inspection.reading import Reading
 from statewise.specs import UserError
 

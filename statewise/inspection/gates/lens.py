@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.number import plain, rough, share
-from statewise.figures.table import Column, Table, number, words
+from statewise.display import plain, rough, share
+from statewise.figures import Column, Drawing, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gates.beside import beside
 from statewise.inspection.gates.correlation import Correlation, Follower
@@ -26,7 +25,7 @@ from statewise.inspection.gates.walk import Walk
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.specs.base import Spec
+from statewise.specs import Spec
 
 _KEPT = 1500  # tokens whose values are kept to be shown
 

@@ -16,7 +16,7 @@ from statewise.inspection.gates.trace import Observed, Sight, Units, observed_as
 from statewise.inspection.gates.walk import Walk, matching
 from statewise.inspection.progress import Progress
 from statewise.specs import UserError
-from statewise.tasks.specimen import Specimen, Specimens
+from statewise.tasks import Specimen, Specimens
 
 _TRIED = 2  # rows that show which names there are
 _CHUNK = 512  # places that are handed on together, at the least

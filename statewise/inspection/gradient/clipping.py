@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from statewise.training.journal import read_metrics
+from statewise.training import read_metrics
 
 
 class Clipping(NamedTuple):

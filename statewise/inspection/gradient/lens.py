@@ -22,7 +22,7 @@ from statewise.inspection.progress import Progress
 from statewise.inspection.reading import Reading, windows
 from statewise.inspection.subject import Subject
 from statewise.specs import UserError
-from statewise.tasks.language_model.documents import Documents
+from statewise.tasks.language_model import Documents
 
 _WINDOWS = 4
 

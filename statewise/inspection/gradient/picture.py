@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from statewise.figures.figure import Axis, Figure, Grid, Series
-from statewise.figures.number import plain, rough, share
+from statewise.display import plain, rough, share
+from statewise.figures import Axis, Figure, Grid, Series
 from statewise.inspection.gradient.clipping import Clipping
 from statewise.inspection.gradient.context import Gain
 from statewise.inspection.gradient.flow import Decay, Flow

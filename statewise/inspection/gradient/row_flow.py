@@ -14,7 +14,7 @@ from torch import Tensor
 from statewise.core import Machine, State, leaves, map_state
 from statewise.inspection.gradient.flow import Decay
 from statewise.inspection.gradient.walked import Visited, composing, learnt, own, walking
-from statewise.tasks.specimen import Composed, Floats, Part, Specimen
+from statewise.tasks import Composed, Floats, Part, Specimen
 
 _CHUNK = 1024  # places of a long row that are read at a time
 _FEW = 0.25  # of the answers that most distances are reached by: what fewer reach is left out

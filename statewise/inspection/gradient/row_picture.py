@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid, Series
-from statewise.figures.letter import alone
-from statewise.figures.number import plain, share
-from statewise.figures.passage import Passage
+from statewise.display import alone, plain, share
+from statewise.figures import Axis, Drawing, Figure, Grid, Passage, Series
 from statewise.inspection.gradient.flow import Decay
 from statewise.inspection.gradient.row_flow import RowFlow, Sides
-from statewise.tasks.specimen import Floats, Specimen, Words
+from statewise.tasks import Floats, Specimen, Words
 
 _WORDS = {"input": "what was read"}
 _SHOWN = 400  # pieces of a row

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.figures.drawing import Drawing
+from statewise.figures import Drawing
 from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture, row_picture
@@ -18,7 +18,7 @@ from statewise.inspection.gradient.row_flow import RowFlow, Sides, by_part, foll
 from statewise.inspection.gradient.settings import SHORTEST, GradientSettings
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.tasks.specimen import Specimen, Specimens
+from statewise.tasks import Specimen, Specimens
 
 _ROWS = 12
 _PRECISE = 1 << 20  # numbers that enter with a row whose graph is held whole: in double precision up to so many

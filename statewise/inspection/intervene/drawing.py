@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import rough
+from statewise.display import rough
+from statewise.figures import Axis, Figure, Series
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import WORDS, Deed
 from statewise.inspection.short import short_names

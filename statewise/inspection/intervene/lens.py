@@ -13,8 +13,8 @@ from torch import Tensor
 
 from statewise.core import Machine, State, fork, leaves
 from statewise.decoding import Sampling
-from statewise.figures.number import plain, rough
-from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.display import plain, rough
+from statewise.figures import Cell, Column, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.intervene.address import Address, parse_address
 from statewise.inspection.intervene.cut import Cut, cuts, state_after

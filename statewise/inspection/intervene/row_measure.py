@@ -14,7 +14,7 @@ from statewise.core import Machine, State, concat, lens
 from statewise.inspection.intervene.address import Address, put
 from statewise.inspection.intervene.effect import touched
 from statewise.inspection.intervene.measure import Deed
-from statewise.tasks.specimen import Specimen
+from statewise.tasks import Specimen
 
 _AT_ONCE = 32  # acts that are read on side by side
 _SHARES = (0.25, 0.5, 0.75)  # of a row that is read before the act

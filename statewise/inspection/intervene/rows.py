@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, leaves, lens
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import plain, rough, share
-from statewise.figures.table import Column, Table, number, words
+from statewise.display import plain, rough, share
+from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
 from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.intervene.address import Address, parse_address
@@ -26,7 +24,7 @@ from statewise.inspection.intervene.words import beside_none, sure, without, wor
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import UserError, nearest
-from statewise.tasks.specimen import Specimen, Specimens, Words
+from statewise.tasks import Specimen, Specimens, Words
 
 _FEWEST_UNITS = 4  # worth one
 _SHORTEST = 4  # places of a row that is touched

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from statewise.figures.number import with_interval
+from statewise.display import with_interval
 from statewise.inspection.interval import half_width
 from statewise.inspection.intervene.measure import WORDS, Deed
 

@@ -8,20 +8,17 @@ from statistics import NormalDist
 import numpy as np
 from pydantic import Field
 
-from statewise.data.cache import default_folder
+from statewise.data import default_folder
 from statewise.data.embedded import MEMORY_TASKS
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Grid, Series
-from statewise.figures.number import plain, share, size, whole
-from statewise.figures.table import Column, Table, number, words
+from statewise.display import plain, share, size, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
 from statewise.inspection.probes.plan import planned, run
 from statewise.inspection.probes.trial import Probed, Trial
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.specs import TrainSpec, UserError
-from statewise.specs.base import Spec
+from statewise.specs import Spec, TrainSpec, UserError
 
 Found = Mapping[tuple[str, str], Probed]  # by task and family
 

@@ -15,12 +15,11 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.data.cache import open_entry
+from statewise.data import open_entry
 from statewise.data.embedded import MEMORY_TASKS, Asked, MemoryTask
 from statewise.models import CountingMachine, TokenMachine, build, context_bytes
 from statewise.specs import ModelSpec, TrainSpec
-from statewise.training.optimizer import make_optimizer
-from statewise.training.schedule import Plateau, learning_rate
+from statewise.training import Plateau, learning_rate, make_optimizer
 
 _VERSION = 1  # of what a trial does: another one is not answered from what was kept before
 _POOL = 1 << 15  # rows that training draws from, at most

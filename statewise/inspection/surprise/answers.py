@@ -12,7 +12,7 @@ from statewise.inspection.surprise.courses import found_in_courses
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.specs import UserError, option
-from statewise.tasks.specimen import Choices, Courses, Floats, Specimens
+from statewise.tasks import Choices, Courses, Floats, Specimens
 
 
 def look_at_answers(subject: Subject, specimens: Specimens, settings: SurpriseSettings, progress: Progress) -> Finding:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import share
+from statewise.display import share
+from statewise.figures import Axis, Figure, Series
 
 BINS = 10
 

@@ -9,17 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.letter import alone, visible
-from statewise.figures.number import plain, rough, share, whole
-from statewise.figures.passage import Passage
-from statewise.figures.table import Cell, Column, Table, number, words
+from statewise.display import alone, plain, rough, share, visible, whole
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.calibration import Tally, reliability
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.tasks.specimen import UNTOLD, Choices, Floats, Specimens, Words
+from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
 
 LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
 _SHOWN = 300  # answers that are shown where they stand, if nothing was said: each row is a line

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.number import plain, rough, share, whole
-from statewise.figures.table import Column, Table, number, words
+from statewise.display import plain, rough, share, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.rival import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.tasks.specimen import Courses, Floats, Specimens
+from statewise.tasks import Courses, Floats, Specimens
 
 _STRETCHES = 24  # of time
 

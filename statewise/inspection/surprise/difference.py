@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from statewise.figures.piece import between, shared_ends, text_of
+from statewise.figures import between, shared_ends, text_of
 
 _BEFORE, _AFTER = 32, 12  # characters around a piece
 

@@ -2,13 +2,20 @@
 
 from dataclasses import replace
 
-from statewise.figures.drawing import Drawing
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.letter import alone, visible
-from statewise.figures.number import plain, share, whole
-from statewise.figures.passage import Passage, stretched
-from statewise.figures.piece import with_their_halves
-from statewise.figures.table import Cell, Column, Table, words
+from statewise.display import alone, plain, share, visible, whole
+from statewise.figures import (
+    Axis,
+    Cell,
+    Column,
+    Drawing,
+    Figure,
+    Passage,
+    Series,
+    Table,
+    stretched,
+    with_their_halves,
+    words,
+)
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from statewise.figures.number import plain, rough, share
-from statewise.tasks.specimen import Floats
+from statewise.display import plain, rough, share
+from statewise.tasks import Floats
 
 
 class Rival(NamedTuple):

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from statewise.specs.base import Spec
+from statewise.specs import Spec
 
 
 class SurpriseSettings(Spec):

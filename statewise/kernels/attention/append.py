@@ -6,7 +6,7 @@ B batch, T new entries, S slots; what an entry is does not matter here.
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import is_known
+from statewise.core import is_known
 
 
 def append(list_BS: Tensor, new_BT: Tensor, at_BT: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from statewise.core.tracing import Tool
+from statewise.core import Tool
 from statewise.kernels.along_time import is_autocast, no_autocast, wide
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Implementation, Wish, choose
 from statewise.kernels.gated_delta import chunked, naive

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from statewise.core.tracing import transformed
+from statewise.core import transformed
 from statewise.kernels.early import early
 from statewise.kernels.layer_norm import naive
 from statewise.kernels.second_order import is_wanted, through

@@ -10,8 +10,7 @@ B batch, T time, H heads, K key width, V value width.
 import torch
 from torch import Tensor
 
-from statewise.core import observe
-from statewise.core.machine import unroll_many
+from statewise.core import observe, unroll_many
 from statewise.kernels.memory_matrix import outer, read
 
 

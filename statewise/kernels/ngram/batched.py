@@ -9,7 +9,7 @@ N contexts, K order, V vocabulary, C nodes, G pairs of a node and a symbol that 
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import is_known
+from statewise.core import is_known
 from statewise.kernels.ngram.tables import Discounts, Tables, node_of
 
 

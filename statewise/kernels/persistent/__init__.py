@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import tool, uncompiled
+from statewise.core import tool, uncompiled
 from statewise.kernels.chip import Chip, chip_of
 from statewise.kernels.choice import Implementation, takes_unproven
 from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core.tracing import transformed
+from statewise.core import transformed
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
 from statewise.kernels.persistent.alarm import PATIENCE_SECONDS, address, raise_if_stalled
 from statewise.kernels.persistent.driver import Kernel, Run, alone_on, launch, pointer

@@ -6,8 +6,7 @@ B batch, T time, D width.
 import torch
 from torch import Tensor
 
-from statewise.core import observe
-from statewise.core.machine import unroll_many
+from statewise.core import observe, unroll_many
 
 
 def scan_step(a_BD: Tensor, b_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:

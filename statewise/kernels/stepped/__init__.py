@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from statewise.core.tracing import tool, uncompiled
+from statewise.core import tool, uncompiled
 from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
 from statewise.kernels.persistent import compute_dtype, forward_kernel, retire

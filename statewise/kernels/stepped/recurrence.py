@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core.tracing import transformed
+from statewise.core import transformed
 from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.kernels.persistent import recurrence as persistent

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.core.capture import capturing
+from statewise.core import capturing
 from statewise.kernels.persistent.driver import check, library
 from statewise.kernels.persistent.plan import GATES
 from statewise.kernels.stepped.program import Place, Program, Run, Shape, launch, load, threads_of

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core.tracing import is_known
+from statewise.core import is_known
 from statewise.kernels.along_time import past_end
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 from statewise.kernels.ttt.naive import Carried

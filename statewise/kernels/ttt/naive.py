@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import is_observed, observe
-from statewise.core.machine import unroll_many
+from statewise.core import is_observed, observe, unroll_many
 from statewise.kernels.memory_matrix import outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 

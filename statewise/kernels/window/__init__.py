@@ -4,7 +4,7 @@ from typing import get_args
 
 from torch import Tensor
 
-from statewise.core.tracing import Tool
+from statewise.core import Tool
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.window import fused, naive
 from statewise.kernels.window.naive import Activation as Activation

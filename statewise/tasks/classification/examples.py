@@ -15,25 +15,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
+from statewise.core import onto
 from statewise.data import (
+    LABEL_NAMES,
+    TEXT_NAMES,
     Arrays,
     Grids,
     Labelled,
+    Scaling,
     Tokenizer,
     Where,
     hold_out,
+    of_label,
     pad,
     read_arrays,
     read_grids,
     read_labelled,
 )
 from statewise.data.embedded import digits, docstrings, recall
-from statewise.data.labelled import of_label
-from statewise.data.memory_text import LABEL_NAMES, TEXT_NAMES
-from statewise.data.scaling import Scaling
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
-from statewise.training.checkpoint import Payload
+from statewise.training import Payload
 
 
 class Batch(NamedTuple):

@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.data import RaggedBatches, evaluation_batches
-from statewise.data.labels import Labels as Classes
-from statewise.data.lines import left_out
-from statewise.models.classifier import AnyClassifier, build_classifier
+from statewise.core import onto
+from statewise.data import Labels as Classes
+from statewise.data import RaggedBatches, evaluation_batches, left_out
+from statewise.models import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
     Batch,
@@ -30,8 +29,7 @@ from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.run import refuse_other_size
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
+from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_TOKENS = 1 << 14
 

@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data import read_texts
-from statewise.data.in_memory import Data, array_of
-from statewise.data.labels import Labels as Classes
-from statewise.data.memory_source import given, source_name
+from statewise.data import Data, array_of, given, read_texts, source_name
+from statewise.data import Labels as Classes
 from statewise.decoding import Sampling
-from statewise.models.classifier import AnyClassifier, build_classifier
+from statewise.models import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
 from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
 from statewise.tasks.classification.examples import (

@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data.labels import Labels as Classes
+from statewise.data import Labels as Classes
 from statewise.decoding import TextStream
-from statewise.encoders.grid import CORNERS, seen_order
-from statewise.models.classifier import AnyClassifier, Classifier
-from statewise.models.grid_classifier import GridClassifier
+from statewise.encoders import CORNERS, seen_order
+from statewise.models import AnyClassifier, Classifier, GridClassifier
 from statewise.tasks.classification.examples import Encoding, TextEncoding
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.specimen import (

@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.series import Series
-from statewise.data.series_time import continued
-from statewise.models.forecaster import Forecaster, Past
-from statewise.specs import ForecastingSpec, UserError, setting
-from statewise.specs.real_objective import SquaredSpec
+from statewise.data import Series, continued
+from statewise.models import Forecaster, Past
+from statewise.specs import ForecastingSpec, SquaredSpec, UserError, setting
 from statewise.tasks.forecasting.evaluation import levels_of, sampled
 from statewise.tasks.forecasting.examples import as_read, carried, refuse_other_columns
 from statewise.tasks.forecasting.known import Known

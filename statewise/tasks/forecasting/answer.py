@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.in_memory import Data, array_of, frame_like
-from statewise.data.memory_numbers import lists_series, series_table
-from statewise.data.series import Series
+from statewise.data import Data, Series, array_of, frame_like, lists_series, series_table
 from statewise.specs import SeriesDataSpec
 from statewise.tasks.forecasting import write
 from statewise.tasks.forecasting.ahead import Ahead, last_seen

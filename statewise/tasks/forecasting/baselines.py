@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.series_split import Span
-from statewise.data.series_window import RollingOrigin
+from statewise.data import RollingOrigin, Span
 from statewise.tasks.baseline import Autoregression, drift, repeat_last, seasonal_naive
 from statewise.tasks.forecasting.known import Known
 from statewise.tasks.forecasting.tally import Errors, Tally

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.series_split import Span
-from statewise.data.series_window import RollingOrigin
-from statewise.models.forecaster import DirectForecaster, Forecast, Forecaster, RecursiveForecaster
+from statewise.data import RollingOrigin, Span
+from statewise.models import DirectForecaster, Forecast, Forecaster, RecursiveForecaster
 from statewise.specs import BernoulliSpec, ForecastingSpec, GaussianSpec, QuantileSpec, SquaredSpec, StudentSpec
 from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare

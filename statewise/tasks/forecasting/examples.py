@@ -12,20 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.data.embedded.series import embedded_series
-from statewise.data.series import Missing, Series, make_series, read_series, without_missing
-from statewise.data.series_split import (
+from statewise.core import onto
+from statewise.data import (
+    Missing,
+    Series,
+    SeriesBatch,
     SeriesParts,
+    make_series,
+    read_series,
     split_as_filed,
     split_by_files,
     split_last,
     split_rows,
     split_whole,
+    with_time_features,
+    without_missing,
 )
-from statewise.data.series_window import SeriesBatch
-from statewise.data.time_feature import with_time_features
-from statewise.models.forecaster import Past
+from statewise.data.embedded import embedded_series
+from statewise.models import Past
 from statewise.specs import SeriesDataSpec, UserError
 from statewise.tasks.forecasting.known import Array, Known
 

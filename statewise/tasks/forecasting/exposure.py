@@ -7,13 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.data.series_split import Span
-from statewise.data.series_window import series_rows
-from statewise.models.forecaster import Past, RecursiveForecaster
+from statewise.data import Span, series_rows
+from statewise.models import Past, RecursiveForecaster
 from statewise.specs import ForecastingSpec, UserError
 from statewise.tasks.forecasting.examples import Prepared, prepare
 from statewise.tasks.forecasting.job import as_prepared, as_sequence, cut, evaluation_windows
-from statewise.training.forcing import ExposureGap, exposure_gap, feed_values
+from statewise.training import ExposureGap, exposure_gap, feed_values
 
 
 def gap_windows(spec: ForecastingSpec, spans: tuple[Span, ...], *, rows: int) -> tuple[Prepared, Tensor | None]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from statewise.data.series_split import Span
-from statewise.models.forecaster import Forecaster
+from statewise.data import Span
+from statewise.models import Forecaster
 from statewise.specs import ForecastingSpec, UserError
 from statewise.tasks.forecasting.ahead import fill
 from statewise.tasks.forecasting.known import Known

@@ -10,24 +10,26 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.data import RaggedBatches
-from statewise.data.series import Series
-from statewise.data.series_split import SeriesParts, Span
-from statewise.data.series_window import RollingOrigin, SeriesRows, SeriesWindows, series_rows
-from statewise.models.build_forecaster import build_forecaster
-from statewise.models.forecaster import DirectForecaster, Forecaster, Past, RecursiveForecaster
-from statewise.specs import ForecastingSpec, SquaredSpec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.core import onto
+from statewise.data import (
+    RaggedBatches,
+    RollingOrigin,
+    Series,
+    SeriesParts,
+    SeriesRows,
+    SeriesWindows,
+    Span,
+    series_rows,
+)
+from statewise.models import DirectForecaster, Forecaster, Past, RecursiveForecaster, build_forecaster
+from statewise.specs import ForcingSpec, ForecastingSpec, SquaredSpec, TeacherForcing
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
 from statewise.tasks.forecasting.known import Known, learn
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.loss import WeightedSum, real_loss
 from statewise.tasks.run import refuse_other_size
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
-from statewise.training.forcing import feed_values, forced_forward, truth_probability
+from statewise.training import Better, Parallel, Payload, Window, feed_values, forced_forward, truth_probability
 
 _EVALUATION_VALUES = 1 << 17  # read side by side
 

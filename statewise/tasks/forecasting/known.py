@@ -14,9 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from statewise.data.scaling import Scaling
-from statewise.data.series import Series
-from statewise.data.series_split import SeriesParts, Span
+from statewise.data import Scaling, Series, SeriesParts, Span
 from statewise.specs import ForecastingSpec, UserError, from_json
 from statewise.tasks.baseline import fit_autoregression
 

@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.series_split import Span
+from statewise.data import Span
 from statewise.disk import write
-from statewise.figures.figure import Axis, Figure, Series
-from statewise.figures.paint import paint
-from statewise.figures.standalone import svg_file
-from statewise.figures.table import csv_text
+from statewise.figures import Axis, Figure, Series, csv_text, paint, svg_file
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.forecasting.ahead import Ahead
 from statewise.tasks.forecasting.write import moment_of

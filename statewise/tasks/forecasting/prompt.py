@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from statewise.data.series import Series, make_series
+from statewise.data import Series, make_series
 from statewise.specs import UserError, option
 
 _BETWEEN = re.compile(r"[\s,;]+")

@@ -7,15 +7,21 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
-from statewise.data.at_rest import at_rest
-from statewise.data.file_or_data import file_names
-from statewise.data.in_memory import Data
-from statewise.data.memory_numbers import series_arrays
-from statewise.data.memory_source import given, held, source_name
-from statewise.data.series import Series, make_series
-from statewise.data.series_split import Span, whole
+from statewise.data import (
+    Data,
+    Series,
+    Span,
+    at_rest,
+    file_names,
+    given,
+    held,
+    make_series,
+    series_arrays,
+    source_name,
+    whole,
+)
 from statewise.decoding import Sampling
-from statewise.models.forecaster import Forecaster, RecursiveForecaster
+from statewise.models import Forecaster, RecursiveForecaster
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
@@ -32,7 +38,7 @@ from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_dat
 from statewise.tasks.forecasting.write import appended
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
-from statewise.training.forcing import ExposureGap
+from statewise.training import ExposureGap
 
 Part = Literal["validation", "test"]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)

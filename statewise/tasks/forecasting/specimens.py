@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data.series_split import Span
-from statewise.data.series_window import SeriesRows, series_rows
-from statewise.models.forecaster import DirectForecaster, Forecaster, Past, RecursiveForecaster
+from statewise.data import SeriesRows, Span, series_rows
+from statewise.models import DirectForecaster, Forecaster, Past, RecursiveForecaster
 from statewise.models.head import Head
 from statewise.specs import ForecastingSpec
 from statewise.tasks.forecasting.evaluation import sampled

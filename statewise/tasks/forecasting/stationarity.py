@@ -11,18 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.series import Series
-from statewise.data.series_split import SeriesParts, Span
-from statewise.data.series_window import RollingOrigin
+from statewise.data import RollingOrigin, Series, SeriesParts, Span
 from statewise.kernels import student_t
-from statewise.specs import ForecastingSpec, ForecastSpec, TrainSpec, UserError, WindowSpec
-from statewise.specs.forecasting import SeriesDataSpec
+from statewise.specs import ForecastingSpec, ForecastSpec, SeriesDataSpec, TrainSpec, UserError, WindowSpec
 from statewise.tasks.forecasting.examples import prepare, read_parts
 from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss
 from statewise.tasks.forecasting.known import Known, learn
 from statewise.tasks.report import Report, shows_report
-from statewise.training import Parallel, fit
-from statewise.training.device import pick_device
+from statewise.training import Parallel, fit, pick_device
 
 # Small, and with a short past: a long one would show which dynamics hold, and t would have nothing left to tell.
 SMALL = ForecastingSpec(

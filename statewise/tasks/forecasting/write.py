@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.date_style import date_style
-from statewise.data.series import NO_TIME, Series, time_column
-from statewise.data.series_table import SeriesTable, read_series_table
+from statewise.data import NO_TIME, Series, SeriesTable, date_style, read_series_table, time_column
 from statewise.specs import SeriesDataSpec
 from statewise.tasks.forecasting.ahead import Ahead
 from statewise.tasks.forecasting.known import Known

@@ -1,6 +1,7 @@
 """Language modelling: predict the next token, and say how surprising a text was."""
 
-from statewise.tasks.language_model.job import Evaluation as Evaluation
+from statewise.tasks.language_model.documents import Documents as Documents
+from statewise.tasks.language_model.job import LanguageModelEvaluation as LanguageModelEvaluation
 from statewise.tasks.language_model.job import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model.job import evaluate as evaluate
 from statewise.tasks.language_model.job import fresh_window as fresh_window

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, forward_with_resets, reset_rows, rows
-from statewise.training.forcing import Feedback, feed_tokens
+from statewise.training import Feedback, feed_tokens
 
 
 @final

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, state_type
-from statewise.core.transfer import onto
+from statewise.core import Machine, State, onto, state_type
 from statewise.data import (
+    LARGEST,
     Batches,
     Corpus,
+    Place,
+    Resident,
     Split,
     Tokenizer,
     evaluation_lanes,
@@ -26,26 +28,21 @@ from statewise.data import (
     token_counts,
     unigram_nats,
 )
-from statewise.data.batch import Place
-from statewise.data.resident import LARGEST, Resident
 from statewise.disk import make_folder
 from statewise.models import CountingMachine, TokenMachine, build
-from statewise.specs import LanguageModelSpec, UserError
-from statewise.specs.forcing import FreeRunning, ScheduledSampling, TeacherForcing
+from statewise.specs import FreeRunning, LanguageModelSpec, ScheduledSampling, TeacherForcing, UserError
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.language_model.penalty import penalty
 from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.tasks.run import refuse_other_size
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload, read_tensors
-from statewise.training.forcing import forced_forward, truth_probability
+from statewise.training import Better, Parallel, Payload, Window, forced_forward, read_tensors, truth_probability
 
 _LANES, _WINDOW, _WARM = 16, 256, 256
 
 
 @shows_report
-class Evaluation(NamedTuple):
+class LanguageModelEvaluation(NamedTuple):
     """Surprise per token and per byte, beside its anchors: 1 is perfect, `uniform` knows nothing."""
 
     nats_per_token: float
@@ -321,11 +318,11 @@ def evaluate(
     vocab: int,
     train_counts_V: NDArray[np.int64],
     fresh: int | None = None,
-) -> Evaluation:
+) -> LanguageModelEvaluation:
     """A whole split, beside what knowing nothing and what letter frequencies alone would give."""
     model.eval()
     nats, count = measure(model, split, end_id=end_id, fresh=fresh)
-    return Evaluation(
+    return LanguageModelEvaluation(
         nats_per_token=nats / count,
         perplexity=_perplexity(nats / count),
         bits_per_byte=nats / math.log(2) / split.bytes,

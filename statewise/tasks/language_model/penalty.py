@@ -5,8 +5,8 @@ B batch, T time, D width.
 
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.specs.penalty import PenaltySpec
+from statewise.core import onto
+from statewise.specs import PenaltySpec
 
 
 def penalty(spec: PenaltySpec, y_BTD: Tensor, resets_BT: Tensor | None) -> Tensor | float:

@@ -8,20 +8,16 @@ import numpy as np
 import torch
 
 from statewise.core import leaves, load_state, save_state
-from statewise.data import Split, Tokenizer, encode_files, open_corpus
-from statewise.data.in_memory import Data
-from statewise.data.memory_source import given
+from statewise.data import Data, Split, Tokenizer, encode_files, given, open_corpus
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.language_model.documents import Documents, feed_within
-from statewise.tasks.language_model.job import Evaluation, evaluate, fresh_window
+from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, SelfReadingRun
 from statewise.tasks.shipped import is_shipped
-from statewise.training.checkpoint import read_tensors
-from statewise.training.folder import weights_sha256
-from statewise.training.forcing import ExposureGap, exposure_gap
+from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_sha256
 
 _TOKENS = 200  # written unless another number is asked for
 _LONGEST = 1 << 48  # tokens of a text that anybody continues
@@ -94,7 +90,7 @@ class LanguageModelRun(SelfReadingRun):
         return () if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,)
 
     @of_this_run
-    def evaluate(self, data: Data | None = None) -> Evaluation:
+    def evaluate(self, data: Data | None = None) -> LanguageModelEvaluation:
         """Perplexity and bits per byte on `data` (a text, documents, files or folders), or on the held-out text.
 
         >>> evaluation = sw.load("runs/lstm").evaluate("text.txt")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from statewise.data.spaces import chinese
-from statewise.specs import UserError
-from statewise.specs.translation import BleuTokens, SacreTokens
+from statewise.data import chinese
+from statewise.specs import BleuTokens, SacreTokens, UserError
 from statewise.tasks.metric.score import Score, check_pairs
 
 if TYPE_CHECKING:

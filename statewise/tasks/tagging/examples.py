@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from statewise.data import Labels, Layout, Tagged, Tokenizer, hold_out, read_tagged
+from statewise.data import STDIN, Labels, Layout, Tagged, Tokenizer, format_of, hold_out, read_tagged
 from statewise.data.embedded import source_tags
-from statewise.data.source import STDIN
-from statewise.data.tagged import format_of
 from statewise.specs import TaggedDataSpec, UserError, WordsSpec
 from statewise.tasks.baseline import FrequentTag, fit_frequent_tag
 from statewise.tasks.tagging.lexicon import lexicon_from_json, lexicon_to_json
 from statewise.tasks.tagging.sentences import Encoding
-from statewise.training.checkpoint import Payload
+from statewise.training import Payload
 
 # A character that only one word has tells no more than that word does: it is unknown, and so the vector of
 # characters that training never showed is learnt.

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
+from statewise.core import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
-from statewise.models.tagger import Tagger, build_tagger, is_constrained
+from statewise.models import Tagger, build_tagger, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
@@ -23,8 +23,7 @@ from statewise.tasks.metric import span
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
 from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
+from statewise.training import Better, Parallel, Payload, Window
 
 E = TypeVar("E")
 

@@ -6,12 +6,9 @@ from typing import Any, NamedTuple, final
 
 import torch
 
-from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
-from statewise.data.at_rest import at_rest, kept_as
-from statewise.data.in_memory import Data
-from statewise.data.memory_source import given, source_name
+from statewise.data import Data, Layout, Tagged, Where, at_rest, given, kept_as, read_tagged, source_name, with_tags
 from statewise.decoding import Sampling
-from statewise.models.tagger import Tagger
+from statewise.models import Tagger
 from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.metric import label, span
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial

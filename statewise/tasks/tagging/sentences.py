@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
+from statewise.core import onto
 from statewise.data import Tagged, Tokenizer
-from statewise.models.word_entry import Words
+from statewise.models import Words
 
 Index = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from statewise.data import Tagged, evaluation_batches
-from statewise.models.tagger import Tagger
+from statewise.models import Tagger
 from statewise.specs import TaggingSpec
 from statewise.tasks.specimen import (
     Choices,

@@ -11,21 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.chance import uniforms
+from statewise.core import uniforms
 from statewise.data import pad
-from statewise.decoding import Hypothesis, Sampling, sample
-from statewise.decoding.hypothesis import alignment_tap
-from statewise.decoding.termination import write
-from statewise.models.build_termination import build_terminating
-from statewise.models.end_as_token import EndAsToken
-from statewise.models.termination import EndSymbol, Terminating
-from statewise.specs import DecodingSpec, Seq2SeqSpec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
-from statewise.specs.model import AnyMixerSpec
+from statewise.decoding import Hypothesis, Sampling, alignment_tap, sample, write
+from statewise.models import EndAsToken, EndSymbol, Terminating, build_terminating
+from statewise.specs import AnyMixerSpec, DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
 from statewise.tasks.loss import within
 from statewise.tasks.translation.examples import Batch, Ids
 from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
-from statewise.training.forcing import (
+from statewise.training import (
     ExposureGap,
     Feedback,
     exposure_gap,

@@ -13,14 +13,12 @@ from torch import Tensor
 
 from statewise.data import pad
 from statewise.decoding import Hypothesis, Sampling, sample
-from statewise.models import ConditionalMachine
-from statewise.models.build_seq2seq import build_seq2seq
-from statewise.specs import DecodingSpec, Seq2SeqSpec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.models import ConditionalMachine, build_seq2seq
+from statewise.specs import DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.translation.examples import Batch, Ids
 from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
-from statewise.training.forcing import ExposureGap, exposure_gap, feed_tokens, forced_forward, truth_probability
+from statewise.training import ExposureGap, exposure_gap, feed_tokens, forced_forward, truth_probability
 
 
 @final

@@ -14,17 +14,26 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.data import Pair, Tokenizer, Where, bound, hold_out, pad, read_pairs
-from statewise.data.anywhere import hub_name
+from statewise.core import onto
+from statewise.data import (
+    FORMATS,
+    Pair,
+    Tokenizer,
+    Where,
+    apart,
+    bound,
+    hold_out,
+    hub_name,
+    pad,
+    read_catalogs,
+    read_pairs,
+    suffix,
+    unsegmented,
+)
 from statewise.data.embedded import phrases
-from statewise.data.gettext_pairs import read_catalogs
-from statewise.data.lines import suffix
-from statewise.data.spaces import apart, unsegmented
-from statewise.data.table import FORMATS
 from statewise.specs import PairDataSpec, UserError, either, from_json, setting
 from statewise.tasks.metric.translation import Parting, sacre_tokens
-from statewise.training.checkpoint import Payload
+from statewise.training import Payload
 
 Ids = NDArray[np.int64]
 

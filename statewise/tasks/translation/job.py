@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.data import RaggedBatches
-from statewise.data.lines import left_out
+from statewise.data import RaggedBatches, left_out
 from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening, some_rows
@@ -20,8 +19,7 @@ from statewise.tasks.run import refuse_other_size
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
 from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.write import Writer, told
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
+from statewise.training import Better, Parallel, Payload, Window
 
 
 class _Content(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from statewise.decoding.termination import LengthCalibration
+from statewise.decoding import LengthCalibration
 
 _GROUPS, _BEYOND = 5, 3  # of lengths that were learned from, and of longer ones
 

@@ -9,15 +9,9 @@ import numpy as np
 import torch
 
 from statewise.core import Machine
-from statewise.data import Text, Tokenizer, read_texts
-from statewise.data.in_memory import Data
-from statewise.data.lines import read_lines
-from statewise.data.memory_source import given, source_name
-from statewise.data.vocabulary import END
-from statewise.decoding import Hypothesis, Sampling
-from statewise.decoding.termination import calibrate_lengths
-from statewise.models import ConditionalMachine
-from statewise.models.termination import Terminating
+from statewise.data import END, Data, Text, Tokenizer, given, read_lines, read_texts, source_name
+from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
+from statewise.models import ConditionalMachine, Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
 from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
@@ -28,8 +22,7 @@ from statewise.tasks.translation.length import by_length, for_machines
 from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, told
-from statewise.training.checkpoint import vouched_for
-from statewise.training.forcing import ExposureGap
+from statewise.training import ExposureGap, vouched_for
 
 _ROWS = 1024  # translated at a time, so that a long file streams
 _CALIBRATED = 128  # rows whose lengths are drawn many times

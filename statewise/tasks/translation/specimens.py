@@ -14,11 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import State
-from statewise.data import Tokenizer
-from statewise.data.vocabulary import END
-from statewise.models import ConditionalMachine
-from statewise.models.over_vectors import over_vectors
-from statewise.models.termination import Terminating
+from statewise.data import END, Tokenizer
+from statewise.models import ConditionalMachine, Terminating, over_vectors
 from statewise.specs import UserError
 from statewise.tasks.loss import within
 from statewise.tasks.specimen import (

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.decoding import Hypothesis, Sampling, beam_search, greedy
-from statewise.models.token_machine import TokenMachine
-from statewise.specs import DecodingSpec, TranslationSpec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.models import TokenMachine
+from statewise.specs import DecodingSpec, ForcingSpec, TeacherForcing, TranslationSpec
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows
-from statewise.training.forcing import ExposureGap
+from statewise.training import ExposureGap
 
 TEACHER = TeacherForcing()
 

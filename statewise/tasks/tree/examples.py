@@ -15,16 +15,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core.transfer import onto
-from statewise.data import NO_LABEL, NO_WORD, LabelledTree, Labels, Tokenizer, Where, hold_out
-from statewise.data.embedded.ast_trees import ast_trees
-from statewise.data.embedded.operations import operations
-from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, spans_of
-from statewise.data.labels import UNSEEN
-from statewise.data.trees import flat_tree, read_flat_trees
+from statewise.core import onto
+from statewise.data import (
+    NO_LABEL,
+    NO_WORD,
+    UNSEEN,
+    FlatTree,
+    LabelledTree,
+    Labels,
+    Tokenizer,
+    Where,
+    binarised,
+    collapsed,
+    depth_of,
+    flat_tree,
+    hold_out,
+    read_flat_trees,
+    spans_of,
+)
+from statewise.data.embedded import ast_trees, operations
 from statewise.encoders import Forest, forest
-from statewise.specs import UserError, either, nearest
-from statewise.specs.tree import TreeDataSpec, TreeSpec
+from statewise.specs import TreeDataSpec, TreeSpec, UserError, either, nearest
 
 Index = NDArray[np.int64]
 D = TypeVar("D", bound=np.generic)

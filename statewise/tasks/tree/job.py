@@ -14,18 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core.transfer import onto
-from statewise.data import NO_LABEL, Labels, RaggedBatches, Tokenizer, evaluation_batches
-from statewise.data.flat_tree import FlatTree
-from statewise.data.trees import uncollected
-from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
-from statewise.specs.tree import TreeSpec
+from statewise.core import onto
+from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, uncollected
+from statewise.models import NodeClassifier, build_node_classifier
+from statewise.specs import TreeSpec
 from statewise.tasks.fingerprint import fingerprint, refuse_other_data
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.run import refuse_other_size
 from statewise.tasks.tree.examples import Index, Read, Trees, read_split, refuse_wide
-from statewise.training import Better, Parallel, Window
-from statewise.training.checkpoint import Payload
+from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_NODES = 1 << 14
 

@@ -11,16 +11,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where
-from statewise.data.at_rest import kept_as
-from statewise.data.flat_tree import spans_of
-from statewise.data.in_memory import Data
-from statewise.data.memory_source import given, source_name
-from statewise.data.memory_text import is_nltk_tree
-from statewise.data.trees import flat_tree, read_flat_trees, read_trees_and_gaps
+from statewise.data import (
+    NO_LABEL,
+    Data,
+    LabelledTree,
+    Labels,
+    Tokenizer,
+    Where,
+    flat_tree,
+    given,
+    is_nltk_tree,
+    kept_as,
+    read_flat_trees,
+    read_trees_and_gaps,
+    source_name,
+    spans_of,
+)
 from statewise.decoding import Sampling
-from statewise.models.tree_classifier import NodeClassifier, build_node_classifier
-from statewise.specs.tree import TreeDataSpec, TreeSpec
+from statewise.models import NodeClassifier, build_node_classifier
+from statewise.specs import TreeDataSpec, TreeSpec
 from statewise.tasks.metric.label import label_scores
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import Opened, PredictingRun, named

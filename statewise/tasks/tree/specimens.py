@@ -15,9 +15,8 @@ from statewise.data import NO_LABEL, NO_WORD, Labels, Tokenizer
 from statewise.encoders import Forest, balanced, chain, forest
 from statewise.kernels.tree import order
 from statewise.layers import Embedding
-from statewise.models.classifier import Classifier
-from statewise.models.tree_classifier import NodeClassifier, SpanClassifier, TreeClassifier
-from statewise.specs.tree import TreeSpec
+from statewise.models import Classifier, NodeClassifier, SpanClassifier, TreeClassifier
+from statewise.specs import TreeSpec
 from statewise.tasks.specimen import (
     UNTOLD,
     Choices,

@@ -30,7 +30,7 @@ def visible(text: str) -> str:
 def safe(text: str) -> str:
     """For a terminal: a sign for each character that would control it or turn the text; line ends and tabs stay.
 
-    >>> from statewise.figures.letter import safe
+    >>> from statewise.display.letter import safe
     >>> safe("a \\x1b[2J b")
     'a ␛[2J b'
     """

@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from statewise.figures.letter import safe
+from statewise.display.letter import safe
 
 
 class SafeConsole(Console):
