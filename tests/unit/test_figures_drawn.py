@@ -8,14 +8,15 @@ from pathlib import Path
 import made_study as made
 import pytest
 
+from statewise import figures
 from statewise.comparison.report.content import Part, gather
-from statewise.figures import number
+from statewise.display import number
 from statewise.figures.figure import Axis, Figure, Grid, Series, bounds, ticks
 from statewise.figures.label import spread
 from statewise.figures.svg import draw
 from statewise.figures.svg_map import draw_map
 
-STYLE = Path(number.__file__).with_name("style.css").read_text()
+STYLE = Path(figures.__file__).with_name("style.css").read_text()
 
 
 # -------------------------------------------------------------------- drawings
