@@ -94,10 +94,14 @@ def _drawn(
         example = draw_train()
         if example[0] not in inputs:
             train.append(example)
-    numbered: list[P] = [
-        example._replace(where=example.where._replace(line=line)) for line, example in enumerate([*train, *held])
-    ]
-    return parts(name, Examples(numbered[: len(train)]), Examples(numbered[len(train) :]))
+    return parts(name, _numbered(train, 0), _numbered(held, num_train))
+
+
+def _numbered(examples: list[P], first: int) -> Examples[P]:
+    numbered: Examples[P] = Examples()
+    for line, example in enumerate(examples, start=first):
+        numbered.append(example._replace(where=example.where._replace(line=line)))
+    return numbered
 
 
 # Means of the geometric lengths of `distributed`, by the prompt's symbol.
