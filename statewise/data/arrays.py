@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.lines import UTF8, Where, most_unpacked, read_bytes, suffix
-from statewise.data.series_table import LARGEST_RESIDENT
+from statewise.data.series_table import LARGEST
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest, optional
 
@@ -169,7 +169,7 @@ def _number(row: Row, place: int) -> float:
         value = float(cell)
     except (TypeError, ValueError):
         value = float("nan")
-    if not abs(value) <= LARGEST_RESIDENT:
+    if not abs(value) <= LARGEST:
         name = row.names[place] if row.names else place
         raise UserError(
             f"{row.where}: column {name!r} holds {cell!r}, expected a finite number",
@@ -201,7 +201,7 @@ def _labelled_archive(
             f"but {values!r} has {len(x)} {'grids' if grids else 'sequences'}",
             fix=f"expected whole numbers or names of shape [{len(x)}]",
         )
-    bad_N = ~(np.abs(x.reshape(len(x), -1).astype(np.float64)) <= LARGEST_RESIDENT).all(axis=1)
+    bad_N = ~(np.abs(x.reshape(len(x), -1).astype(np.float64)) <= LARGEST).all(axis=1)
     if bad_N.any():
         raise UserError(
             f"{Where(str(path), int(bad_N.argmax()), 'row')}: a value of {values!r} is not finite, or too large",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from statewise.data.arrays import read_mat, read_npy, read_npz
 from statewise.data.date_format import is_date
 from statewise.data.hub import hub_name
-from statewise.data.series_table import LARGEST_RESIDENT, Decimal, SeriesTable, read_series_rows, read_series_table
+from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_rows, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
 from statewise.data.table import SAMPLE, no_column
 from statewise.specs import UserError, setting
@@ -278,7 +278,7 @@ def _columns(values: NDArray[Any], *, what: str, where: str) -> NDArray[np.float
     array = (array[:, None] if array.ndim == 1 else array).astype(np.float64)
     if not len(array) or not (array.shape[1] or what == "covariates"):
         raise UserError(f"{where!r}: {what} of shape {list(np.shape(values))} hold nothing")
-    if (far := np.argwhere(np.abs(array) > LARGEST_RESIDENT)).size:
+    if (far := np.argwhere(np.abs(array) > LARGEST)).size:
         row, column = far[0]
         kind = "an infinite number" if np.isinf(array[row, column]) else "a number too large to be squared"
         raise UserError(f"{where!r}: {what} hold {kind} in row {row}, column {column}")
