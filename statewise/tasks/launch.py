@@ -189,7 +189,7 @@ def _train(
     at_rehearsed: list[str] = []
 
     def watch(step: int) -> None:
-        if spec.train.deterministic and step == rehearsed:
+        if step == rehearsed:
             at_rehearsed.append(weights_sha256(model))
         if on_step is not None:
             on_step(step)
@@ -204,7 +204,7 @@ def _train(
         par=par,
         display=display,
         signals=signals,
-        on_step=watch,
+        on_step=watch if spec.train.deterministic else on_step,
     )
     proof = None
     if at_rehearsed and par.world == 1:

@@ -104,15 +104,13 @@ class Run(ABC):
         True
         """
 
-    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens | None:
+    @abstractmethod
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens:
         """Rows for `sw.inspect` to look at: of `data`, lines of a `text`, or what was held out.
 
-        None for a language model, which reads one long text and is inspected in other ways.
-
-        >>> sw.load("runs/lstm").specimens() is None
-        True
+        >>> sw.load("runs/classification").specimens().source
+        'the held-out rows'
         """
-        return None
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         """The same run with other settings, each `path=value`, of those that need no training: how files are laid out

@@ -65,8 +65,8 @@ def _stepwise(readers: Mapping[str, Machine[Any]]) -> Iterator[dict[str, list[Le
         def read_again(machine: nn.Module, given: tuple[Any, ...], answer: Any) -> tuple[Tensor, State]:
             """Replaces the output by the same one, with a graph that goes through every state."""
             assert isinstance(machine, Machine)
-            x_1TI, state = given[0], given[1]
-            state = machine.init_state(len(x_1TI)) if state is None else state
+            x_1TI = given[0]
+            state = given[1] if len(given) > 1 and given[1] is not None else machine.init_state(len(x_1TI))
             outputs, states = zip(*steps(machine, x_1TI.unbind(1), state))
             visited[name] = [_differentiable(later) for later in states]
             return torch.stack(outputs, dim=1), states[-1]
