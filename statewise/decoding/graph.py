@@ -9,18 +9,16 @@ B batch, T tokens that there is room for, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, State, captured, is_observed, leaves, map_state, no_waiting
+from statewise.core import Machine, Replay, State, is_observed, leaves, map_state
 from statewise.decoding.sampling import Sampling, best, drawn, has_best, uniforms
 from statewise.kernels.few_rows import packed_products, prepare_cpu, prepare_gpu
 
-_WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
 _IDLE = 4  # graphs that a model keeps for later, with the memory they hold
 
 
@@ -45,10 +43,7 @@ class Loop:
         self.sound = torch.ones((), dtype=torch.bool, device=device)  # whether all tokens so far could be chosen
         self.done_B1 = torch.zeros(len(self.token_B), 1, dtype=torch.int64, device=device)
         self.noise_BT = torch.zeros(len(self.token_B), room, dtype=torch.float64, device=device)
-        # A graph knows where the weights are: with one, nothing here keeps the model alive.
-        self.run: Callable[[], None] = lambda: self._step(model)
-        if device.type == "cuda":
-            self.run = self._captured(model, start).replay
+        self.run: Callable[[], None] = Replay(lambda: self._step(model), device, reset=lambda: self._rewind(start))
 
     def load(self, start: Start, sampling: Sampling, tokens: int) -> None:
         """Stand at `start`, with the chance of so many tokens: within the same shapes, any place and any seed."""
@@ -98,19 +93,6 @@ class Loop:
             moves.append((old, new.clone() if new.untyped_storage().data_ptr() in held else new))
         if moves:  # one launch for many
             torch._foreach_copy_([old for old, _ in moves], [new for _, new in moves])
-
-    def _captured(self, model: Machine[Any], start: Start) -> torch.cuda.CUDAGraph:
-        here = torch.cuda.current_stream(self.token_B.device)
-        aside = torch.cuda.Stream(self.token_B.device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            for turn in range(_WARM):
-                # The first may load and compile; after it, a step that waits for the host cannot be captured.
-                with no_waiting() if turn else nullcontext():
-                    self._step(model)
-                self._rewind(start)
-        here.wait_stream(aside)
-        return captured(lambda: self._step(model), self.token_B.device)
 
     def step(self) -> Tensor:
         """One more token of each row."""

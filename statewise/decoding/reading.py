@@ -6,14 +6,13 @@ read once costs nothing here; one that comes again is captured, and is from then
 B batch, T time.
 """
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from statewise.core import Machine, State, captured, leaves, map_state, no_waiting
+from statewise.core import Machine, Replay, State, leaves, map_state
 from statewise.decoding import graph
 
 _TOKENS = 4096  # of all rows; beyond, the GPU is the one that is busy
@@ -35,22 +34,11 @@ class Pass:
         self.tokens_BT = tokens_BT.clone()
         self.state = None if state is None else map_state(Tensor.clone, state)
         self.after: State = ()
-        # A graph knows where the weights are: with one, nothing here keeps the model alive.
-        self.run: Callable[[], None] = lambda: self._absorb(model)
-        if tokens_BT.device.type == "cuda":
-            self.run = self._captured(model).replay
+        # The same shape was read once before this is made: its kernels are compiled.
+        self.run = Replay(lambda: self._absorb(model), tokens_BT.device, warm_up=1, compiled=True)
 
     def _absorb(self, model: Machine[Any]) -> None:
         self.after = model.absorb(self.tokens_BT, self.state)
-
-    def _captured(self, model: Machine[Any]) -> torch.cuda.CUDAGraph:
-        device = self.tokens_BT.device
-        here, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside), no_waiting():  # what waits for the host cannot be captured
-            self._absorb(model)
-        here.wait_stream(aside)
-        return captured(lambda: self._absorb(model), device)
 
     def read(self, tokens_BT: Tensor, state: Begin) -> State:
         self.tokens_BT.copy_(tokens_BT)

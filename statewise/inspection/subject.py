@@ -75,8 +75,8 @@ def open_subject(
         raise UserError("both a text and data were given", fix="give one of them")
     run = what if isinstance(what, Run) else load(what, mixer=mixer)
     given = None if text is None else read_text(text)
-    specimens = run.specimens(data, text=given)
-    if specimens is not None:
+    if not isinstance(run, LanguageModelRun):
+        specimens = run.specimens(data, text=given)
         if not len(specimens):
             raise UserError(f"{specimens.source} has no rows", fix="give some")
         return Subject(str(run.path), run.spec.task, run.model, run, given, specimens=specimens, data=data)

@@ -57,8 +57,8 @@ def _stepper(name: str, visited: dict[str, Visited]) -> Any:
     def read_again(machine: nn.Module, given: tuple[Any, ...], answer: Any) -> tuple[Tensor, State]:
         """In place of what was answered: the same, with a graph that goes through every state."""
         assert isinstance(machine, Machine)
-        x_1TI, state = given[0], given[1]
-        state = machine.init_state(len(x_1TI)) if state is None else state
+        x_1TI = given[0]
+        state = given[1] if len(given) > 1 and given[1] is not None else machine.init_state(len(x_1TI))
         outputs, visited[name] = [], []
         for x_t in x_1TI.unbind(1):
             y_t, state = machine.step(x_t, state)
