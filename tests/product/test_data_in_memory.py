@@ -19,7 +19,7 @@ import torch
 from tiny_run import Cut, Heard, at, call, crash, environment
 
 import statewise as sw
-from statewise.data.file_or_data import file_names
+from statewise.data.memory_source import file_names
 from statewise.specs import UserError
 from statewise.tasks import Run, Trained
 from statewise.training.progress import Silent
