@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from statewise.data import Tokenizer
-from statewise.data.vocabulary import KINDS
+from statewise.data.tokenizer_training import KINDS
 from statewise.specs import UserError
 
 TRAINING = (

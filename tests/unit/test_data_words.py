@@ -12,7 +12,7 @@ from nltk.tokenize import wordpunct_tokenize
 from tokenizers import Regex, models, normalizers, trainers
 
 from statewise.data import Tokenizer, spell
-from statewise.data.vocabulary import KINDS, train_backend
+from statewise.data.tokenizer_training import KINDS, train_backend
 from statewise.specs import UserError
 
 TEXT = "Don't panic, said THE guide (twice): the end...\nthe\tΟΔΥΣΣΕΥΣ of Straße €5,99 <end> a_b\n"

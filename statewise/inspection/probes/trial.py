@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.data import open_entry
-from statewise.data.embedded import MEMORY_TASKS, Asked, MemoryTask
+from statewise.data.embedded import MEMORY_TASKS, MemoryRow, MemoryTask
 from statewise.models import CountingMachine, TokenMachine, build, context_bytes
 from statewise.specs import ModelSpec, TrainSpec
 from statewise.training import Plateau, learning_rate, make_optimizer
@@ -82,7 +82,7 @@ def fitted(spec: ModelSpec, *, vocab: int, parameters: int) -> ModelSpec:
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def as_tokens(rows: Sequence[Asked], task: MemoryTask) -> tuple[Tensor, Tensor]:
+def as_tokens(rows: Sequence[MemoryRow], task: MemoryTask) -> tuple[Tensor, Tensor]:
     """Tokens `[B, T]`, and for each place the answer that is asked for there, or that none is."""
     number = {symbol: i for i, symbol in enumerate(task.symbols)}
     longest = max(len(row.symbols) for row in rows)
@@ -138,7 +138,7 @@ def _mean_loss(model: TokenMachine[Any], tokens_BT: Tensor, answers_BT: Tensor) 
 
 
 @torch.no_grad()
-def ask(model: TokenMachine[Any], task: MemoryTask, rows: Sequence[Asked]) -> list[list[bool]]:
+def ask(model: TokenMachine[Any], task: MemoryTask, rows: Sequence[MemoryRow]) -> list[list[bool]]:
     """For each row, which of its answers were right: the most likely of the options."""
     options = torch.tensor([task.symbols.index(option) for option in task.options])
     at_once = max(1, _SYMBOLS_AT_ONCE // max(len(row.symbols) for row in rows))

@@ -1,9 +1,7 @@
-"""How each kind of tokenizer is made from a training text: characters, bytes, words, byte-level BPE.
+"""Train each kind of tokenizer on text: characters, bytes, words, byte-level BPE.
 
-One kind more, `whole`, takes every text it is given for one token: words that are apart already.
-
-Special tokens stand in the model's vocabulary but not among the library's added tokens, because
-those are searched for in the text: a text that talks about `<end>` must not end.
+Special tokens are in the model's vocabulary but not among the library's added tokens, because those are searched for in
+the text: a text that mentions `<end>` must not end.
 """
 
 import json
@@ -14,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from statewise.data.spaces import NEVER_APART, NO_SPACES, unsegmented
-from statewise.data.text import num_bytes, slices
+from statewise.data.text import NEVER_APART, NO_SPACES, num_bytes, slices, unsegmented
 from statewise.specs import UserError, from_json, nearest
 
 END = "<end>"
