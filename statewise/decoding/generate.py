@@ -17,7 +17,7 @@ from statewise.decoding import graph, reading
 from statewise.decoding.hypothesis import broken_outputs, check_never
 from statewise.decoding.sampling import STREAM, Sampling, choose
 from statewise.kernels import threads_for
-from statewise.layers import LARGE, Finished, packed_products
+from statewise.kernels.few_rows import LARGE, Product, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
@@ -108,7 +108,7 @@ class _Writing:
         self.state = at.state
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
-        self.products: dict[int, Finished | None] = {}
+        self.products: dict[int, Product | None] = {}
         self.highest: list[
             Tensor
         ] = []  # logits of each row, token by token, until somebody looks whether they are finite
