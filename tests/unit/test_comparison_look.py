@@ -97,6 +97,7 @@ def test_a_map_of_shares(part: Part) -> None:
     assert "in gru" in figure.finding
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_look_at(part: Part, tmp_path: Path) -> None:
     assert look_inside(None, [part]) is None
     assert look_inside(LookSpec(part="recall"), [part._replace(found=[])]) is None
