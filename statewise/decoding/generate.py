@@ -17,7 +17,7 @@ from statewise.decoding import graph
 from statewise.decoding.sampling import STREAM, Sampling, choose
 from statewise.decoding.search import broken_outputs, check_never
 from statewise.kernels import threads_for
-from statewise.layers import LARGE, Finished, packed_products
+from statewise.kernels.few_rows import LARGE, Product, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
@@ -108,7 +108,7 @@ class _Decoder:
         self.state = at.state
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
-        self.products: dict[int, Finished | None] = {}
+        self.products: dict[int, Product | None] = {}
         self.highest: list[Tensor] = []  # the largest logit of each row, per token, until they are checked
 
     @cached_property

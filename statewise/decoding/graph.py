@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, Replay, State, is_observed, leaves, map_state
 from statewise.decoding.sampling import Sampling, best, drawn, has_best, uniforms
-from statewise.kernels import few_rows
-from statewise.layers import packed_products, prepared
+from statewise.kernels.few_rows import packed_products, prepare_cpu, prepare_gpu
 
 T = TypeVar("T")
 
@@ -114,7 +113,7 @@ class Loop:
 
     @torch.no_grad()
     def _step(self, model: Machine[Any]) -> None:
-        with packed_products(len(self.token_B), {}, few_rows.prepared if self.token_B.is_cuda else prepared):
+        with packed_products(len(self.token_B), {}, prepare_gpu if self.token_B.is_cuda else prepare_cpu):
             logits_BV, after = model.step_(self.token_B, self.state)
         if len(self.never_N):
             logits_BV = logits_BV.index_fill(1, self.never_N, -torch.inf)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.inspection.bptt.cost import cost
-from statewise.inspection.bptt.estimate import estimate, gradient
+from statewise.inspection.bptt.estimate import cost, estimate, gradient
 from statewise.models import build
 from statewise.specs import (
     ElmanSpec,

@@ -1,10 +1,10 @@
-"""Channels of any size brought to one, by what the training part shows and nothing else.
+"""What a model reads of a series: channels scaled by the training part, and time features (hour, day, month, t).
 
-C channels.
+T time, C channels, X covariates.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.data.series import Series
-from statewise.data.series_split import Span
-from statewise.specs import UserError
+from statewise.data.split import Span
+from statewise.specs import UserError, nearest
 
 A = TypeVar("A", Tensor, NDArray[np.float64])
 
@@ -119,3 +119,46 @@ def _mean_and_std(values_N: NDArray[np.float64]) -> tuple[float | None, float | 
     # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
     still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
     return (float(seen_N[0]), None) if still else (mean, std)
+
+
+def _within(time_T: NDArray[Any], whole: str, part: str) -> NDArray[np.float64]:
+    """How many `part`s of its `whole` have passed at each time."""
+    passed_T: NDArray[Any] = time_T.astype(f"datetime64[{part}]") - time_T.astype(f"datetime64[{whole}]")
+    return passed_T.astype(np.float64)
+
+
+# From -1/2 to 1/2 over the range that the calendar allows.
+_CALENDAR: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
+    "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
+    "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
+    # The first day of the epoch was a Thursday; Monday is 0.
+    "weekday": lambda time_T: (time_T.astype("datetime64[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
+    "day": lambda time_T: _within(time_T, "M", "D") / 30 - 0.5,
+    "month": lambda time_T: _within(time_T, "Y", "M") / 11 - 0.5,
+}
+TIME_FEATURES = ("t", *_CALENDAR)
+
+
+def with_time_features(series: Series, features: Sequence[str], *, until: int | None = None) -> Series:
+    """The same series with `features` as further covariates.
+
+    `t` is 0 at the first row and 1 at row `until` (default: the last), which should be the end of what is
+    trained on: then its scale says nothing of what comes later, and later it is larger than 1.
+    """
+    added = []
+    for name in features:
+        if name not in TIME_FEATURES:
+            raise UserError(f"there is no time feature {name!r}", fix=nearest(name, TIME_FEATURES))
+        if name in series.covariates:
+            raise UserError(f"{series.where or series.id!r} already has a covariate called {name!r}")
+        if name == "t":
+            added.append(np.arange(len(series)) / max(1, (len(series) - 1) if until is None else until))
+        elif series.time_T.dtype.kind != "M":
+            raise UserError(
+                f"{series.where or series.id!r} has no calendar, so no {name!r}: its times are numbers",
+                fix="use t, or a time column with dates",
+            )
+        else:
+            added.append(_CALENDAR[name](series.time_T))
+    covariates_TX = np.column_stack([series.covariates_TX, *added])
+    return replace(series, covariates_TX=covariates_TX, covariates=(*series.covariates, *features))

@@ -1,13 +1,96 @@
-"""What is learned from and held out: by rows along time, by the last of them, by whole series, or as the file says."""
+"""Training and held-out parts: of examples by index, of series along time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from statewise.data.batch import draws
 from statewise.data.series import Series
 from statewise.specs import UserError, setting
+
+Index = NDArray[np.int64]
+How = Literal["random", "last"]
+
+_SPLIT_STREAM = 2**64 - 2  # a stream of draws of its own, far from any epoch's number
+
+
+class HeldOut(NamedTuple):
+    """Both in the order of the file."""
+
+    train_N: Index
+    held_M: Index
+
+
+def hold_out(
+    count: int,
+    *,
+    share: float,
+    how: How = "random",
+    seed: int = 0,
+    groups: Sequence[Hashable] | None = None,
+    strata: Sequence[Hashable] | None = None,
+) -> HeldOut:
+    """Hold out about `share` of `count` examples, at least one, and leave at least one to learn from.
+
+    Examples of one group stay together: by source sentence, a pair whose source was learned from is never
+    asked for. With `strata` the share is taken of every label alike. `how="last"` takes the end of the
+    file: with groups the last of them to begin, with strata the end of each.
+    """
+    assert 0 < share < 1
+    assert groups is None or len(groups) == count
+    assert strata is None or len(strata) == count
+    if groups is not None and strata is not None:
+        raise UserError("examples cannot be held out by group and by label at once", fix="choose one of the two")
+    unit_N = _numbered(groups) if groups is not None else np.arange(count)
+    units = int(unit_N.max(initial=-1)) + 1
+    if units < 2:
+        what = "examples" if groups is None else "different groups"
+        raise UserError(
+            f"{units} {what} cannot be split into what is learned and what is held out",
+            fix="give more examples, or name files to hold out",
+        )
+    rank_U = draws(seed, _SPLIT_STREAM, block=0, count=units) if how == "random" else np.arange(units)[::-1]
+    if strata is None:
+        held_U = np.zeros(units, dtype=bool)
+        # As many units as make up the share in examples: groups may be of very unequal size.
+        order = np.argsort(rank_U, kind="stable")
+        so_far = np.cumsum(np.bincount(unit_N, minlength=units)[order])
+        wanted = int(np.searchsorted(so_far, round(share * count), side="left")) + 1
+        held_U[order[: min(max(1, wanted), units - 1)]] = True
+        held_N = held_U[unit_N]
+    else:
+        held_N = _stratified(_numbered(strata), rank_U, share)
+    return HeldOut(np.flatnonzero(~held_N), np.flatnonzero(held_N))
+
+
+def _stratified(stratum_N: Index, rank_N: NDArray[np.unsignedinteger] | Index, share: float) -> NDArray[np.bool_]:
+    """The share of each stratum, rounded; one that is alone in its stratum is learned from."""
+    size_S = np.bincount(stratum_N)
+    order_N = np.lexsort((rank_N, stratum_N))  # stratum by stratum, each by rank
+    own_N = stratum_N[order_N]
+    place_N = np.arange(len(order_N)) - (np.cumsum(size_S) - size_S)[own_N]
+    held_N = np.zeros(len(stratum_N), dtype=bool)
+    held_N[order_N[place_N < np.minimum(np.rint(share * size_S), size_S - 1)[own_N]]] = True
+    if not held_N.any():
+        # Every label is rare: of some, the first is held out, as many as make up the share.
+        firsts = order_N[(place_N == 0) & (size_S[own_N] > 1)]
+        if not len(firsts):
+            raise UserError(
+                "no label has two examples, one to learn from and one to hold out",
+                fix="give more examples, or name files to hold out",
+            )
+        firsts = firsts[np.argsort(rank_N[firsts], kind="stable")]
+        held_N[firsts[: max(1, round(share * len(stratum_N)))]] = True
+    return held_N
+
+
+def _numbered(keys: Sequence[Hashable]) -> Index:
+    """Each key's number in order of first appearance."""
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
 
 
 class Span(NamedTuple):
@@ -39,10 +122,10 @@ class SeriesParts(NamedTuple):
         return SeriesParts(train, validation, test, self.unused)
 
 
-_NAMES = ("train", "validation", "test")
+_PARTS = ("train", "validation", "test")
 
 
-def whole(series: Series) -> Span:
+def whole_span(series: Series) -> Span:
     return Span(series, 0, len(series), 0)
 
 
@@ -51,17 +134,17 @@ def split_rows(series: Sequence[Series], split: str) -> SeriesParts:
 
     A context of the validation or test part may reach back into the part before: that is the past, and known.
     """
-    spans: dict[str, list[Span]] = {name: [] for name in _NAMES}
+    spans: dict[str, list[Span]] = {name: [] for name in _PARTS}
     unused = 0
     for one in series:
         sizes = _sizes(split, total=len(one), what=f"series {one.id!r} has {len(one)} rows")
         begin = 0
-        for name, size in zip(_NAMES, sizes):
+        for name, size in zip(_PARTS, sizes):
             if size:
                 spans[name].append(Span(one, begin, begin + size, 0))
             begin += size
         unused += len(one) - begin
-    train, validation, test = (tuple(spans[name]) for name in _NAMES)
+    train, validation, test = (tuple(spans[name]) for name in _PARTS)
     return SeriesParts(train, validation, test, unused)
 
 
@@ -93,7 +176,7 @@ def split_whole(series: Sequence[Series], split: str, *, seed: int = 0) -> Serie
     draws = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)).random_raw(len(series))
     shuffled = [series[n] for n in np.argsort(draws, kind="stable")]
     borders = np.cumsum([0, *sizes])
-    train, validation, test = (tuple(map(whole, shuffled[a:b])) for a, b in pairwise(borders))
+    train, validation, test = (tuple(map(whole_span, shuffled[a:b])) for a, b in pairwise(borders))
     return SeriesParts(train, validation, test, unused=sum(map(len, shuffled[borders[-1] :])))
 
 
@@ -104,14 +187,14 @@ def split_as_filed(series: Sequence[Series]) -> SeriesParts:
             f"series {stray[0].id!r} of {stray[0].where!r} is in no part of the split",
             fix=f"say how to split: {setting('data.split', '0.7/0.1/0.2')}",
         )
-    train, validation, test = (tuple(whole(one) for one in series if one.part == name) for name in _NAMES)
+    train, validation, test = (tuple(whole_span(one) for one in series if one.part == name) for name in _PARTS)
     return SeriesParts(train, validation, test)
 
 
 def split_by_files(
     train: Sequence[Series], validation: Sequence[Series] = (), test: Sequence[Series] = ()
 ) -> SeriesParts:
-    return SeriesParts(tuple(map(whole, train)), tuple(map(whole, validation)), tuple(map(whole, test)))
+    return SeriesParts(tuple(map(whole_span, train)), tuple(map(whole_span, validation)), tuple(map(whole_span, test)))
 
 
 def _sizes(split: str, *, total: int, what: str) -> list[int]:

@@ -1,10 +1,13 @@
-"""Data that a program holds in memory: what kind of object it is, and what its rows, columns and arrays are.
+"""Data in memory: what kind of object it is, its columns and arrays, and the file that it becomes.
 
 Types of other libraries are recognised by name and never imported: pandas, polars and datasets are not dependencies.
 """
 
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from statewise.data.hub import dataset_rows
-from statewise.specs import UserError, nearest
+from statewise.specs import AnyRunSpec, UserError, nearest
 
 Data = Any  # what `train`, `evaluate` and `predict` take: docs/python.md lists the kinds of objects
 
@@ -334,3 +337,54 @@ def _how(role: Role, name: str, *, training: bool) -> str:
 
 def _first(cells: Sequence[Any]) -> Any:
     return next((cell for cell in cells if not is_missing(cell)), None)
+
+
+class MemoryFile(NamedTuple):
+    """A file, and the settings (`data.*`) by which it is read. The setting that names it is not among them."""
+
+    name: str
+    content: bytes
+    data: Any  # the data settings of the task
+    rows: int
+    first: int = 1  # the line of row 0
+    note: str = ""  # what was decided for the user
+    unit: str = "row"
+
+    def changes(self, before: Any) -> dict[str, Any]:
+        """The settings that differ from `before`: `{"data.text": "review"}`."""
+        names = type(self.data).model_fields
+        return {
+            f"data.{name}": getattr(self.data, name)
+            for name in names
+            if getattr(self.data, name) != getattr(before, name)
+        }
+
+    def run_spec(self, spec: AnyRunSpec, folder: Path) -> AnyRunSpec:
+        """The spec of a run that learns from this file in its `folder`."""
+        named = {spec.main_data.removeprefix("data."): (str((folder / self.name).absolute()),)}
+        return spec.model_copy(update={"data": self.data.model_copy(update=named)})
+
+    def summary(self, folder: Path) -> str:
+        """One line for people."""
+        count = f"{self.rows:,} {self.unit}{'' if self.rows == 1 else 's'}"
+        return f"data from memory: {count}, kept as {folder / self.name}{self.note}"
+
+    @contextmanager
+    def errors_by_row(self, folder: Path) -> Iterator[Path]:
+        """The file in `folder`. An error about a line of it is told of the row: people never saw the line."""
+        file = folder / self.name
+        names = "|".join(re.escape(name) for name in sorted({str(file), str(file.absolute())}, key=len, reverse=True))
+
+        def row(line: str) -> str:
+            return f"row {int(line) - self.first}"
+
+        def told(text: str) -> str:
+            text = re.sub(rf"(?:{names})(, series '[^']*')?(?: line |:)(\d+)", lambda m: row(m[2]) + (m[1] or ""), text)
+            text = re.sub(r"\blines (\d+) and (\d+)\b", lambda m: f"{row(m[1])} and {row(m[2])}", text)
+            text = re.sub(rf"(?:{names}) (?=row \d)", "", text)
+            return re.sub(rf"'(?:{names})'|(?:{names})", "the data", text)
+
+        try:
+            yield file
+        except UserError as error:
+            raise UserError(told(error.what), fix=told(error.fix)) from None

@@ -1,4 +1,4 @@
-"""How a column writes its dates: found once from all its cells, and used again to write the dates that come next."""
+"""The date format of a column: inferred once from all its cells, used again to write the dates that come next."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _QUARTER = re.compile(r"(\d{4})([- ]?)Q([1-4])", re.ASCII)
 Order = Literal["year", "day", "month", "quarter"]
 
 
-class DateStyle(NamedTuple):
+class DateFormat(NamedTuple):
     """`order`: what comes first. `like`: a cell of the column, the last one."""
 
     order: Order
@@ -96,22 +96,22 @@ class DateStyle(NamedTuple):
         return clock.removesuffix(":00") if said == 1 and not when.second else clock
 
 
-def date_style(cells: Sequence[str], *, lines: Sequence[int] | None = None, where: str = "") -> DateStyle:
+def date_format(cells: Sequence[str], *, lines: Sequence[int] | None = None, where: str = "") -> DateFormat:
     """The style of a column's cells, of which there is one at least.
 
     Year last: with points the day comes first, else whichever of the two is ever more than 12 is the day.
     """
     like = cells[-1]
     if _QUARTER.fullmatch(cells[0]):
-        return DateStyle("quarter", like)
+        return DateFormat("quarter", like)
     if not _YEAR_LAST.fullmatch(cells[0]):
-        return DateStyle("year", like)
+        return DateFormat("year", like)
     found = [match for cell in cells if (match := _YEAR_LAST.fullmatch(cell))]
     largest = [max(int(match[side]) for match in found) for side in (1, 3)]
     if largest[0] > 12 or found[0][2] == ".":
-        return DateStyle("day", like)
+        return DateFormat("day", like)
     if largest[1] > 12:
-        return DateStyle("month", like)
+        return DateFormat("month", like)
     line = f":{lines[0]}" if lines is not None else ""
     raise UserError(
         f"{where}{line}: time {cells[0]!r} may have its day first or its month, and no other row tells",
@@ -124,5 +124,5 @@ def is_date(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
-        return any(DateStyle(order, cell).moment(cell) is not None for order in get_args(Order))
+        return any(DateFormat(order, cell).moment(cell) is not None for order in get_args(Order))
     return False
