@@ -7,9 +7,11 @@ from statewise.kernels.along_time import wide as wide
 from statewise.kernels.choice import Choice as Choice
 from statewise.kernels.choice import Implementation as Implementation
 from statewise.kernels.choice import Wish as Wish
+from statewise.kernels.choice import force as force
 from statewise.kernels.choice import is_asked as is_asked
 from statewise.kernels.choice import record as record
 from statewise.kernels.cores import threads_for as threads_for
 from statewise.kernels.history import beyond as beyond
 from statewise.kernels.history import extend as extend
+from statewise.kernels.memory_matrix import as_products as as_products
 from statewise.kernels.moments import Rows as Rows

@@ -14,7 +14,7 @@ from torch import nn
 from statewise.data import Data, file_names, held
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
-from statewise.models import CustomMixer
+from statewise.models import CustomMixer, on_meta
 from statewise.specs import (
     AnyRunSpec,
     OwnMixer,
@@ -339,7 +339,7 @@ def _counts(table: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
     """A model without memory has the shapes of the real one: the weights file must hold exactly these."""
-    with torch.device("meta"):
+    with on_meta():
         described = {name: list(value.shape) for name, value in model_tensors(build()).items()}
     try:
         with safe_open(folder / "model.safetensors", framework="pt") as file:
