@@ -1,13 +1,15 @@
 """The contract every sequence model keeps, what can be done with a state, and the tap that looks inside."""
 
-from statewise.core.capture import captured as captured
+from statewise.core.capture import WARM_UP as WARM_UP
+from statewise.core.capture import Replay as Replay
 from statewise.core.capture import capturing as capturing
+from statewise.core.capture import check_replays_with as check_replays_with
+from statewise.core.capture import no_waiting as no_waiting
 from statewise.core.chance import uniforms as uniforms
 from statewise.core.machine import Composer as Composer
 from statewise.core.machine import Encoder as Encoder
 from statewise.core.machine import Machine as Machine
 from statewise.core.machine import Mixer as Mixer
-from statewise.core.machine import check_input as check_input
 from statewise.core.machine import forward_with_resets as forward_with_resets
 from statewise.core.machine import one_step as one_step
 from statewise.core.machine import unroll as unroll
@@ -28,6 +30,7 @@ from statewise.core.state import hold as hold
 from statewise.core.state import leaves as leaves
 from statewise.core.state import load_state as load_state
 from statewise.core.state import map_state as map_state
+from statewise.core.state import onto as onto
 from statewise.core.state import past_end as past_end
 from statewise.core.state import reset_rows as reset_rows
 from statewise.core.state import rows as rows
@@ -37,6 +40,7 @@ from statewise.core.state import to as to
 from statewise.core.state import where as where
 from statewise.core.state import within_rows as within_rows
 from statewise.core.state_check import blanked as blanked
+from statewise.core.state_check import check_input as check_input
 from statewise.core.tracing import Switch as Switch
 from statewise.core.tracing import Tool as Tool
 from statewise.core.tracing import is_known as is_known
@@ -44,5 +48,3 @@ from statewise.core.tracing import is_symbolic as is_symbolic
 from statewise.core.tracing import tool as tool
 from statewise.core.tracing import transformed as transformed
 from statewise.core.tracing import uncompiled as uncompiled
-from statewise.core.transfer import no_waiting as no_waiting
-from statewise.core.transfer import onto as onto

@@ -5,17 +5,15 @@ B batch, T time, D width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from statewise.core.representation import Described
-from statewise.core.state import State, leaves, map_state, rows, where, within_rows
-from statewise.core.state_check import StateCheck, check_lengths, guard_sequence, guard_step
+from statewise.core.state import State, leaves, map_state, onto, rows, where, within_rows
+from statewise.core.state_check import StateCheck, guard_sequence, guard_step
 from statewise.core.tracing import is_symbolic, kept_loop
-from statewise.core.transfer import onto
-from statewise.specs import UserError
 
 S = TypeVar("S", bound=State)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
@@ -86,10 +84,9 @@ class Machine(Described, ABC, Generic[S]):
         """
         return self.step(x, state)
 
-    # nn.Module.__call__ is untyped; saying here what it returns types every caller.
-    def __call__(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-        y, after = super().__call__(x, state, lengths_B)
-        return y, after
+    if TYPE_CHECKING:  # nn.Module.__call__ is untyped; this types every caller, and costs no call
+
+        def __call__(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]: ...
 
 
 class Mixer(Machine[S]):
@@ -178,18 +175,6 @@ def one_step(forward: Callable[[Tensor, S], tuple[Tensor, S]], x: Tensor, state:
     """`step` out of `forward`: a sequence of one moment."""
     y, state = forward(x.unsqueeze(1), state)
     return y[:, 0], state
-
-
-def check_input(x: Tensor, lengths_B: Tensor | None, *, width: int | None = None) -> None:
-    """Refuse shapes that would crash or silently broadcast inside a kernel."""
-    axes = 2 if width is None else 3
-    if x.dim() != axes or x.shape[1] == 0 or x.shape[0] == 0:
-        wanted = "[batch, time]" if width is None else f"[batch, time, {width}]"
-        raise UserError(f"input has shape {list(x.shape)}, expected a non-empty {wanted}")
-    if width is not None and x.shape[2] != width:
-        raise UserError(f"input has width {x.shape[2]}, expected {width}")
-    if lengths_B is not None:
-        check_lengths(x, lengths_B)
 
 
 def forward_with_resets(

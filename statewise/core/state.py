@@ -127,6 +127,13 @@ def to(state: S, target: torch.device | torch.dtype | str) -> S:
     return map_state(lambda leaf: leaf.to(target), state)
 
 
+def onto(device: torch.device, tensor: Tensor) -> Tensor:
+    """`tensor` on a device. To a GPU it goes through pinned memory, so that the host does not wait for the copy."""
+    if device.type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
 def state_bytes(state: State) -> int:
     """The memory that a state takes: bytes of all its tensors.
 

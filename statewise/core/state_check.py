@@ -93,6 +93,18 @@ def guard_step(method: Method) -> Method:
     return guarded  # type: ignore[return-value]  # the same signature
 
 
+def check_input(x: Tensor, lengths_B: Tensor | None, *, width: int | None = None) -> None:
+    """Refuse shapes that would crash or silently broadcast inside a kernel."""
+    axes = 2 if width is None else 3
+    if x.dim() != axes or x.shape[1] == 0 or x.shape[0] == 0:
+        wanted = "[batch, time]" if width is None else f"[batch, time, {width}]"
+        raise UserError(f"input has shape {list(x.shape)}, expected a non-empty {wanted}")
+    if width is not None and x.shape[2] != width:
+        raise UserError(f"input has width {x.shape[2]}, expected {width}")
+    if lengths_B is not None:
+        check_lengths(x, lengths_B)
+
+
 def blanked(x: Tensor, lengths_B: Tensor) -> Tensor:
     """`x` with 0 past each row's end: whatever padding holds, NaN too, reaches neither values nor gradients."""
     if x.dim() < 2:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from statewise.core import Machine
 from statewise.data import open_corpus
 from statewise.decoding import Sampling
-from statewise.inspection.reading import Decode, Reading
+from statewise.inspection.text import Decode, Reading
 from statewise.models import CustomMixer
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run, Specimens, is_shipped, load
@@ -75,8 +75,8 @@ def open_subject(
         raise UserError("both a text and data were given", fix="give one of them")
     run = what if isinstance(what, Run) else load(what, mixer=mixer)
     given = None if text is None else read_text(text)
-    specimens = run.specimens(data, text=given)
-    if specimens is not None:
+    if not isinstance(run, LanguageModelRun):
+        specimens = run.specimens(data, text=given)
         if not len(specimens):
             raise UserError(f"{specimens.source} has no rows", fix="give some")
         return Subject(str(run.path), run.spec.task, run.model, run, given, specimens=specimens, data=data)

@@ -10,6 +10,7 @@ from statewise.tasks.job import Opening as Opening
 from statewise.tasks.language_model import LanguageModelEvaluation as LanguageModelEvaluation
 from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
+from statewise.tasks.language_model import TextSpecimens as TextSpecimens
 from statewise.tasks.language_model import measure as measure
 from statewise.tasks.launch import train as train
 from statewise.tasks.proof import Finding as Finding

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from statewise.data import Data, file_names, held
+from statewise.data import Data, as_temporary_file, file_names
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
 from statewise.models import CustomMixer, on_meta
@@ -104,15 +104,13 @@ class Run(ABC):
         True
         """
 
-    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens | None:
+    @abstractmethod
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens:
         """Rows for `sw.inspect` to look at: of `data`, lines of a `text`, or what was held out.
 
-        None for a language model, which reads one long text and is inspected in other ways.
-
-        >>> sw.load("runs/lstm").specimens() is None
-        True
+        >>> sw.load("runs/classification").specimens().source
+        'the held-out rows'
         """
-        return None
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         """The same run with other settings, each `path=value`, of those that need no training: how files are laid out
@@ -225,7 +223,7 @@ class PredictingRun(Run):
         """The rows of files that are read by the settings `data`."""
 
     def _rows_held(self, data: Data) -> list[dict[str, Any]]:
-        with held(self.spec, data, labelled=False) as file:
+        with as_temporary_file(self.spec, data, labelled=False) as file:
             rows = list(self._rows(file.paths, file.data))
         return [{"row": at, **{k: v for k, v in row.items() if k not in _PLACE}} for at, row in enumerate(rows)]
 
@@ -343,12 +341,12 @@ def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
         described = {name: list(value.shape) for name, value in model_tensors(build()).items()}
     try:
         with safe_open(folder / "model.safetensors", framework="pt") as file:
-            held = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
+            stored = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{str(folder / 'model.safetensors')!r} cannot be read: {error}") from None
-    if described != held:
-        name = next(name for name in {**described, **held} if described.get(name) != held.get(name))
+    if described != stored:
+        name = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
         raise UserError(
             f"{str(folder)!r}: run.toml describes a model with {name} of shape {described.get(name, 'none')}, "
-            f"model.safetensors holds {held.get(name, 'none')}"
+            f"model.safetensors holds {stored.get(name, 'none')}"
         )

@@ -8,21 +8,19 @@ A step is captured with the guard closed, at the first window that it can read, 
 steps of a run are replayed depends on their windows alone, not on where the run was resumed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, captured, is_observed, leaves, map_state, no_waiting
-from statewise.kernels.persistent import raise_if_stalled
+from statewise.core import Replay, State, is_observed, leaves, map_state
 from statewise.specs import FixedTruncation, FullTruncation, TrainSpec, UserError
 from statewise.training.optimizer import Average
 from statewise.training.parallel import Parallel
 from statewise.training.task import DIFFERS, Task, Window
 
-_WARM = 3  # steps before the capture: libraries allocate and choose their algorithms in the first ones
 _MOST = 4  # graphs of one run, each with the memory of a step
 
 
@@ -51,12 +49,10 @@ class Captured:
         self.state: State | None = None
         if not self.whole:
             self.state = map_state(Tensor.clone, step.task.begin(step.model, window.rows))
-        self.run: Callable[[], None] = lambda: self._once(step, number)
-        with step.unchanged():
-            if step.par.device.type == "cuda":
-                with torch.cuda.device(step.par.device):
-                    self.run = self._capture(step, number).replay
-            else:
+        device = step.par.device
+        with step.unchanged(), torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            self.run = Replay(lambda: self._once(step, number), device)
+            if device.type != "cuda":
                 self.run()
 
     def replay(self, step: Stepping, window: Window) -> None:
@@ -77,19 +73,6 @@ class Captured:
         if self.state is not None and step.state is not None:
             _put(self.state, step.state)
 
-    def _capture(self, step: Stepping, number: int) -> torch.cuda.CUDAGraph:
-        device = step.par.device
-        here = torch.cuda.current_stream(device)
-        aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            for turn in range(_WARM):
-                # The first may load and compile; after it, a step that waits for the host cannot be captured.
-                with no_waiting() if turn else nullcontext():
-                    self._once(step, number)
-        here.wait_stream(aside)
-        return captured(lambda: self._once(step, number), device)
-
 
 class Graphs:
     """The captured steps of one run. `why`: why the last step was not one of them, or None."""
@@ -105,8 +88,7 @@ class Graphs:
         made = self.prepare(number, window)
         if made is None:
             return False
-        if self._step.par.device.type == "cuda":
-            raise_if_stalled()  # a kernel inside a graph has nobody else to ask
+        made.run.check()  # before the update begins
         self._step.updating = True
         made.replay(self._step, window)
         return True

@@ -8,14 +8,14 @@ from pathlib import Path
 import made_study as made
 import pytest
 
+from statewise import display, figures
 from statewise.comparison.report.content import Part, gather
-from statewise.figures import number
 from statewise.figures.figure import Axis, Figure, Grid, Series, bounds, ticks
 from statewise.figures.label import spread
 from statewise.figures.svg import draw
 from statewise.figures.svg_map import draw_map
 
-STYLE = Path(number.__file__).with_name("style.css").read_text()
+STYLE = Path(figures.__file__).with_name("style.css").read_text()
 
 
 # -------------------------------------------------------------------- drawings
@@ -155,22 +155,22 @@ def test_eight_colours_differ(theme: int, vision: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (number.count(60_160), "60.2k"),
-        (number.count(999_600), "1M"),
-        (number.count(0), "0"),
-        (number.count(12), "12"),
-        (number.size(620), "620 B"),
-        (number.size(1 << 20), "1 MiB"),
-        (number.duration(0.0002), "200 µs"),
-        (number.duration(99.14), "99.1 s"),
-        (number.duration(600), "10 min"),
-        (number.plain(2.26189), "2.262"),
-        (number.rough(0.08308), "0.083"),
-        (number.rough(-0.0), "0"),
-        (number.with_interval(2.26189, 0.0191), "2.262 ± 0.019"),
-        (number.with_interval(2.26189, None), "2.262"),
-        (number.with_interval(31.4, 12.2), "31 ± 12"),
-        (number.share(0.0354), "3.5 %"),
+        (display.count(60_160), "60.2k"),
+        (display.count(999_600), "1M"),
+        (display.count(0), "0"),
+        (display.count(12), "12"),
+        (display.size(620), "620 B"),
+        (display.size(1 << 20), "1 MiB"),
+        (display.duration(0.0002), "200 µs"),
+        (display.duration(99.14), "99.1 s"),
+        (display.duration(600), "10 min"),
+        (display.plain(2.26189), "2.262"),
+        (display.rough(0.08308), "0.083"),
+        (display.rough(-0.0), "0"),
+        (display.with_interval(2.26189, 0.0191), "2.262 ± 0.019"),
+        (display.with_interval(2.26189, None), "2.262"),
+        (display.with_interval(31.4, 12.2), "31 ± 12"),
+        (display.share(0.0354), "3.5 %"),
     ],
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:

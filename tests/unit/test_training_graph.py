@@ -11,9 +11,8 @@ import torch
 from tiny_task import VOCAB, TokenTask, spec, tiny
 from torch import Tensor
 
-from statewise.core import leaves, lens
-from statewise.core.transfer import no_waiting
-from statewise.data.resident import Resident
+from statewise.core import WARM_UP, capture, check_replays_with, leaves, lens, no_waiting
+from statewise.data.batch import ResidentTokens
 from statewise.models import LINEAGE, CountingMachine, build_sample
 from statewise.specs import TrainSpec, TransformerSpec, UserError, make_spec
 from statewise.tasks import train as run_training
@@ -24,7 +23,7 @@ from statewise.training import loop as loop_module
 from statewise.training.folder import newest_verified, weights_sha256
 from statewise.training.journal import read_metrics
 from statewise.training.optimizer import optimizer_tensors
-from statewise.training.reading import Readings
+from statewise.training.step_report import Readings
 from statewise.training.task import DIFFERS
 from statewise.training.update import Updater
 
@@ -208,6 +207,28 @@ def test_a_resumed_run_repeats_the_uncut_one(
     assert weights == uncut[1]
 
 
+@pytest.mark.usefixtures("anywhere")
+def test_what_a_kernel_reports_is_raised_before_the_next_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[str] = []
+
+    def check() -> None:
+        if reported:
+            raise RuntimeError(reported.pop())
+
+    monkeypatch.setattr(capture, "_checks", [])
+    check_replays_with(check)
+    made, plain = (updater(Epochs()) for _ in range(2))
+    for each in (made, plain):
+        each.take(1, rate=RATE)
+    reported.append("a kernel stalled")
+    with pytest.raises(RuntimeError, match="a kernel stalled"):
+        made.take(2, rate=RATE)
+    assert made.intact
+    for each in (made, plain):
+        each.take(2, rate=RATE)
+    assert_same(made, plain)
+
+
 class Grows(Epochs):
     """Keys and values of all windows."""
 
@@ -298,7 +319,7 @@ def test_a_run_on_a_gpu_notices_later_and_names_the_step() -> None:
     )
     count = iter(range(1, 100))
     # Called for the warm-up and the capture, then at the first window that is not replayed, which is the fifth.
-    called = graph._WARM + 2
+    called = WARM_UP + 2
     model.head.bias_V.register_hook(lambda gradient: gradient * (torch.inf if next(count) == called else 1.0))
     with pytest.raises(NonFinite, match=r"the gradient of head\.bias_V is not finite at step 5"):
         fit(model, Epochs(device=device), settings, par=Parallel(device=device))
@@ -314,7 +335,7 @@ def language_model(
     described = make_spec({"model": {"kind": kind, "width": 32}, "data": {"text": str(text)}}, settings)
     par = Parallel(device=device)
     job = LanguageModelJob.open(described, Opening(folder, par))
-    job._resident = Resident(job.corpus.train.tokens, end_id=job.corpus.tokenizer.end_id, device=device)
+    job._resident = ResidentTokens(job.corpus.train.tokens, end_id=job.corpus.tokenizer.end_id, device=device)
     train = described.train.model_copy(update={"graph": asked})
     return Updater(job.build().to(device), job, train, seed=0, par=par, guarded=guarded)
 

@@ -9,6 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from statewise.core import check_replays_with
+
 PATIENCE_SECONDS = 10.0
 
 
@@ -18,6 +20,7 @@ class KernelStalled(RuntimeError):
 
 @cache
 def _flag() -> Tensor:
+    check_replays_with(raise_if_stalled)
     return torch.zeros(1, dtype=torch.int32, pin_memory=True)
 
 

@@ -7,3 +7,4 @@ from statewise.tasks.language_model.job import evaluate as evaluate
 from statewise.tasks.language_model.job import fresh_window as fresh_window
 from statewise.tasks.language_model.job import measure as measure
 from statewise.tasks.language_model.run import LanguageModelRun as LanguageModelRun
+from statewise.tasks.language_model.specimens import TextSpecimens as TextSpecimens

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, onto, state_type
 from statewise.data import (
-    LARGEST,
+    LARGEST_RESIDENT,
     Batches,
     Corpus,
     Place,
-    Resident,
+    ResidentTokens,
     Split,
     Tokenizer,
     evaluation_lanes,
@@ -113,9 +113,9 @@ class LanguageModelJob(Job):
             rank=par.rank,
             world=par.world,
         )
-        self._resident: Resident | None = None
-        if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST:
-            self._resident = Resident(corpus.train.tokens, end_id=self._end_id, device=par.device)
+        self._resident: ResidentTokens | None = None
+        if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST_RESIDENT:
+            self._resident = ResidentTokens(corpus.train.tokens, end_id=self._end_id, device=par.device)
 
     @classmethod
     def open(cls, spec: LanguageModelSpec, opening: Opening) -> "LanguageModelJob":
@@ -219,11 +219,16 @@ class LanguageModelJob(Job):
         if not isinstance(policy, TeacherForcing):
             logits_BTV, state = self._read_itself(policy, model, window, some, times, state)
             return model.head.nats(logits_BTV, targets_BT).sum(), state
-        if resets_BT is None and window.fresh and times.start == 0:
-            state = None  # it is the initial one; who knows that need not ask a device how much was read
-        y_BTD, state = read_with_resets(model.features, inputs_BT, state, resets_BT, initial=model.init_state(1))
+        if resets_BT is None:
+            begins = window.fresh and times.start == 0
+            # None is the initial state, and says so without asking the device how much was read.
+            y_BTD, state = model.features(inputs_BT, None if begins else state)
+        else:
+            y_BTD, state = read_with_resets(model.features, inputs_BT, state, resets_BT, initial=model.init_state(1))
         nats = model.head.total_nats(y_BTD, targets_BT)
-        return nats + penalty(self.spec.penalty, y_BTD, resets_BT), state
+        if self.spec.penalty.size or self.spec.penalty.change:
+            nats = nats + penalty(self.spec.penalty, y_BTD, resets_BT)
+        return nats, state
 
     def _read_itself(
         self,

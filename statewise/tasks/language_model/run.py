@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from statewise.core import leaves, load_state, save_state
-from statewise.data import Data, Split, Tokenizer, encode_files, given, open_corpus
+from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
 from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
+from statewise.tasks.language_model.specimens import TextSpecimens
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import Opened, SelfReadingRun
 from statewise.tasks.shipped import is_shipped
@@ -22,6 +23,8 @@ from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_
 _TOKENS = 200  # written unless another number is asked for
 _LONGEST = 1 << 48  # tokens of a text that anybody continues
 _LEAST = 16  # windows that an exposure gap is measured on
+_HELD_OUT = 20_000  # tokens of held-out text that are inspected where no text is given
+_GENERATED = 2_000  # tokens that a run without its text generates, to be inspected
 
 
 @final
@@ -154,11 +157,43 @@ class LanguageModelRun(SelfReadingRun):
             seed=seed,
         )
 
+    def specimens(self, data: Data | None = None, *, text: str | None = None) -> TextSpecimens:
+        """Windows of a text for `sw.inspect`: of the held-out text, of `data`, or of `text`, which is one document.
+
+        A run that comes with the package, without its text, generates one.
+
+        >>> specimens = sw.load("runs/lstm").specimens(text="the cat sat")
+        >>> specimens.at(0).pieces[1:4]
+        ('t', 'h', 'e')
+        """
+        source, backwards = "the held-out text", self.spec.data.direction == "reverse"
+        if text is not None:
+            source = "the given text"
+        elif data is None and is_shipped(self.path):
+            text, source = self.generate(tokens=_GENERATED, sampling=Sampling(seed=0)), "a text that the model wrote"
+        if text is not None:
+            tokens_T = self._tokens(text, first=True)[0].cpu()
+        else:
+            tokens = self._split(data).tokens[: _HELD_OUT + 1 if data is None else None]
+            tokens_T = torch.from_numpy(tokens.astype(np.int64))
+            source = source if data is None else source_name(data)
+        if len(tokens_T) < 3:
+            raise UserError(f"{source} has {len(tokens_T) - 1} tokens", fix="give a longer text")
+        return TextSpecimens(
+            self.model,
+            tokens_T,
+            end_id=self.tokenizer.end_id,
+            decode=self.tokenizer.decode,
+            source=source,
+            backwards=backwards,
+            window=fresh_window(self.spec),
+        )
+
     def _split(self, data: Data | None) -> Split:
         if data is None:
             self._refuse_without_text()
             return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
-        with given(self.spec, data) as files:
+        with as_files(self.spec, data) as files:
             spec = files.data
             return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
 
