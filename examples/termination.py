@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from statewise.data.embedded.lengths import Terminated, least_nats, terminated
+from statewise.data.embedded.probes import Terminated, least_nats, terminated
 from statewise.decoding.termination import LengthCalibration, calibrate_lengths, write
 from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating

@@ -32,7 +32,7 @@ from statewise.comparison.study import (
     title_as_name,
     with_entries,
 )
-from statewise.data import Data, file_names, kept_in, memory_file
+from statewise.data import Data, file_names, memory_file, stored_in
 from statewise.disk import make_folder, write
 from statewise.models import AnyMixer, CustomMixer, classes_of, from_source, names_a_file, own_mixer, own_mixers
 from statewise.specs import (
@@ -189,7 +189,7 @@ def compare(
         last = last._replace(study=changed(last.study, made.changes(spec.data)))
         story = story._replace(chapters=(*story.chapters[:-1], last))
         files = [str(folder.absolute() / made.name)]
-    with Signals() as signals, kept_in(made, folder, leads=True):
+    with Signals() as signals, stored_in(made, folder, leads=True):
         plans = [
             plan(chapter.study, data=files if number == len(story.chapters) else None)
             for number, chapter in enumerate(story.chapters, start=1)

@@ -1,19 +1,96 @@
-"""Sequences and grids of real values with a label each: NumPy archives, and tables with one sequence on a row.
+"""NumPy and MATLAB files: labelled sequences, labelled grids, and series. Nothing is unpickled, and sizes are bounded.
 
-N sequences or grids, T time steps, H height, W width, C values at each moment or cell.
+N sequences, grids or series, T time steps, H height, W width, C values at each time step or cell.
 """
 
+import io
+import struct
+import zipfile
+import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.lines import UTF8, Where, suffix
-from statewise.data.numpy_file import read_numpy
+from statewise.data.lines import UTF8, Where, most_unpacked, read_bytes, suffix
 from statewise.data.series_table import LARGEST
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError, nearest, optional
+
+_ZIP = b"PK"
+_ITEM = 8  # bytes of a number, once it is a float64
+
+
+def read_numpy(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
+    """The array of an `.npy`, or the arrays of an `.npz` by their names."""
+    data = read_bytes(path)
+    try:
+        if data.startswith(_ZIP):
+            return _unpack_archive(data)
+        return _checked(np.load(io.BytesIO(data), allow_pickle=False), most=len(data) * _ITEM)
+    except Exception as error:  # a damaged header alone can raise a dozen kinds
+        raise UserError(f"{str(path)!r} is not a NumPy file of plain arrays: {_reason(error)}") from None
+
+
+def _unpack_archive(data: bytes) -> dict[str, NDArray[Any]]:
+    most = most_unpacked(len(data))
+    with zipfile.ZipFile(io.BytesIO(data)) as members:
+        _refuse_bomb(sum(member.file_size for member in members.infolist()), most)
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        arrays = {name: _checked(archive[name], most=most) for name in archive.files}
+    _refuse_bomb(sum(array.size * _ITEM for array in arrays.values()), most)
+    return arrays
+
+
+def _checked(array: Any, *, most: int) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray):
+        raise ValueError("it holds something that is no array")
+    if not array.itemsize:
+        raise ValueError(f"an array of {array.dtype} holds nothing")
+    _refuse_bomb(array.size * _ITEM, most)
+    return array
+
+
+def _refuse_bomb(size: int, most: int) -> None:
+    if size > most:
+        raise ValueError(f"it unpacks to {size:,} bytes, expected at most {most:,}; save it without compression")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "it declares more than there is memory for"
+    return str(error).partition(" If you trust")[0] or type(error).__name__  # what follows is to unpickle it
+
+
+def read_matlab(path: Path) -> dict[str, Any]:
+    """What MATLAB saved, by its names."""
+    matlab = optional("scipy.io.matlab", extra="matlab", needed_by="MATLAB files")
+    data = read_bytes(path)
+    try:
+        _refuse_bomb(_unpacked(data), most_unpacked(len(data)))
+        found: dict[str, Any] = matlab.loadmat(io.BytesIO(data))
+    except NotImplementedError:
+        raise UserError(f"{str(path)!r} is a MATLAB 7.3 file", fix="save it in MATLAB with the option '-v7'") from None
+    except Exception as error:
+        raise UserError(f"{str(path)!r} is not a MATLAB file that can be read: {_reason(error)}") from None
+    return found
+
+
+def _unpacked(data: bytes) -> int:
+    """Bytes of a version 5 file once its compressed elements are unpacked, counted until there are too many."""
+    order = "<" if data[126:128] == b"IM" else ">"
+    most, size, at = most_unpacked(len(data)), 0, 128
+    while at + 8 <= len(data) and size <= most:
+        kind, length = struct.unpack_from(f"{order}2I", data, at)
+        at += 8
+        if kind != 15:  # not compressed
+            size += length
+        else:
+            unpack = zlib.decompressobj()
+            size += len(unpack.decompress(data[at : at + length], most + 1))
+        at += length
+    return size
 
 
 class Arrays(NamedTuple):
@@ -51,7 +128,7 @@ def read_arrays(
     """
     path = Path(path)
     if suffix(path) == ".npz":
-        return Arrays(*_archive(path, values, str(label) if labelled else None, grids=False))
+        return Arrays(*_labelled_archive(path, values, str(label) if labelled else None, grids=False))
     named = isinstance(label, str) and not label.isdecimal()
     rows = read_table(
         path,
@@ -79,7 +156,7 @@ def read_grids(path: str | Path, *, values: str = "x", label: str = "y", labelle
             f"{str(path)!r}: grids are read from NumPy archives, whose names end in .npz",
             fix="write one: numpy.savez('grids.npz', x=..., y=...) with x of shape [N, H, W] or [N, H, W, C]",
         )
-    return Grids(*_archive(path, values, label if labelled else None, grids=True))
+    return Grids(*_labelled_archive(path, values, label if labelled else None, grids=True))
 
 
 def _label_place(row: Row, label: Column) -> int:
@@ -101,7 +178,9 @@ def _number(row: Row, place: int) -> float:
     return value
 
 
-def _archive(path: Path, values: str, label: str | None, *, grids: bool) -> tuple[NDArray[Any], list[str], list[Where]]:
+def _labelled_archive(
+    path: Path, values: str, label: str | None, *, grids: bool
+) -> tuple[NDArray[Any], list[str], list[Where]]:
     archive = read_numpy(path)
     if isinstance(archive, np.ndarray):
         raise UserError(f"{str(path)!r} is a single array, not an .npz archive")
@@ -131,3 +210,87 @@ def _archive(path: Path, values: str, label: str | None, *, grids: bool) -> tupl
     where = [Where(str(path), row, "row") for row in range(len(x))]
     labels = ["" if label is None else str(y[row]) for row in range(len(x))]
     return x.reshape(*x.shape[: 1 + axes], -1), labels, where
+
+
+Part = Literal["", "train", "validation", "test"]
+# How the piano rolls of Boulanger-Lewandowski et al. (2012) name their parts, and what else is common.
+_PARTS: dict[str, Part] = {
+    "train": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+
+
+class ArraySeries(NamedTuple):
+    """One series as a file holds it, not yet checked."""
+
+    name: str
+    values: NDArray[Any]
+    time: NDArray[Any] | None = None
+    covariates: NDArray[Any] | None = None
+    part: Part = ""
+
+
+def read_npy(path: Path) -> list[ArraySeries]:
+    """`[T]`, `[T, C]`, or `[N, T, C]`."""
+    loaded = read_numpy(path)
+    if isinstance(loaded, dict):
+        raise UserError(f"{str(path)!r} is an archive of arrays", fix="name it .npz")
+    return _some("", loaded)
+
+
+def read_npz(path: Path) -> list[ArraySeries]:
+    """`values` with `time` and `covariates` beside it; or else every array is a series of its own name."""
+    arrays = read_numpy(path)
+    if isinstance(arrays, np.ndarray):
+        raise UserError(f"{str(path)!r} is a single array", fix="name it .npy")
+    if not arrays:
+        raise UserError(f"{str(path)!r} holds no arrays")
+    if "values" not in arrays:
+        return [one for name, array in arrays.items() for one in _some(name, array)]
+    if extra := sorted(arrays.keys() - {"values", "time", "covariates"}):
+        raise UserError(f"{str(path)!r}: beside 'values' there may be 'time' and 'covariates', not {extra[0]!r}")
+    values, time, covariates = (arrays.get(name) for name in ("values", "time", "covariates"))
+    assert values is not None
+    if values.ndim < 3 or not values.size:
+        return [ArraySeries("", values, time, covariates)]
+    for name, array in (("time", time), ("covariates", covariates)):
+        if array is not None and len(array) != len(values) and not (name == "time" and array.ndim == 1):
+            raise UserError(f"{str(path)!r}: {len(values)} series of values, but {len(array)} of {name}")
+    return [
+        ArraySeries(
+            str(n),
+            values[n],
+            None if time is None else (time if time.ndim == 1 else time[n]),
+            None if covariates is None else covariates[n],
+        )
+        for n in range(len(values))
+    ]
+
+
+def read_mat(path: Path) -> list[ArraySeries]:
+    """Matrices `[T, C]`, and cell arrays of them; `traindata`, `validdata`, `testdata` are parts of a split."""
+    found: list[ArraySeries] = []
+    for name, value in read_matlab(path).items():
+        if name.startswith("__"):
+            continue
+        part: Part = _PARTS.get(name.lower().removesuffix("data").rstrip("_"), "")
+        cells = list(value.flat) if value.dtype == object else [value]
+        for number, cell in enumerate(cells):
+            if not isinstance(cell, np.ndarray) or cell.ndim != 2:
+                raise UserError(f"{str(path)!r}: {name}{{{number + 1}}} is not a matrix of numbers")
+            found.append(ArraySeries(f"{name}/{number}" if len(cells) > 1 else name, cell, part=part))
+    if not found:
+        raise UserError(f"{str(path)!r} holds no matrices")
+    return found
+
+
+def _some(name: str, array: NDArray[Any]) -> list[ArraySeries]:
+    part: Part = _PARTS.get(name.lower(), "")
+    if array.ndim == 3 and array.size:
+        prefix = f"{name}/" if name else ""
+        return [ArraySeries(f"{prefix}{n}", one, part=part) for n, one in enumerate(array)]
+    return [ArraySeries(name, array, part=part)]

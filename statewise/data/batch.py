@@ -1,8 +1,9 @@
-"""Batches as a pure function of (seed, step, rank, world): nothing to save, nothing to replay.
+"""Batches of a token stream as a pure function of (seed, step, rank, world): nothing to save, nothing to replay.
 
 B rows, T time steps.
 """
 
+import mmap
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -11,11 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data.stream import release
+from statewise.core import onto
 from statewise.specs import UserError
 
 # Keeps the draws of the two orders apart under one seed; an epoch's number never gets here.
 _RANDOM_ORDER = 2**64 - 1
+
+LARGEST_RESIDENT = 1 << 28  # bytes of a stream that is kept on a device
+
 
 # Steps after which the pages of a mapped file are let go. A kernel may map two megabytes around each place
 # that is read, so that a few steps of random rows would otherwise hold hundreds.
@@ -164,8 +168,43 @@ def _gather(
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
 
 
+def release(tokens: NDArray[np.unsignedinteger]) -> None:
+    """Let go of the pages of a mapped file that were read; they count as memory of the process until then."""
+    if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
+
+
 def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:
     """Raw words of a counter-based generator: NumPy promises them to be the same in every version."""
     key = np.array([seed, stream], dtype=np.uint64)
     counter = np.array([0, block, 0, 0], dtype=np.uint64)
     return np.random.Philox(key=key, counter=counter).random_raw(count)
+
+
+class ResidentTokens:
+    def __init__(self, tokens: NDArray[np.unsignedinteger], *, end_id: int, device: torch.device) -> None:
+        # PyTorch can index signed numbers everywhere, unsigned ones not; the mask takes the sign away again.
+        signed: NDArray[np.signedinteger] = np.array(tokens).view(f"i{tokens.dtype.itemsize}")
+        self._tokens, self._mask = torch.from_numpy(signed).to(device), int(np.iinfo(tokens.dtype).max)
+        self._positions, self._end_id = len(tokens) - 1, end_id
+        self._begins = np.flatnonzero(tokens[:-1] == end_id)  # where documents do
+
+    def begins_documents(self, place: Place) -> bool:
+        """Whether a document begins inside of any row: known on the host, without a look at the tokens."""
+        first_B = place.starts_B % self._positions
+        last_B = first_B + place.length
+        around_B = np.searchsorted(self._begins, np.stack([first_B, last_B, last_B - self._positions]))
+        within = around_B[1] > around_B[0]
+        again = (last_B > self._positions) & (around_B[2] > 0)  # the stream is a ring
+        return bool((within | again).any())
+
+    def starts(self, place: Place) -> Tensor:
+        """Where each row begins, on the device."""
+        return onto(self._tokens.device, torch.from_numpy(place.starts_B % self._positions))
+
+    def read(self, starts_B: Tensor, times: slice) -> tuple[Tensor, Tensor]:
+        """Inputs and targets `[B, T]` at some times after the starts."""
+        times_T = torch.arange(times.start, times.stop, device=starts_B.device)
+        at_BT = (starts_B[:, None] + times_T) % self._positions
+        inputs_BT, targets_BT = (self._tokens[at].long() & self._mask for at in (at_BT, at_BT + 1))
+        return inputs_BT, targets_BT

@@ -1,30 +1,46 @@
-"""A text as two token streams, one to learn from and one held out, and the tokenizer between."""
+"""A text as two token streams, training and held out: `[end] document [end] document ... [end]`."""
 
 import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.batch import release
 from statewise.data.cache import Facts, default_folder, open_entry
 from statewise.data.source import STDIN, Source, measure, open_source
-from statewise.data.stream import Count, Direction, token_dtype, write_tokens
 from statewise.data.text import PIECE, Piece, num_bytes
 from statewise.data.tokenizer import Tokenizer
-from statewise.data.vocabulary import KINDS
-from statewise.specs import DataSpec, UserError, nearest
+from statewise.specs import TOKENIZERS, DataSpec, UserError, nearest
 
 # Up to here tokens stay in memory; larger texts are tokenised once, into a memory-mapped file.
 IN_MEMORY = 1 << 26
 _VERSION = 1
 
+Direction = Literal["forward", "reverse"]
+
+
+_BLOCK = 1 << 20
+
+
+_CHUNK = 1 << 22
+
+
 Progress = Callable[[str, int, int], None]
+
+
+class Count(NamedTuple):
+    """What was written: the UTF-8 bytes of the text, and how many tokens stand for unknown ones."""
+
+    bytes: int
+    unknown: int
 
 
 class Split(NamedTuple):
@@ -65,7 +81,7 @@ def open_corpus(
         )
     text = open_source(spec.text, separator=spec.separator, spool=spool)
     held = open_source(spec.validation, separator=spec.separator, spool=spool) if spec.validation else None
-    if tokenizer is None and spec.tokenizer not in KINDS:
+    if tokenizer is None and spec.tokenizer not in TOKENIZERS:
         tokenizer = _named_tokenizer(spec)
     making = _Making(spec, text, held, tokenizer, progress)
     if text.size + (held.size if held else 0) <= IN_MEMORY:
@@ -198,7 +214,7 @@ def _named_tokenizer(spec: DataSpec) -> Tokenizer:
     path = Path(spec.tokenizer)
     if not path.exists():
         raise UserError(
-            f"tokenizer {spec.tokenizer!r} is neither a kind nor a file", fix=nearest(spec.tokenizer, KINDS)
+            f"tokenizer {spec.tokenizer!r} is neither a kind nor a file", fix=nearest(spec.tokenizer, TOKENIZERS)
         )
     tokenizer = Tokenizer.load(path)
     if spec.vocab is not None and tokenizer.vocab > spec.vocab:
@@ -207,3 +223,84 @@ def _named_tokenizer(spec: DataSpec) -> Tokenizer:
             fix="leave vocab out: a tokenizer that is made already keeps its size",
         )
     return tokenizer
+
+
+def token_dtype(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
+    return np.dtype(np.uint16 if tokenizer.vocab < 1 << 16 else np.uint32)
+
+
+def write_tokens(
+    pieces: Iterable[Piece], tokenizer: Tokenizer, *, file: BinaryIO, direction: Direction = "forward"
+) -> Count:
+    """Append the stream to an empty `file`; reversed, each document is, and not their order.
+
+    A document without a token leaves no trace, so two ends never meet.
+    """
+    dtype = token_dtype(tokenizer)
+    end = np.array([tokenizer.end_id], dtype).tobytes()
+    text_bytes, unknown = 0, 0
+    begin = stop = file.write(end) // dtype.itemsize
+    # The last document has an end too, even where the text was cut off inside it.
+    for (text, ends), ids in _encoded(chain(pieces, [Piece("", True)]), tokenizer):
+        file.write(ids.astype(dtype).tobytes())
+        stop += len(ids)
+        text_bytes += num_bytes(text)
+        if tokenizer.unknown_id is not None:
+            unknown += int(np.count_nonzero(ids == tokenizer.unknown_id))
+        if ends and stop > begin:
+            if direction == "reverse":
+                _reverse(file, begin, stop, dtype=dtype)
+            file.write(end)
+            begin = stop = stop + 1
+    file.flush()
+    return Count(text_bytes, unknown)
+
+
+def _encoded(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[tuple[Piece, NDArray[np.int64]]]:
+    """Each piece with its ids; short documents are handed to the tokenizer many at a time."""
+    group: list[Piece] = []
+    waiting = 0
+    for piece in pieces:
+        group.append(piece)
+        waiting += len(piece.text)
+        if waiting >= _BLOCK:
+            yield from zip(group, tokenizer.encode_many([text for text, _ in group]))
+            group, waiting = [], 0
+    yield from zip(group, tokenizer.encode_many([text for text, _ in group]))
+
+
+def _reverse(file: BinaryIO, begin: int, stop: int, *, dtype: np.dtype[np.unsignedinteger]) -> None:
+    """Turn round the tokens from `begin` to `stop` in place, swapping blocks from both sides."""
+    size = dtype.itemsize
+    while begin < stop:
+        length = min(_BLOCK, (stop - begin + 1) // 2)
+        sides = (begin * size, (stop - length) * size)
+        blocks = []
+        for side in sides:
+            file.seek(side)
+            blocks.append(np.frombuffer(file.read(length * size), dtype))
+        for side, block in zip(sides, reversed(blocks)):
+            file.seek(side)
+            file.write(block[::-1].tobytes())
+        begin, stop = begin + length, stop - length
+    file.seek(0, 2)
+
+
+def unigram_nats(train_counts_V: NDArray[np.int64], evaluated_tokens: NDArray[np.unsignedinteger]) -> float:
+    """Mean of -log p(token) over the evaluated stream's predictions, all tokens but the first.
+
+    p = (count in train + 1) / (predictions in train + vocab), the add-one estimate of Laplace.
+    """
+    vocab = len(train_counts_V)
+    evaluated_V = token_counts(evaluated_tokens, vocab)
+    nats_V = -np.log((train_counts_V + 1) / (train_counts_V.sum() + vocab))
+    return float(evaluated_V @ nats_V / evaluated_V.sum())
+
+
+def token_counts(tokens: NDArray[np.unsignedinteger], vocab: int) -> NDArray[np.int64]:
+    """How often each id is predicted; in chunks, since `bincount` widens what it reads."""
+    counts_V = np.zeros(vocab, dtype=np.int64)
+    for start in range(1, len(tokens), _CHUNK):
+        counts_V += np.bincount(tokens[start : start + _CHUNK], minlength=vocab)
+        release(tokens)
+    return counts_V

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from statewise.data.anywhere import hub_name, read_rows
+from statewise.data.hub import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
 from statewise.data.table import FORMATS, Column, Header, Row, TableFormat
 from statewise.specs import UserError, setting
@@ -67,12 +67,12 @@ def read_labelled(
         found.counts += some.counts
         away.update(one.label for one in some if one.label in leave_out)
         found += _with_text(Examples(one for one in some if one.label not in leave_out), found, empty)
-    found.counts.update({of_label(label): count for label, count in away.items()})
+    found.counts.update({excluded_label(label): count for label, count in away.items()})
     refuse_nothing(found, paths, "labelled example")
     return found
 
 
-def of_label(label: str) -> str:
+def excluded_label(label: str) -> str:
     """Under which rows of a label that is left out are counted."""
     return f"of label {label!r}"
 

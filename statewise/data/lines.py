@@ -4,9 +4,11 @@ import codecs
 import gzip
 import io
 import sys
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -47,7 +49,7 @@ class Examples(list[E], Generic[E]):
         self.counts: Counter[str] = Counter() if counts is None else counts
 
 
-def left_out(counts: Mapping[str, int]) -> str:
+def left_out_note(counts: Mapping[str, int]) -> str:
     """For people: ", 3 empty lines left out", or nothing."""
     said = [f"{count:,} {what}" for what, count in counts.items() if count]
     return f", {' and '.join(said)} left out" if said else ""
@@ -159,3 +161,26 @@ def suffix(path: Path) -> str:
     """`.tsv` of `reviews.TSV.gz`."""
     name = path.name.lower()
     return Path(name.removesuffix(".gz")).suffix
+
+
+@contextmanager
+def spooled(path: str, *, ending: str = "") -> Iterator[str]:
+    """The name of a file that can be read again; standard input is kept as one with this `ending` for the while."""
+    if path != STDIN:
+        yield path
+        return
+    with temporary_file(f"standard input{ending}", read_bytes(Path(path))) as file:
+        yield str(file)
+
+
+@contextmanager
+def temporary_file(name: str, content: str | bytes) -> Iterator[Path]:
+    """A file of this name for the while. What is wrong in it is said of the name, not of where it lay."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        try:
+            yield file
+        except UserError as error:
+            what, fix = (part.replace(str(file), name) for part in error.marked)
+            raise UserError(what, fix=fix) from None

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data.in_memory import (
+from statewise.data.memory_object import (
     Data,
+    MemoryFile,
     Role,
     Table,
     array_of,
@@ -26,7 +27,6 @@ from statewise.data.in_memory import (
     shown,
     table_of,
 )
-from statewise.data.memory_file import MemoryFile
 from statewise.data.memory_text import LABEL_NAMES, labels_of
 from statewise.data.series import NO_TIME
 from statewise.data.series_time import TIME_NAMES

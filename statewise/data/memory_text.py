@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data.in_memory import (
+from statewise.data.lines import Line, Where
+from statewise.data.memory_object import (
     Data,
+    MemoryFile,
     Role,
     Rows,
     is_missing,
@@ -17,9 +19,7 @@ from statewise.data.in_memory import (
     rows_of,
     shown,
 )
-from statewise.data.lines import Line, Where
-from statewise.data.memory_file import MemoryFile
-from statewise.data.tagged_rows import TAGS, WORDS
+from statewise.data.tagged import TAGS, WORDS
 from statewise.data.trees import LabelledTree, bracketed
 from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError
 

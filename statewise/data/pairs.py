@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from statewise.data.anywhere import read_rows
+from statewise.data.hub import read_rows
 from statewise.data.labelled import Empty
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
 from statewise.data.table import Column, Header, Row

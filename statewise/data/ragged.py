@@ -1,10 +1,10 @@
-"""Examples of unequal length as batches: alike in length within a batch, a pure function of (seed, step).
+"""Examples of unequal length: a limit on their length, and batches of similar lengths, a function of (seed, step).
 
 N examples, B of them in a batch, T the longest of those.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from statewise.data.batch import draws
+from statewise.data.lines import Where
 from statewise.specs import UserError
 
 Index = NDArray[np.int64]
@@ -94,3 +95,27 @@ def pad(sequences: Sequence[ArrayLike], *, value: int = 0) -> tuple[Tensor, Tens
     tokens_BT = np.full((len(rows), lengths_B.max(initial=0)), value, dtype=np.int64)
     tokens_BT[np.arange(tokens_BT.shape[1]) < lengths_B[:, None]] = np.concatenate([np.zeros(0, np.int64), *rows])
     return torch.from_numpy(tokens_BT), torch.from_numpy(lengths_B)
+
+
+Beyond = Literal["cut", "leave-out", "refuse"]
+
+
+class LengthLimit(NamedTuple):
+    """`kept` are the indices of the examples that remain; `beyond` is how many were too long."""
+
+    kept: list[int]
+    beyond: int
+
+
+def limit_length(lengths: Sequence[int], *, longest: int | None, beyond: Beyond, where: Sequence[Where]) -> LengthLimit:
+    """Which examples stay, given the length of each in tokens. Who cuts takes `[:longest]` of those."""
+    too_long = [i for i, length in enumerate(lengths) if longest is not None and length > longest]
+    if too_long and beyond == "refuse":
+        first = too_long[0]
+        raise UserError(
+            f"{where[first]}: {lengths[first]} tokens, more than the longest allowed, {longest} "
+            f"({len(too_long)} of {len(lengths)} examples are)",
+            fix=f"set longest = {max(lengths)}, or beyond = cut or leave-out",
+        )
+    gone = set(too_long) if beyond == "leave-out" else set()
+    return LengthLimit([i for i in range(len(lengths)) if i not in gone], len(too_long))

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.anywhere import hub_name
-from statewise.data.column import SAMPLE, no_column
-from statewise.data.date_style import is_date
-from statewise.data.series_array import read_mat, read_npy, read_npz
+from statewise.data.arrays import read_mat, read_npy, read_npz
+from statewise.data.date_format import is_date
+from statewise.data.hub import hub_name
 from statewise.data.series_table import LARGEST, Decimal, SeriesTable, read_series_rows, read_series_table
 from statewise.data.series_time import TIME_NAMES, in_order, index_time, on_grid, parse_times
+from statewise.data.table import SAMPLE, no_column
 from statewise.specs import UserError, setting
 
 Missing = Literal["keep", "forward", "refuse"]

@@ -12,9 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.anywhere import HubName, hub_name
-from statewise.data.date_style import is_date
-from statewise.data.hub import read_hub
+from statewise.data.date_format import is_date
+from statewise.data.hub import HubName, hub_name, read_hub
 from statewise.data.lines import read_bytes
 from statewise.specs import UserError, setting
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.date_style import date_style
+from statewise.data.date_format import date_format
 from statewise.specs import UserError, setting
 
 _LAST_YEAR = np.datetime64("9999")  # of Python's dates
@@ -34,7 +34,7 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
         else:
             if np.isfinite(numbers).all() and not any("_" in cell for cell in cells):
                 return numbers
-    style = date_style(cells, lines=[int(line) for line in lines], where=where)
+    style = date_format(cells, lines=[int(line) for line in lines], where=where)
     moments = []
     aware: bool | None = None
     for cell, line in zip(cells, lines, strict=True):
@@ -134,7 +134,7 @@ def on_grid(
     return _grid(time_T, place_T, step), place_T
 
 
-def continued(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
+def next_times(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
     """The next `count` times, by the usual step; months stay months."""
     time = _next(time_T, count, where)
     if time.dtype.kind == "M" and time[-1].astype("datetime64[Y]") > _LAST_YEAR:

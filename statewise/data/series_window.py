@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.data.series import Series
-from statewise.data.series_split import Span
+from statewise.data.split import Span
 from statewise.specs import UserError, setting
 
 Channels = Literal["joint", "shared"]

@@ -1,7 +1,6 @@
-"""Sentences with a tag on every word: CoNLL-U, columns with an empty line between sentences, and JSON lines.
+"""Sentences with a tag on every word: CoNLL-U, columns with an empty line between sentences, JSON lines, datasets.
 
-Reading and writing walk through a file in the same way, so that predicted tags go back to the very
-lines their words came from.
+Reading and writing walk through a file in the same order, so predicted tags go back to the lines of their words.
 """
 
 import re
@@ -9,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, assert_never
 
-from statewise.data.anywhere import hub_name
+from statewise.data.hub import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
-from statewise.data.table import FORMATS
-from statewise.data.tagged_rows import RowSentence, row_sentences, tagged_lines
+from statewise.data.table import FORMATS, Row
 from statewise.specs import UserError, nearest, setting
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
@@ -29,6 +27,12 @@ _IN_IOB2 = {"E": "I", "L": "I", "S": "B", "U": "B"}
 # What parts columns. Words may hold other white space: a no-break one in a number, an ideographic one alone.
 _BLANKS = " \t"
 _BETWEEN = re.compile(f"[{_BLANKS}]+")
+
+
+class RowSentence(NamedTuple):
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    where: Where
 
 
 class Tagged(NamedTuple):
@@ -297,3 +301,41 @@ def _iob2(where: Sequence[Where], tags: Sequence[str]) -> Iterator[str]:
         begins = kept.startswith("I-") and before[2:] != kept[2:]
         yield f"B-{kept[2:]}" if begins else kept
         before = "O" if tag[0] in "ESLU" else tag
+
+
+WORDS, TAGS = "tokens", "tags"  # the usual names
+
+
+def row_sentences(
+    path: Path, *, word: str | int | None, tag: str | int | None, tags: bool = True, encoding: str = UTF8
+) -> Iterator[RowSentence]:
+    """In order, rows without a word too. `tags=False` asks for no tags."""
+    word, tag = WORDS if word is None else word, TAGS if tag is None else tag
+    columns = {"data.word": word} | ({"data.tag": tag} if tags else {})
+    for row in read_rows(path, columns=columns, encoding=encoding):
+        words, given = _listed(row, word), _listed(row, tag) if tags else ()
+        if tags and len(words) != len(given):
+            raise UserError(
+                f"{row.where}: {len(words)} words in {word!r}, but {len(given)} tags in {tag!r}",
+                fix=f"name the columns that belong together: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
+            )
+        if "" in words or "" in given:
+            raise UserError(f"{row.where}: a word or a tag is empty", fix="correct the row, or leave it out")
+        yield RowSentence(words, given, row.where)
+
+
+def tagged_lines(words: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A word and its tag on each line, an empty line after each sentence: what a dataset would be as a file."""
+    for some, given in zip(words, tags, strict=True):
+        yield from (f"{word}\t{tag}" for word, tag in zip(some, given, strict=True))
+        yield ""
+
+
+def _listed(row: Row, column: str | int) -> tuple[str, ...]:
+    cell = row.cell(column)
+    if not isinstance(cell, list) or not all(isinstance(one, str | int) for one in cell):
+        raise UserError(
+            f"{row.where}: column {column!r} is no list of words or tags",
+            fix=f"name other columns: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
+        )
+    return tuple(str(one).strip() for one in cell)

@@ -1,6 +1,8 @@
 """Text to ids and back: a thin wrapper over a Hugging Face `tokenizers.Tokenizer`.
 
 What is saved is an ordinary tokenizer.json, which that library alone opens with the same ids.
+
+B sentences, T words of the longest, C characters of the longest word.
 """
 
 import hashlib
@@ -11,12 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from statewise.data.text import slices
-from statewise.data.vocabulary import END, KINDS, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
+from statewise.data.tokenizer_training import END, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
 from statewise.disk import write
-from statewise.specs import UserError, from_json, read_small
+from statewise.specs import TOKENIZERS, UserError, from_json, read_small
 
 # Special tokens that end a text, ours first, then those of well-known tokenizers.
 _END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|im_end|>", "[SEP]")
@@ -67,7 +71,7 @@ class Tokenizer:
     def train(
         cls, kind: str, texts: Iterable[str], *, vocab: int | None = None, lower: bool = False, min_count: int = 1
     ) -> "Tokenizer":
-        """Learn a vocabulary: `kind` is char, byte, word, wordpunct or bpe, or `whole`, where each text is a token."""
+        """Learn a vocabulary: `kind` is one of `TOKENIZERS`, or `whole`, where each text is a token."""
         return cls(train_backend(kind, texts, vocab=vocab, lower=lower, min_count=min_count))
 
     def encode(self, text: str) -> NDArray[np.int64]:
@@ -153,7 +157,7 @@ class Tokenizer:
                 raise
             raise UserError(
                 f"{str(path)!r} is not a valid tokenizer.json: {error}",
-                fix=f"it is damaged or made for another library; name another one, or {', '.join(KINDS)}",
+                fix=f"it is damaged or made for another library; name another one, or {', '.join(TOKENIZERS)}",
             ) from None
 
     def to_json(self) -> str:
@@ -227,3 +231,26 @@ def _lookup(backend: tokenizers.Tokenizer) -> _Lookup | None:
         if len(token) == 1:
             table[ord(token)] = i
     return _Lookup("utf-32-le", np.dtype("<u4"), table)
+
+
+class Spelling(NamedTuple):
+    """`lengths_BT` is 0 where a sentence has no word; `char_BTC` is 0 where a word has no character."""
+
+    char_BTC: Tensor
+    lengths_BT: Tensor
+
+
+def spell(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, *, longest: int = 32) -> Spelling:
+    """The characters of every word by `tokenizer` (kind char or byte), of long words the first `longest`."""
+    different = sorted({word for sentence in sentences for word in sentence})
+    spelled = {word: ids[:longest] for word, ids in zip(different, tokenizer.encode_many(different))}
+    time = max((len(sentence) for sentence in sentences), default=0)
+    widest = max((len(ids) for ids in spelled.values()), default=0)
+    char_BTC = np.zeros((len(sentences), time, widest), dtype=np.int64)
+    lengths_BT = np.zeros((len(sentences), time), dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        for place, word in enumerate(sentence):
+            ids = spelled[word]
+            char_BTC[row, place, : len(ids)] = ids
+            lengths_BT[row, place] = len(ids)
+    return Spelling(torch.from_numpy(char_BTC), torch.from_numpy(lengths_BT))

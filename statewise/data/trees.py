@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.data.anywhere import hub_name
 from statewise.data.flat_tree import FlatTree, parse_flat
-from statewise.data.hub import read_hub
+from statewise.data.hub import hub_name, read_hub
 from statewise.data.labels import Labels
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
 from statewise.kernels.tree import Forest, forest
@@ -110,7 +109,7 @@ def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledT
 
 def _read(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
     found: Examples[LabelledTree] = Examples()
-    with uncollected():
+    with gc_disabled():
         for path in one_or_many(paths):
             for text, where in bracketed(_lines(path, encoding)):
                 if text is None:
@@ -122,7 +121,7 @@ def _read(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | Flat
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Trees hold no cycles; to search millions of lists for some, again and again, takes as long as to read them."""
     before = gc.isenabled()
     gc.disable()

@@ -114,14 +114,14 @@ def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
         described = {name: list(value.shape) for name, value in model_tensors(build()).items()}
     try:
         with safe_open(folder / "model.safetensors", framework="pt") as file:
-            held = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
+            stored = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{str(folder / 'model.safetensors')!r} cannot be read: {error}") from None
-    if described != held:
-        name = next(name for name in {**described, **held} if described.get(name) != held.get(name))
+    if described != stored:
+        name = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
         raise UserError(
             f"{str(folder)!r}: run.toml describes a model with {name} of shape {described.get(name, 'none')}, "
-            f"model.safetensors holds {held.get(name, 'none')}"
+            f"model.safetensors holds {stored.get(name, 'none')}"
         )
 
 

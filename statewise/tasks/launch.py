@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from statewise.core import Mixer
-from statewise.data import Data, MemoryFile, file_names, kept_in, memory_file
+from statewise.data import Data, MemoryFile, file_names, memory_file, stored_in
 from statewise.disk import locked, make_folder
 from statewise.models import AnyMixer, CountingMachine, classes_of, names_a_file, own_mixers
 from statewise.specs import (
@@ -56,7 +56,7 @@ from statewise.training import (
     refuse_what_is_never_captured,
     start_over,
     step_folders,
-    wake,
+    warm_up_gpu,
     weights_sha256,
 )
 
@@ -124,14 +124,14 @@ def train(
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
         with parallel(pick_device(spec.train.device)) as par:
-            wake(par.device)
+            warm_up_gpu(par.device)
             if out is None and checkpoint is None:
                 folder = _numbered(spec.name, int(par.from_leader([number])[0]))
             if in_memory:
                 made = memory_file(spec, data, training=True)
-                spec = made.learned_by(spec, folder)
+                spec = made.run_spec(spec, folder)
                 display.say(made.summary(folder))
-            with kept_in(made, folder, leads=par.leads):
+            with stored_in(made, folder, leads=par.leads):
                 return _train(spec, folder, checkpoint, par, display, signals, on_step)
 
 

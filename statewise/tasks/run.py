@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from statewise.core import Machine
-from statewise.data import Data, file_names, held
+from statewise.data import Data, as_temporary_file, file_names
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
 from statewise.models import CustomMixer
@@ -255,7 +255,7 @@ class PredictingRun(Run):
         """The rows of files that are read by the settings `data`."""
 
     def _rows_held(self, data: Data) -> list[dict[str, Any]]:
-        with held(self.spec, data, labelled=False) as file:
+        with as_temporary_file(self.spec, data, labelled=False) as file:
             rows = list(self._rows(file.paths, file.data))
         return [{"row": at, **{k: v for k, v in row.items() if k not in _PLACE}} for at, row in enumerate(rows)]
 

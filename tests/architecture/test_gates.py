@@ -66,7 +66,7 @@ def test_a_mixer_file_is_executed_in_one_place() -> None:
 def test_foreign_json_toml_and_arrays_are_read_in_one_place() -> None:
     """There they are bounded; elsewhere a nested or huge file would end in a traceback."""
     unbounded = {"json.loads", "json.load", "tomllib.loads", "tomllib.load", "np.load", "gzip.decompress"}
-    own = {"statewise.specs.foreign", "statewise.data.numpy_file", "statewise.data.embedded.digits"}
+    own = {"statewise.specs.foreign", "statewise.data.arrays", "statewise.data.embedded.digits"}
     own |= {"statewise.specs.extra"}  # what the installer wrote
     calls = {
         name: {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} & unbounded
@@ -104,9 +104,9 @@ OWN_WRITES = {
     "statewise.training.checkpoint": "writes under the temporary name that `replacing` gave, and renames whole folders",
     "statewise.data.cache": "fills a new folder of the cache, which is renamed when it is sealed",
     "statewise.data.corpus": "fills that folder",
-    "statewise.data.at_rest": "a temporary folder of its own",
+    "statewise.data.lines": "a temporary folder of its own",
     "statewise.data.memory_source": "a temporary folder of its own",
-    "statewise.data.in_memory": "`rename` is that of pandas",
+    "statewise.data.memory_object": "`rename` is that of pandas",
     "statewise.cli": "only the null device",
 }
 WRITING_CALLS = {

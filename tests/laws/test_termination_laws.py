@@ -10,7 +10,7 @@ from listed import shaken
 
 from statewise.core import concat, laws, rows
 from statewise.core.chance import uniforms
-from statewise.data.embedded.lengths import MEANS, least_nats, terminated
+from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, write
 from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from statewise.data.embedded.lengths import MEANS, least_nats, terminated
+from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, write
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating

@@ -11,7 +11,7 @@ from command import TEXT, call
 import statewise
 from statewise.specs import UserError
 from statewise.specs.study import BudgetSpec, EntrySpec, StudySpec
-from statewise.training import memory
+from statewise.training import device as memory
 
 BASE = {
     "data": {"text": ["text.txt"]},

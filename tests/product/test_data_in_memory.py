@@ -19,7 +19,7 @@ import torch
 from tiny_run import Cut, Heard, at, call, crash, environment
 
 import statewise as sw
-from statewise.data.file_or_data import file_names
+from statewise.data.memory_source import file_names
 from statewise.specs import UserError
 from statewise.tasks import Run, Trained
 from statewise.training.progress import Silent
@@ -438,7 +438,8 @@ def test_a_tagger_answers_with_tags(world: World) -> None:
     assert run.predict("Anna sleeps") == tags[0]
     assert run.predict(["Anna sleeps", "well"]) == tags[:2]
     assert run.predict(pandas.DataFrame({"tokens": [["Anna", "sleeps"], ["well"]]})) == tags[:2]
-    assert run.predict([["-DOCSTART-", "a\tb"]])[0] == run.predict(("-DOCSTART- x", "y z"))[0], "every word gets a tag"
+    assert [len(tags) for tags in run.predict([["-DOCSTART-", "a\tb"]])] == [2], "every word gets a tag"
+    assert [len(tags) for tags in run.predict(("-DOCSTART- x", "y z"))] == [2, 2], "every word gets a tag"
     with pytest.raises(UserError, match="one sentence, or 2 of one word each"):
         run.predict(["Anna", "sleeps"])
 

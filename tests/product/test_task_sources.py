@@ -8,7 +8,7 @@ import pytest
 from command import call
 
 from statewise.data import read_hub
-from statewise.data.anywhere import HubName, hub_name
+from statewise.data.hub import HubName, hub_name
 from statewise.specs import UserError, make_spec
 
 QUICK = ["train.steps=2", "train.evaluate_every=2", "train.batch=4", "data.held_out=0.25"]

@@ -13,7 +13,7 @@ import torch
 from utilsforecast import losses
 
 from statewise.data.series import make_series
-from statewise.data.series_split import split_rows
+from statewise.data.split import split_rows
 from statewise.specs import ForecastingSpec
 from statewise.tasks.forecasting.ahead import go_on
 from statewise.tasks.forecasting.evaluation import evaluate_windows

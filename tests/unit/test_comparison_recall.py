@@ -14,7 +14,7 @@ from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.report import Part
 from statewise.comparison.study import parse_study
 from statewise.comparison.worker import run_trial
-from statewise.inspection.gradient.row_flow import follow_row
+from statewise.inspection.gradient.flow import follow_row
 from statewise.models import Classifier
 from statewise.specs import UserError
 from statewise.specs.study import LookSpec

@@ -159,7 +159,7 @@ def test_lanes_mark_document_starts() -> None:
 
 
 def test_unigram_baseline_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statewise.data.unigram._CHUNK", 2)
+    monkeypatch.setattr("statewise.data.corpus._CHUNK", 2)
     train = np.array([0, 1, 1, 2, 0], dtype=np.uint16)
     evaluated = np.array([0, 3, 1], dtype=np.uint16)
     expected = -(np.log(1 / 8) + np.log(3 / 8)) / 2

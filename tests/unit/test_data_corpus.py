@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statewise.data import Corpus, Tokenizer, encode_files, open_corpus
-from statewise.data.stream import write_tokens
+from statewise.data.corpus import write_tokens
 from statewise.data.text import Piece
 from statewise.specs import DataSpec, UserError
 
@@ -111,7 +111,7 @@ def test_reverse_in_blocks_over_many_pieces(parts: list[tuple[str, bool]], block
     tokenizer = Tokenizer.train("byte", [])
     file = io.BytesIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("statewise.data.stream._BLOCK", block)
+        patch.setattr("statewise.data.corpus._BLOCK", block)
         write_tokens([Piece(*part) for part in parts], tokenizer, file=file, direction="reverse")
     whole = "".join(text + "|" * ends for text, ends in parts)
     tokens = np.frombuffer(file.getvalue(), np.uint16)

@@ -89,7 +89,7 @@ def test_tags_are_those_of_tokenize(made: dict[str, Parts[Any]]) -> None:
 
 
 def test_a_line_of_source_by_hand() -> None:
-    from statewise.data.embedded.source_tags import tags_of
+    from statewise.data.embedded.standard_library import tags_of
 
     line = list(tokenize.generate_tokens(io.StringIO("def f(x): return a.b(c, d=len(x.y), e=1)").readline))
     words = [token for token in line if token.string]

@@ -20,7 +20,7 @@ from statewise.data import (
     Layout,
     Tree,
     Where,
-    bound,
+    limit_length,
     read_arrays,
     read_labelled,
     read_pairs,
@@ -31,7 +31,7 @@ from statewise.data import (
     tree_batch,
     with_tags,
 )
-from statewise.data.lines import left_out, read_lines
+from statewise.data.lines import left_out_note, read_lines
 from statewise.specs import UserError
 
 CONLLU = (
@@ -153,8 +153,8 @@ def test_a_folder_of_folders_as_imdb_is_handed_out(tmp_path: Path) -> None:
     found = read_labelled(tmp_path, leave_out=["unsup"])
     assert [one.label for one in found] == ["neg", "pos"]
     assert found.counts == {"files beside the folders of labels": 2, "of label 'unsup'": 1}
-    assert left_out(found.counts) == ", 2 files beside the folders of labels and 1 of label 'unsup' left out"
-    assert left_out({}) == ""
+    assert left_out_note(found.counts) == ", 2 files beside the folders of labels and 1 of label 'unsup' left out"
+    assert left_out_note({}) == ""
 
 
 def test_several_files_and_empty_texts(tmp_path: Path) -> None:
@@ -380,8 +380,8 @@ def test_archives_and_numeric_tables(tmp_path: Path) -> None:
 
 def test_a_bound_cuts_leaves_out_or_refuses() -> None:
     where = [Where("a.txt", line) for line in (1, 2, 3)]
-    assert bound([3, 9, 5], longest=5, beyond="cut", where=where) == ([0, 1, 2], 1)
-    assert bound([3, 9, 5], longest=5, beyond="leave-out", where=where) == ([0, 2], 1)
-    assert bound([3, 9, 5], longest=None, beyond="refuse", where=where) == ([0, 1, 2], 0)
+    assert limit_length([3, 9, 5], longest=5, beyond="cut", where=where) == ([0, 1, 2], 1)
+    assert limit_length([3, 9, 5], longest=5, beyond="leave-out", where=where) == ([0, 2], 1)
+    assert limit_length([3, 9, 5], longest=None, beyond="refuse", where=where) == ([0, 1, 2], 0)
     with pytest.raises(UserError, match=r"a.txt line 2: 9 tokens, more than the longest allowed, 5"):
-        bound([3, 9, 5], longest=5, beyond="refuse", where=where)
+        limit_length([3, 9, 5], longest=5, beyond="refuse", where=where)

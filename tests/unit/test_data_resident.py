@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from statewise.data import Batches
-from statewise.data.batch import Place
-from statewise.data.resident import Resident
+from statewise.data.batch import Place, ResidentTokens
 
 CPU = torch.device("cpu")
 END = 3
@@ -25,7 +24,7 @@ def test_it_reads_what_the_host_reads(order: str, dtype: type[np.unsignedinteger
     )
     tokens[[0, 70, 71, 206]] = END
     batches = Batches(tokens, end_id=END, batch=4, window=7, order=order, seed=5)
-    resident = Resident(tokens, end_id=END, device=CPU)
+    resident = ResidentTokens(tokens, end_id=END, device=CPU)
     met = set()
     for step in range(40):
         place, batch = batches.place(step), batches.at(step)
@@ -51,14 +50,14 @@ def test_where_documents_begin_on_the_ring(ends: list[bool], starts: list[int], 
     positions = len(tokens) - 1
     place = Place(np.array(starts, dtype=np.int64), min(length, positions), fresh=False, ends=False)
     expected = any(tokens[(start + t) % positions] == END for start in starts for t in range(place.length))
-    assert Resident(tokens, end_id=END, device=CPU).begins_documents(place) == expected
+    assert ResidentTokens(tokens, end_id=END, device=CPU).begins_documents(place) == expected
 
 
 def test_it_is_a_copy() -> None:
     """A mapped file is let go of, and a read-only one is no reason to warn."""
     tokens = np.arange(9, dtype=np.uint16)
     tokens.flags.writeable = False
-    resident = Resident(tokens, end_id=END, device=CPU)
+    resident = ResidentTokens(tokens, end_id=END, device=CPU)
     starts_B = resident.starts(Place(np.array([2], dtype=np.int64), 5, fresh=True, ends=True))
     inputs_BT, _ = resident.read(starts_B, slice(1, 4))
     assert inputs_BT.tolist() == [[3, 4, 5]]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from statewise.data.date_style import date_style
+from statewise.data.date_format import date_format
 from statewise.data.series import Series, make_series, read_series
-from statewise.data.series_split import split_last
-from statewise.data.time_feature import with_time_features
+from statewise.data.series_preprocessing import with_time_features
+from statewise.data.split import split_last
 from statewise.specs import UserError
 
 Write = Callable[[str], Path]
@@ -170,7 +170,7 @@ def test_dates_are_read_and_written_in_their_own_style(
     (series,) = read_series(write(f"when,v\n{rows}"), time="when" if cells[0].isdigit() else None)
     assert series.channels == ("v",), "a column of dates is the time, whatever its name"
     assert series.time_T[0] == np.datetime64(first)
-    assert date_style(cells).written(np.datetime64(after, "us")) == written
+    assert date_format(cells).written(np.datetime64(after, "us")) == written
 
 
 def test_a_number_is_no_date(write: Write) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
-from statewise.data.scaling import Scaling
 from statewise.data.series import Series, make_series
-from statewise.data.series_split import Span, split_as_filed, split_rows, split_whole, whole
+from statewise.data.series_preprocessing import Scaling
 from statewise.data.series_window import RollingOrigin, SeriesWindows, series_rows
+from statewise.data.split import Span, split_as_filed, split_rows, split_whole, whole_span
 from statewise.specs import UserError
 
 
@@ -80,23 +80,23 @@ def test_scaling_is_that_of_scikit_learn_on_the_training_rows_alone() -> None:
 
 def test_constant_and_unscaled_channels() -> None:
     values_TC = np.column_stack([np.full(10, 0.1), np.arange(10.0), [np.nan, *np.arange(9)]])
-    scaling = Scaling.fit([whole(make_series(values_TC))], kind=["standard", "none", "standard"])
+    scaling = Scaling.fit([whole_span(make_series(values_TC))], kind=["standard", "none", "standard"])
     assert scaling.std_C[:2] == (1.0, 1.0)
     assert scaling.mean_C == (0.1, 0.0, 4.0)
     assert (scaling.scaled(values_TC)[:, 0] == 0).all()
     np.testing.assert_array_equal(scaling.location(scaling.scaled(values_TC))[:, :2], values_TC[:, :2])
     with pytest.raises(UserError, match="no value at all"):
-        Scaling.fit([whole(make_series(np.full(3, np.nan)))], kind="standard")
+        Scaling.fit([whole_span(make_series(np.full(3, np.nan)))], kind="standard")
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-15, 1.0, 1e30, 1e149])
 def test_no_unit_is_too_small_or_too_large(unit: float) -> None:
     """A charge in coulombs is no constant."""
     values_T = np.random.default_rng(0).standard_normal(50)
-    scaling = Scaling.fit([whole(make_series(values_T * unit))], kind="standard")
+    scaling = Scaling.fit([whole_span(make_series(values_T * unit))], kind="standard")
     np.testing.assert_allclose(scaling.std_C, values_T.std() * unit, rtol=1e-12)
     np.testing.assert_allclose(scaling.mean_C, values_T.mean() * unit, rtol=1e-12)
-    one = Scaling.fit([whole(make_series(values_T))], kind="standard")
+    one = Scaling.fit([whole_span(make_series(values_T))], kind="standard")
     assert one == Scaling((float(values_T.mean()),), (float(values_T.std()),)), "to the last digit"
     for wrong in ({}, {"mean": [1], "std": [0]}, {"mean": [1], "std": [1, 2]}, {"mean": [float("nan")], "std": [1]}, 3):
         with pytest.raises(UserError, match="not one"):
@@ -125,7 +125,11 @@ def test_scaling_of_distributions_and_of_single_channels() -> None:
     channels=st.sampled_from(["joint", "shared"]),
 )
 def test_ranks_together_are_one_process(world: int, rows: int, seed: int, step: int, channels: str) -> None:
-    spans = [whole(counting(40, id="a")), whole(counting(3, id="short")), Span(counting(60, id="b", base=7), 20, 50, 5)]
+    spans = [
+        whole_span(counting(40, id="a")),
+        whole_span(counting(3, id="short")),
+        Span(counting(60, id="b", base=7), 20, 50, 5),
+    ]
     options = {"context": 6, "horizon": 3, "batch": rows * world, "channels": channels, "seed": seed}
     together = SeriesWindows(spans, **options)
     assert together.too_short == ("short",)
@@ -147,7 +151,7 @@ def test_ranks_together_are_one_process(world: int, rows: int, seed: int, step: 
 
 
 def test_steps_differ_and_every_window_is_drawn() -> None:
-    windows = SeriesWindows([whole(counting(30, 1))], context=3, horizon=2, batch=16, seed=1)
+    windows = SeriesWindows([whole_span(counting(30, 1))], context=3, horizon=2, batch=16, seed=1)
     assert windows.windows == 26
     assert windows.steps_per_epoch == 2
     drawn = Counter(int(origin) for step in range(200) for origin in windows.at(step).origin_B)
@@ -166,7 +170,7 @@ def test_steps_differ_and_every_window_is_drawn() -> None:
 def test_rolling_counts_every_window_once(
     lengths: list[int], context: int, horizon: int, stride: int, batch: int
 ) -> None:
-    spans = [whole(counting(length, id=str(n))) for n, length in enumerate(lengths)]
+    spans = [whole_span(counting(length, id=str(n))) for n, length in enumerate(lengths)]
     expected = [
         (n, origin, channel)
         for n, length in enumerate(lengths)
@@ -193,12 +197,12 @@ def test_rolling_counts_every_window_once(
 def test_missing_values_are_masked_and_missing_inputs_refused() -> None:
     values_TC = np.arange(8.0)[:, None].copy()
     values_TC[3] = np.nan
-    batch = next(iter(RollingOrigin([whole(make_series(values_TC))], context=4, horizon=2)))
+    batch = next(iter(RollingOrigin([whole_span(make_series(values_TC))], context=4, horizon=2)))
     assert torch.isfinite(batch.values_BTC).all()
     assert batch.observed_BTC[0, :, 0].tolist() == [True, True, True, False, True, True]
     series = make_series(np.zeros(8), covariates=values_TC, covariate_names=["x"], where="file.csv")
     with pytest.raises(UserError, match=r"file\.csv.*'x' is missing at 3"):
-        SeriesWindows([whole(series)], context=2, horizon=1, batch=1)
+        SeriesWindows([whole_span(series)], context=2, horizon=1, batch=1)
 
 
 def test_whole_rows_are_padded() -> None:
@@ -211,4 +215,4 @@ def test_whole_rows_are_padded() -> None:
 
 def test_a_batch_that_cannot_be_shared() -> None:
     with pytest.raises(UserError, match="cannot be shared by 2"):
-        SeriesWindows([whole(counting(9))], context=2, horizon=1, batch=3, world=2)
+        SeriesWindows([whole_span(counting(9))], context=2, horizon=1, batch=3, world=2)

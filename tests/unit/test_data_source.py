@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statewise.data import read_trees
-from statewise.data.at_rest import kept_as
+from statewise.data.lines import temporary_file
 from statewise.data.source import EMBEDDED, measure, open_source
 from statewise.data.text import Piece, num_bytes, slices
 from statewise.specs import UserError
@@ -232,7 +232,7 @@ def test_a_pipe_is_not_a_file(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_what_was_kept_is_said_of_its_name() -> None:
-    with pytest.raises(UserError) as caught, kept_as("the prompt", "(1 (2 a)") as file:
+    with pytest.raises(UserError) as caught, temporary_file("the prompt", "(1 (2 a)") as file:
         read_trees(file)
     assert caught.value.what.startswith("the prompt line 1: the tree that begins here is never closed")
     assert not file.exists()

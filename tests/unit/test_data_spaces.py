@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from statewise.data import Tokenizer
-from statewise.data.spaces import apart, chinese, unsegmented
+from statewise.data.text import only_chinese, space_characters, unsegmented
 from statewise.specs import PairDataSpec, UserError
 from statewise.tasks.metric.translation import sacre_tokens, translation_scores
 from statewise.tasks.translation.examples import Languages, Pairs
@@ -39,12 +39,12 @@ def test_words_are_words(texts: list[str]) -> None:
 
 
 def test_characters_apart() -> None:
-    assert apart("在2020年, ok《红楼梦》。") == "在 2020 年 , ok 《 红 楼 梦 》 。"
-    assert apart("a  b") == "a b"
-    assert chinese(CHINESE)
-    assert not chinese(JAPANESE)
-    assert not chinese(THAI)
-    assert not chinese(["abc"])
+    assert space_characters("在2020年, ok《红楼梦》。") == "在 2020 年 , ok 《 红 楼 梦 》 。"
+    assert space_characters("a  b") == "a b"
+    assert only_chinese(CHINESE)
+    assert not only_chinese(JAPANESE)
+    assert not only_chinese(THAI)
+    assert not only_chinese(["abc"])
 
 
 @pytest.mark.parametrize("texts", [CHINESE, JAPANESE, THAI])

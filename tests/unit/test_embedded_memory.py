@@ -4,28 +4,28 @@ from collections.abc import Callable
 
 import pytest
 
-from statewise.data.embedded import MEMORY_TASKS, Asked
+from statewise.data.embedded import MEMORY_TASKS, MemoryRow
 
 CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
-def copied(row: Asked) -> list[tuple[str, int]]:
+def copied(row: MemoryRow) -> list[tuple[str, int]]:
     at = row.symbols.index(">")
     return [(row.symbols[i], at + 1) for i in range(at)]
 
 
-def turned(row: Asked) -> list[tuple[str, int]]:
+def turned(row: MemoryRow) -> list[tuple[str, int]]:
     at = row.symbols.index(">")
     places = range(at + 1, 2 * at + 1)
     return [(row.symbols[i], place - i) for i, place in zip(reversed(range(at)), places)]
 
 
-def odd(row: Asked) -> list[tuple[str, int]]:
+def odd(row: MemoryRow) -> list[tuple[str, int]]:
     at = row.symbols.index("=")
     return [("1" if row.symbols[:at].count("1") % 2 else "0", at + 1)]
 
 
-def closed(row: Asked) -> list[tuple[str, int]]:
+def closed(row: MemoryRow) -> list[tuple[str, int]]:
     """By rewriting: an innermost pair is taken out until nothing is left."""
     left = list(enumerate(row.symbols))
     found = {}
@@ -37,20 +37,20 @@ def closed(row: Asked) -> list[tuple[str, int]]:
     return [found[end] for end in sorted(found)]
 
 
-def recalled(row: Asked) -> list[tuple[str, int]]:
+def recalled(row: MemoryRow) -> list[tuple[str, int]]:
     *shown, ask, key, _ = row.symbols
     assert ask == "?"
     pairs = [(shown[i], shown[i + 1], i + 1) for i in range(0, len(shown), 2) if shown[i] != "."]
     return [(value, len(row.symbols) - 1 - at) for name, value, at in pairs if name == key]
 
 
-def followed(row: Asked) -> list[tuple[str, int]]:
+def followed(row: MemoryRow) -> list[tuple[str, int]]:
     *shown, asked, _ = row.symbols
     (at,) = [i for i, symbol in enumerate(shown[:-1]) if symbol == asked]
     return [(shown[at + 1], len(shown) - at)]
 
 
-SOLVERS: dict[str, Callable[[Asked], list[tuple[str, int]]]] = {
+SOLVERS: dict[str, Callable[[MemoryRow], list[tuple[str, int]]]] = {
     "copy": copied,
     "reverse": turned,
     "parity": odd,

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from statewise.data.embedded.series import embedded_series, seasonal, switching
-from statewise.data.scaling import Scaling
 from statewise.data.series import make_series
-from statewise.data.series_split import SeriesParts, split_rows, split_whole, whole
-from statewise.data.series_time import continued
+from statewise.data.series_preprocessing import Scaling
+from statewise.data.series_time import next_times
 from statewise.data.series_window import RollingOrigin
+from statewise.data.split import SeriesParts, split_rows, split_whole, whole_span
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, parse_spec
 from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare, read_parts
@@ -52,7 +52,7 @@ def spec(**tables: Any) -> ForecastingSpec:
     ids=["day", "week", "year", "a day, not two", "autoregression", "noise", "walk", "line", "nothing"],
 )
 def test_a_season_is_found_where_there_is_one(series: Any, period: int) -> None:
-    assert guess_period([whole(series)]) == period
+    assert guess_period([whole_span(series)]) == period
 
 
 def beside_noise(*, period: int, deviation: float, channels: int, rows: int = 3000) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ def beside_noise(*, period: int, deviation: float, channels: int, rows: int = 30
 def test_a_season_is_found_where_noise_hides_it_from_one_row_to_the_next(
     values_TC: NDArray[np.float64], period: int
 ) -> None:
-    assert guess_period([whole(make_series(values_TC))]) == pytest.approx(period, rel=0.02)
+    assert guess_period([whole_span(make_series(values_TC))]) == pytest.approx(period, rel=0.02)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -85,13 +85,13 @@ def test_no_season_is_made_of_chance(seed: int) -> None:
     noise_TC = np.random.default_rng(seed).standard_normal((1000, 2))
     walk_TC = np.cumsum(noise_TC, axis=0)
     for values_TC in (noise_TC, walk_TC, walk_TC + 5 * noise_TC[::-1]):
-        assert guess_period([whole(make_series(values_TC))]) == 1
+        assert guess_period([whole_span(make_series(values_TC))]) == 1
 
 
 def test_a_season_is_found_beside_holes() -> None:
     values = seasonal(1000).values_TC.copy()
     values[::13] = np.nan
-    assert guess_period([whole(make_series(values))]) == 24
+    assert guess_period([whole_span(make_series(values))]) == 24
 
 
 # ------------------------------------------------------------------ reading
@@ -142,7 +142,7 @@ def test_a_missing_value_is_the_last_one_seen() -> None:
 def test_targets_that_are_missing_stay_so() -> None:
     values = np.arange(10.0)
     values[[2, 7]] = np.nan
-    batch = next(iter(RollingOrigin([whole(make_series(values))], context=4, horizon=4)))
+    batch = next(iter(RollingOrigin([whole_span(make_series(values))], context=4, horizon=4)))
     prepared = prepare(batch)
     assert prepared.past.values_BLC[0].flatten().tolist() == [0, 1, 1, 3]
     assert prepared.target_BHC[0].flatten().tolist()[:3] == [4, 5, 6]
@@ -159,15 +159,15 @@ def test_targets_that_are_missing_stay_so() -> None:
     ],
 )
 def test_the_calendar_goes_on(times: list[str], expected: list[str]) -> None:
-    found = continued(np.array(times, dtype="datetime64[us]"), 2, "here")
+    found = next_times(np.array(times, dtype="datetime64[us]"), 2, "here")
     assert found.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
 
 
 def test_numbers_go_on_and_a_single_date_does_not() -> None:
-    assert continued(np.array([0.5, 1.0, 1.5]), 2, "here").tolist() == [2.0, 2.5]
-    assert continued(np.array([7]), 2, "here").tolist() == [8, 9]
+    assert next_times(np.array([0.5, 1.0, 1.5]), 2, "here").tolist() == [2.0, 2.5]
+    assert next_times(np.array([7]), 2, "here").tolist() == [8, 9]
     with pytest.raises(UserError, match="a single row has no step"):
-        continued(np.array(["2024-01-01"], dtype="datetime64[us]"), 2, "here")
+        next_times(np.array(["2024-01-01"], dtype="datetime64[us]"), 2, "here")
 
 
 # ------------------------------------------------------------------ figures
@@ -263,7 +263,7 @@ def test_what_is_known_survives_its_file_and_folders_of_before_keep_their_scale(
 
 def learnt(values: Any, **tables: Any) -> tuple[list[Any], Known]:
     """A series that is both learnt from and forecast, and what is known of it."""
-    span = whole(make_series(np.asarray(values, dtype=np.float64)))
+    span = whole_span(make_series(np.asarray(values, dtype=np.float64)))
     made = spec(data={"scaling": "none", "period": 1}, forecast={"context": 16, "horizon": 6}, **tables)
     return [span], learn(made, SeriesParts((span,), (span,), ()))
 
@@ -289,7 +289,7 @@ def test_a_season_longer_than_the_context_needs_history_behind_it() -> None:
 
 def test_frames_have_baselines_of_their_own() -> None:
     """A bit that always turns, and one that is on in half of all frames."""
-    span = whole(make_series(np.stack([np.arange(200) % 2, np.tile([0, 0, 1, 1], 50)], axis=1)))
+    span = whole_span(make_series(np.stack([np.arange(200) % 2, np.tile([0, 0, 1, 1], 50)], axis=1)))
     made = spec(
         data={"scaling": "none"},
         forecast={"context": "all", "mode": "recursive"},

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from statewise.training.compiler import PlainAdamW, PlainSGD
+from statewise.training.optimizer import PlainAdamW, PlainSGD
 
 _RUN = """
 import sys

@@ -12,7 +12,7 @@ from tiny_task import VOCAB, TokenTask, spec, tiny
 from torch import Tensor
 
 from statewise.core import WARM_UP, capture, check_replays_with, leaves, lens, no_waiting
-from statewise.data.resident import Resident
+from statewise.data.batch import ResidentTokens
 from statewise.models import LINEAGE, CountingMachine, build_sample
 from statewise.specs import TrainSpec, TransformerSpec, UserError, make_spec
 from statewise.tasks import train as run_training
@@ -23,7 +23,7 @@ from statewise.training import loop as loop_module
 from statewise.training.folder import newest_verified, weights_sha256
 from statewise.training.journal import read_metrics
 from statewise.training.optimizer import optimizer_tensors
-from statewise.training.reading import Readings
+from statewise.training.step_report import Readings
 from statewise.training.task import DIFFERS
 from statewise.training.update import Updater
 
@@ -335,7 +335,7 @@ def language_model(
     described = make_spec({"model": {"kind": kind, "width": 32}, "data": {"text": str(text)}}, settings)
     par = Parallel(device=device)
     job = LanguageModelJob.open(described, Opening(folder, par))
-    job._resident = Resident(job.corpus.train.tokens, end_id=job.corpus.tokenizer.end_id, device=device)
+    job._resident = ResidentTokens(job.corpus.train.tokens, end_id=job.corpus.tokenizer.end_id, device=device)
     train = described.train.model_copy(update={"graph": asked})
     return Updater(job.build().to(device), job, train, seed=0, par=par, guarded=guarded)
 

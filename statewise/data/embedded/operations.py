@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from statewise.data.embedded.dice import Dice
-from statewise.data.embedded.parts import Parts, distinct, parts
+from statewise.data.embedded.parts import Parts, Rng, distinct, parts
 from statewise.data.lines import Examples, Where
 from statewise.data.trees import LabelledTree, parse_tree
 
@@ -77,12 +76,12 @@ def operations(
     """
     assert depth >= 1
     language = _LANGUAGES[kind]
-    dice = Dice(seed, stream=_STREAM)
+    rng = Rng(seed, stream=_STREAM)
     name = f"{kind}, seed {seed}"
     # Each part is drawn until it is full; what is held out comes first, and is then not learned from.
-    asked = list(distinct(lambda: _operation(dice, language, held_depth or depth), lambda e: e.text, held))
+    asked = list(distinct(lambda: _operation(rng, language, held_depth or depth), lambda e: e.text, held))
     taken = {expression.text for expression in asked}
-    learned = distinct(lambda: _operation(dice, language, depth), lambda e: e.text, count + held)
+    learned = distinct(lambda: _operation(rng, language, depth), lambda e: e.text, count + held)
     kept = [expression for expression in learned if expression.text not in taken][:count]
 
     def trees(expressions: list[_Expression], first: int) -> Examples[LabelledTree]:
@@ -95,17 +94,17 @@ def operations(
     return parts(name, trees(kept, 0), trees(asked, count), text=lambda one: one.written_with(one.labels()))
 
 
-def _operation(dice: Dice, language: _Language, depth: int) -> _Expression:
-    word = dice.choice(tuple(language.operations))
+def _operation(rng: Rng, language: _Language, depth: int) -> _Expression:
+    word = rng.choice(tuple(language.operations))
     least, most, compute = language.operations[word]
-    inside = [_expression(dice, language, depth - 1) for _ in range(dice.between(least, most))]
+    inside = [_expression(rng, language, depth - 1) for _ in range(rng.between(least, most))]
     value = compute([one.value for one in inside])
     return _Expression(value, f"({value} {word} {' '.join(one.text for one in inside)})")
 
 
-def _expression(dice: Dice, language: _Language, depth: int) -> _Expression:
+def _expression(rng: Rng, language: _Language, depth: int) -> _Expression:
     """At each place an operation or, as often, a value; at the bottom always a value."""
-    if depth and dice.below(2):
-        return _operation(dice, language, depth)
-    value = dice.choice(language.values)
+    if depth and rng.below(2):
+        return _operation(rng, language, depth)
+    value = rng.choice(language.values)
     return _Expression(value, f"({value} {value})")

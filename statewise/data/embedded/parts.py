@@ -1,9 +1,11 @@
-"""What every embedded data set is: examples to learn from, others held out, and a fingerprint."""
+"""What every embedded dataset has: training and held-out examples, a fingerprint, and reproducible random draws."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Generic, NamedTuple, TypeVar, final
 
+from statewise.data.batch import draws
 from statewise.data.lines import Examples
 
 E = TypeVar("E", bound=tuple[object, ...])
@@ -68,3 +70,31 @@ def distinct(made: Callable[[], E], key: Callable[[E], object], count: int) -> I
 
 def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
+
+
+T = TypeVar("T")
+
+_BLOCK = 4096
+
+
+@final
+class Rng:
+    """Draws from a seed, and from a `stream` of its own for each use."""
+
+    def __init__(self, seed: int, *, stream: int) -> None:
+        self._words = _words(seed, stream)
+
+    def below(self, limit: int) -> int:
+        """0, 1, … or limit - 1."""
+        return next(self._words) % limit
+
+    def between(self, least: int, most: int) -> int:
+        return least + self.below(most - least + 1)
+
+    def choice(self, options: Sequence[T]) -> T:
+        return options[self.below(len(options))]
+
+
+def _words(seed: int, stream: int) -> Iterator[int]:
+    for block in count():
+        yield from draws(seed, stream, block=block, count=_BLOCK).tolist()

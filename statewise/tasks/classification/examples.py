@@ -25,8 +25,8 @@ from statewise.data import (
     Scaling,
     Tokenizer,
     Where,
+    excluded_label,
     hold_out,
-    of_label,
     pad,
     read_arrays,
     read_grids,
@@ -281,7 +281,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
             return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
     rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()])
     for label in spec.leave_out:
-        if of_label(label) not in rows.left_out:
+        if excluded_label(label) not in rows.left_out:
             raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))
     _refuse_header(spec, rows)
     if spec.validation:

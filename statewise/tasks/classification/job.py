@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import Labels as Classes
-from statewise.data import RaggedBatches, evaluation_batches, left_out
+from statewise.data import RaggedBatches, evaluation_batches, left_out_note
 from statewise.models import AnyClassifier, build_classifier
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
@@ -50,7 +50,7 @@ class ClassificationJob(Job):
         self, spec: ClassificationSpec, train: Labels, held: Labels, encoding: Encoding, classes: Classes, par: Parallel
     ) -> None:
         self.spec, self.classes, self.encoding, self._par = spec, classes, encoding, par
-        self._left_out = left_out(train.left_out)
+        self._left_out = left_out_note(train.left_out)
         self.sha256 = fingerprint(train.labels, map(_written, train.content))
         self.train_rows, self.held_rows = encoding.encode(train.content), encoding.encode(held.content)
         self._lengths = self.train_rows.lengths

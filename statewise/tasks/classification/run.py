@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from statewise.core import Machine
-from statewise.data import Data, array_of, given, read_texts, source_name
+from statewise.data import Data, array_of, as_files, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.decoding import Sampling
 from statewise.models import AnyClassifier, Classifier, build_classifier
@@ -214,7 +214,7 @@ class ClassificationRun(PredictingRun):
             return None
 
     def _read(self, data: Data) -> Labels:
-        with given(self.spec, data) as files:
+        with as_files(self.spec, data) as files:
             return read_rows(files.data, files.paths)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data import Series, continued
+from statewise.data import Series, next_times
 from statewise.models import Forecaster, Past
 from statewise.specs import ForecastingSpec, SquaredSpec, UserError, setting
 from statewise.tasks.forecasting.evaluation import levels_of, sampled
@@ -53,7 +53,7 @@ def extended(series: Series, origin: int, horizon: int) -> Series:
     columns = series.values_TC.shape[1]
     return replace(
         series,
-        time_T=np.concatenate([series.time_T, continued(series.time_T, lacking, series.where or series.id)]),
+        time_T=np.concatenate([series.time_T, next_times(series.time_T, lacking, series.where or series.id)]),
         values_TC=np.concatenate([series.values_TC, np.full((lacking, columns), np.nan)]),
         covariates_TX=np.concatenate([series.covariates_TX, np.zeros((lacking, 0))]),
     )

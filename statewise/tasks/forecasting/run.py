@@ -12,14 +12,14 @@ from statewise.data import (
     Data,
     Series,
     Span,
-    at_rest,
+    as_files,
+    as_temporary_file,
     file_names,
-    given,
-    held,
     make_series,
     series_arrays,
     source_name,
-    whole,
+    spooled,
+    whole_span,
 )
 from statewise.decoding import Sampling
 from statewise.models import DirectForecaster, Forecaster, RecursiveForecaster
@@ -229,7 +229,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         if data is not None:
             if part is not None:
                 raise UserError(f"part = {part!r} is a part of the training data, but other data are named")
-            name, spans = "files", tuple(map(whole, self._series(data)))
+            name, spans = "files", tuple(map(whole_span, self._series(data)))
         else:
             parts = read_parts(self.spec.data, seed=self.spec.seed)
             part = part or ("test" if parts.test else "validation")
@@ -249,7 +249,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         """What files, a table or arrays hold; arrays have the channels of the training data."""
         arrays = series_arrays(data) if file_names(data) is None else None
         if arrays is None:
-            with given(self.spec, data) as files:
+            with as_files(self.spec, data) as files:
                 return self._read(files.paths, files.data)
         return self._checked(series_in(arrays, self.known.channels, missing=self.spec.data.missing))
 
@@ -326,14 +326,14 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             return list(self.predict_rows(data))
         if series_arrays(data) is not None:
             return array_like(data, [self.forecast(series).mean_HC for series in self._series(data)])
-        with held(self.spec, data) as file:
+        with as_temporary_file(self.spec, data) as file:
             forecasts = [(series, self.forecast(series)) for series in self._read(file.paths, file.data)]
             return frame_ahead(data, file.paths[0], forecasts, spec=file.data, known=self.known)
 
     def _rows(self, paths: Sequence[str], data: SeriesDataSpec) -> Iterator[dict[str, Any]]:
         """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
         for path in paths:
-            with at_rest(path, ending=_TABLE) as file:
+            with spooled(path, ending=_TABLE) as file:
                 found = self._read([file], data)
             for series in found:
                 yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
@@ -344,7 +344,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""
         for path in named(data):
-            with at_rest(path, ending=_TABLE) as file:
+            with spooled(path, ending=_TABLE) as file:
                 forecasts = [(series, self.forecast(series)) for series in self._read([file], self.spec.data)]
                 yield from appended(file, forecasts, data=self.spec.data, known=self.known)
 
@@ -357,7 +357,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         for series in self._series(data) if paths is None else ():
             yield from self._filled(series)
         for path in paths or ():
-            with at_rest(path, ending=_TABLE) as file:
+            with spooled(path, ending=_TABLE) as file:
                 found = self._read([file], self.spec.data)
             for series in found:
                 yield from ({"file": path, **row} for row in self._filled(series))

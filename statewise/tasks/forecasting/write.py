@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from statewise.data import NO_TIME, Series, SeriesTable, date_style, read_series_table, time_column
+from statewise.data import NO_TIME, Series, SeriesTable, date_format, read_series_table, time_column
 from statewise.specs import SeriesDataSpec
 from statewise.tasks.forecasting.ahead import Ahead
 from statewise.tasks.forecasting.known import Known
@@ -81,4 +81,4 @@ def moment_of(moment: Any) -> str | float | int:
 
 def written(moment: Any, like: Sequence[str]) -> str:
     """As the column of these cells writes its times."""
-    return date_style(like).written(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))
+    return date_format(like).written(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, onto, state_type
 from statewise.data import (
-    LARGEST,
+    LARGEST_RESIDENT,
     Batches,
     Corpus,
     Place,
-    Resident,
+    ResidentTokens,
     Split,
     Tokenizer,
     evaluation_lanes,
@@ -117,9 +117,9 @@ class LanguageModelJob(Job):
             rank=par.rank,
             world=par.world,
         )
-        self._resident: Resident | None = None
-        if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST:
-            self._resident = Resident(corpus.train.tokens, end_id=self._end_id, device=par.device)
+        self._resident: ResidentTokens | None = None
+        if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST_RESIDENT:
+            self._resident = ResidentTokens(corpus.train.tokens, end_id=self._end_id, device=par.device)
 
     @classmethod
     def open(cls, spec: LanguageModelSpec, opening: Opening) -> "LanguageModelJob":

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from statewise.core import leaves, load_state, save_state
-from statewise.data import Data, Split, Tokenizer, encode_files, given, open_corpus, source_name
+from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
 from statewise.decoding import Continuation, Sampling, TextStream, begin, extend, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError, option
@@ -221,7 +221,7 @@ class LanguageModelRun(SelfReadingRun):
         if data is None:
             self._refuse_without_text()
             return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
-        with given(self.spec, data) as files:
+        with as_files(self.spec, data) as files:
             spec = files.data
             return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from statewise.data import chinese
+from statewise.data import only_chinese
 from statewise.specs import BleuTokens, SacreTokens, UserError
 from statewise.tasks.metric.score import Score, check_pairs
 
@@ -60,7 +60,7 @@ def sacre_tokens(tokenize: BleuTokens, references: Sequence[str], *, characters:
     """auto: what suits the script of the references; `characters`: no spaces part their words."""
     if tokenize != "auto":
         return tokenize
-    return "13a" if not characters else "zh" if chinese(references) else "char"
+    return "13a" if not characters else "zh" if only_chinese(references) else "char"
 
 
 def translation_scores(

@@ -7,7 +7,18 @@ from typing import Any, NamedTuple, final
 import torch
 
 from statewise.core import Machine
-from statewise.data import Data, Layout, Tagged, Where, at_rest, given, kept_as, read_tagged, source_name, with_tags
+from statewise.data import (
+    Data,
+    Layout,
+    Tagged,
+    Where,
+    as_files,
+    read_tagged,
+    source_name,
+    spooled,
+    temporary_file,
+    with_tags,
+)
 from statewise.decoding import Sampling
 from statewise.models import Tagger
 from statewise.specs import TaggedDataSpec, TaggingSpec
@@ -130,7 +141,7 @@ class TaggingRun(PredictingRun):
         if data is None:
             held = read_split(self.spec.data, seed=self.spec.seed)[1]
         else:
-            with given(self.spec, data) as files:
+            with as_files(self.spec, data) as files:
                 held = read_sentences(files.data, files.paths)
         tags, words, true = self.known.tags, words_of(held), tags_of(held)
         true_N, unseen = tags.encode(true, unseen="wrong")
@@ -190,7 +201,7 @@ class TaggingRun(PredictingRun):
         elif data is None:
             sentences, source = read_split(self.spec.data, seed=self.spec.seed)[1], "the held-out sentences"
         else:
-            with given(self.spec, data) as files:
+            with as_files(self.spec, data) as files:
                 sentences, source = read_sentences(files.data, files.paths), source_name(data)
         return TaggingSpecimens(
             self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
@@ -206,14 +217,14 @@ class TaggingRun(PredictingRun):
     ) -> str:
         """The words of the prompt, spaces between them, one a line with its tag; each line of it is a sentence."""
         lines = [line.split() for line in self._asked(prompt).splitlines()]
-        with kept_as("the prompt", "\n\n".join("\n".join(words) for words in lines if words) + "\n") as file:
+        with temporary_file("the prompt", "\n\n".join("\n".join(words) for words in lines if words) + "\n") as file:
             layout = Layout(format="columns", word=0, tag=1)
             return "\n".join(with_tags(file, [tags for _, tags, _ in self._tagged(str(file), layout)], layout=layout))
 
     def _rows(self, paths: Sequence[str], data: TaggedDataSpec) -> Iterator[dict[str, Any]]:
         """Each sentence with its tags and how sure each is: a softmax, or the marginals of all paths."""
         for path in paths:
-            with at_rest(path) as file:
+            with spooled(path) as file:
                 for one, tags, p in self._tagged(file, layout_at(data, path)):
                     line = {"file": path, "line": one.where.line, "words": list(one.words)}
                     yield {**line, "tags": list(tags), "probabilities": list(p)}
@@ -225,7 +236,7 @@ class TaggingRun(PredictingRun):
         """The file itself, line by line, with these tags in its column of tags."""
         for path in named(data):
             layout = layout_at(self.spec.data, path)
-            with at_rest(path) as file:
+            with spooled(path) as file:
                 tags = [tags for _, tags, _ in self._tagged(file, layout)]
                 yield from with_tags(file, tags, layout=layout)
 

@@ -20,13 +20,13 @@ from statewise.data import (
     Pair,
     Tokenizer,
     Where,
-    apart,
-    bound,
     hold_out,
     hub_name,
+    limit_length,
     pad,
     read_catalogs,
     read_pairs,
+    space_characters,
     suffix,
     unsegmented,
 )
@@ -172,7 +172,9 @@ class Languages(NamedTuple):
         tokenize = sacre_tokens(spec.bleu, targets, characters=characters)
         if (spec.target_tokenizer or spec.tokenizer) == "wordpunct":
             return Parting(tokenize, self.target.part, "words parted from marks, as the vocabulary has them")
-        return Parting(tokenize, apart, "each character counts as a word") if characters else Parting(tokenize)
+        return (
+            Parting(tokenize, space_characters, "each character counts as a word") if characters else Parting(tokenize)
+        )
 
     def encode_sources(self, texts: Sequence[str]) -> list[Ids]:
         return [self._read(source) for source in self.source.encode_many(list(texts))]
@@ -199,7 +201,7 @@ def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[R
     """The training pairs that stay, and how many were too long."""
     sources, targets = languages.source.encode_many(pairs.sources), languages.target.encode_many(pairs.targets)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets)]
-    found = bound(lengths, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
+    found = limit_length(lengths, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
     if not found.kept:
         raise UserError(
             f"all {len(pairs)} pairs are longer than data.longest = {spec.longest}",

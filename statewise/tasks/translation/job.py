@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.data import RaggedBatches, left_out
+from statewise.data import RaggedBatches, left_out_note
 from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, some_rows
@@ -39,7 +39,7 @@ class TranslationJob(Job):
         self.spec, self.languages, self._par = spec, languages, par
         self.translator = make_translator(spec, languages, par.device)
         self.sha256 = fingerprint(train.sources, train.targets)
-        self._frequent, self._left_out = most_frequent(train.targets), left_out(train.left_out)
+        self._frequent, self._left_out = most_frequent(train.targets), left_out_note(train.left_out)
         self.train_rows, self.beyond = learnable(spec.data, languages, train)
         self.held_rows, self.held = languages.encode(held), held
         self._batches = RaggedBatches(

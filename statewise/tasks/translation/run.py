@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from statewise.core import Machine
-from statewise.data import END, Data, Text, Tokenizer, given, read_lines, read_texts, source_name
+from statewise.data import END, Data, Text, Tokenizer, as_files, read_lines, read_texts, source_name
 from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
 from statewise.models import ConditionalMachine, Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
@@ -234,7 +234,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     def _held(self, data: Data | None) -> Pairs:
         if data is None:
             return read_split(self.spec.data, seed=self.spec.seed)[1]
-        with given(self.spec, data) as files:
+        with as_files(self.spec, data) as files:
             return read_files(files.data, files.paths)
 
     def _reference(self, path: str | Path, held: Pairs) -> list[str]:

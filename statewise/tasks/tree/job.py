@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import onto
-from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, uncollected
+from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
 from statewise.models import NodeClassifier, build_node_classifier
 from statewise.specs import TreeSpec
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
@@ -68,7 +68,7 @@ class TreeJob(Job):
         )
 
     @classmethod
-    @uncollected()
+    @gc_disabled()
     def open(cls, spec: TreeSpec, opening: Opening) -> "TreeJob":
         train, held = read_split(spec.read_data, seed=spec.seed)
         if opening.kept is None:

@@ -19,14 +19,14 @@ from statewise.data import (
     Labels,
     Tokenizer,
     Where,
+    as_files,
     flat_tree,
-    given,
     is_nltk_tree,
-    kept_as,
     read_flat_trees,
     read_trees_and_gaps,
     source_name,
     spans_of,
+    temporary_file,
 )
 from statewise.decoding import Sampling
 from statewise.models import Classifier, NodeClassifier, build_node_classifier
@@ -226,7 +226,7 @@ class TreeRun(PredictingRun):
         )
 
     def _read(self, data: Data) -> Read:
-        with given(self.spec, data) as files:
+        with as_files(self.spec, data) as files:
             return formed(read_flat_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
 
     @property
@@ -253,7 +253,7 @@ class TreeRun(PredictingRun):
         """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""
         spec = self.spec
         if text is not None:
-            with kept_as("the text", text) as file:
+            with temporary_file("the text", text) as file:
                 read, source = formed(read_flat_trees(file), spec.read_data), "the given text"
         elif data is None:
             read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
@@ -279,7 +279,7 @@ class TreeRun(PredictingRun):
         stop: Sequence[str] = (),
     ) -> str:
         """The trees of the prompt, in brackets, with the labels that the model predicts."""
-        with kept_as("the prompt", self._asked(prompt)) as file:
+        with temporary_file("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines([str(file)], encoding="utf-8"))
 
     def _rows(self, paths: Sequence[str], data: TreeDataSpec) -> Iterator[dict[str, Any]]:

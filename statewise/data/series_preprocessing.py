@@ -1,0 +1,164 @@
+"""What a model reads of a series: channels scaled by the training part, and time features (hour, day, month, t).
+
+T time, C channels, X covariates.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.data.series import Series
+from statewise.data.split import Span
+from statewise.specs import UserError, nearest
+
+A = TypeVar("A", Tensor, NDArray[np.float64])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """`(x - mean) / std` for each channel; a channel that never changes is only shifted.
+
+    The last axis is the channel. Where rows are single channels, `channel_B` says which they are.
+    A distribution is scaled back by its parameters: `location` as a value is, `spread` without the mean.
+    """
+
+    mean_C: tuple[float, ...]
+    std_C: tuple[float, ...]
+
+    @staticmethod
+    def none(channels: int) -> "Scaling":
+        return Scaling((0.0,) * channels, (1.0,) * channels)
+
+    @staticmethod
+    def fit(
+        spans: Sequence[Span], *, kind: Literal["standard", "none"] | Sequence[Literal["standard", "none"]]
+    ) -> "Scaling":
+        """Over the rows of the spans alone; missing values do not count. `kind` for all channels or for each."""
+        channels = spans[0].series.channels
+        kinds = [kind] * len(channels) if isinstance(kind, str) else list(kind)
+        if len(kinds) != len(channels):
+            raise UserError(f"{len(kinds)} kinds of scaling for {len(channels)} channels: {', '.join(channels)}")
+        means, stds = [], []
+        values_NC = np.concatenate([span.series.values_TC[span.begin : span.end] for span in spans])
+        for name, how, values_N in zip(channels, kinds, values_NC.T, strict=True):
+            mean, std = (0.0, 1.0) if how == "none" else _mean_and_std(values_N)
+            if mean is None:
+                raise UserError(f"channel {name!r} has no value at all in the training part", fix="leave it out")
+            means.append(mean)
+            stds.append(std or 1.0)
+        return Scaling(tuple(means), tuple(stds))
+
+    def refit(self, values_TC: NDArray[np.float64]) -> "Scaling":
+        """By one series alone; a channel without values keeps the mean of `self`, a constant one the deviation."""
+        own = [_mean_and_std(values_T) for values_T in values_TC.T]
+        means = (mine if mean is None else mean for (mean, _), mine in zip(own, self.mean_C, strict=True))
+        stds = (mine if std is None else std for (_, std), mine in zip(own, self.std_C, strict=True))
+        return Scaling(tuple(means), tuple(stds))
+
+    def apply(self, series: Series) -> Series:
+        return replace(series, values_TC=self.scaled(series.values_TC))
+
+    def scaled(self, values: A, *, channel_B: Tensor | None = None) -> A:
+        mean, std = self._like(values, channel_B)
+        scaled: A = (values - mean) / std
+        return scaled
+
+    def location(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
+        """Back to the data's own units: a value, a mean, a quantile."""
+        mean, std = self._like(scaled, channel_B)
+        value: A = scaled * std + mean
+        return value
+
+    def spread(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
+        """Back to the data's own units: a standard deviation, a scale, the width of an interval."""
+        _, std = self._like(scaled, channel_B)
+        value: A = scaled * std
+        return value
+
+    def _like(self, values: A, channel_B: Tensor | None) -> tuple[Any, Any]:
+        if isinstance(values, np.ndarray):
+            assert channel_B is None
+            return np.array(self.mean_C), np.array(self.std_C)
+        mean_C = torch.tensor(self.mean_C, dtype=torch.float64, device=values.device)
+        std_C = torch.tensor(self.std_C, dtype=torch.float64, device=values.device)
+        if channel_B is not None:
+            ones = [1] * (values.dim() - 1)
+            mean_C, std_C = mean_C[channel_B].view(-1, *ones), std_C[channel_B].view(-1, *ones)
+        return mean_C.to(values), std_C.to(values)
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {"mean": list(self.mean_C), "std": list(self.std_C)}
+
+    @staticmethod
+    def from_json(record: Any) -> "Scaling":
+        """What `to_json` gave; floats survive JSON exactly."""
+        try:
+            mean_C, std_C = (tuple(float(number) for number in record[name]) for name in ("mean", "std"))
+        except (KeyError, TypeError, ValueError):
+            mean_C, std_C = (), ()
+        if not mean_C or len(mean_C) != len(std_C) or not np.isfinite([*mean_C, *std_C]).all() or min(std_C) <= 0:
+            raise UserError("a scaling is a mean and a positive std for each channel; this record is not one")
+        return Scaling(mean_C, std_C)
+
+
+def _mean_and_std(values_N: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    """Of what is not missing; None where there is nothing, or nothing that changes."""
+    seen_N = values_N[~np.isnan(values_N)]
+    if not len(seen_N):
+        return None, None
+    largest = float(np.abs(seen_N).max())
+    # Squares of very small numbers would be 0, so the largest becomes about 1; powers of two change no digit.
+    unit = 2.0 ** math.frexp(largest)[1]
+    mean, std = unit * float((seen_N / unit).mean()), unit * float((seen_N / unit).std())
+    # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
+    still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
+    return (float(seen_N[0]), None) if still else (mean, std)
+
+
+def _within(time_T: NDArray[Any], whole: str, part: str) -> NDArray[np.float64]:
+    """How many `part`s of its `whole` have passed at each time."""
+    passed_T: NDArray[Any] = time_T.astype(f"datetime64[{part}]") - time_T.astype(f"datetime64[{whole}]")
+    return passed_T.astype(np.float64)
+
+
+# From -1/2 to 1/2 over the range that the calendar allows.
+_CALENDAR: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
+    "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
+    "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
+    # The first day of the epoch was a Thursday; Monday is 0.
+    "weekday": lambda time_T: (time_T.astype("datetime64[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
+    "day": lambda time_T: _within(time_T, "M", "D") / 30 - 0.5,
+    "month": lambda time_T: _within(time_T, "Y", "M") / 11 - 0.5,
+}
+TIME_FEATURES = ("t", *_CALENDAR)
+
+
+def with_time_features(series: Series, features: Sequence[str], *, until: int | None = None) -> Series:
+    """The same series with `features` as further covariates.
+
+    `t` is 0 at the first row and 1 at row `until` (default: the last), which should be the end of what is
+    trained on: then its scale says nothing of what comes later, and later it is larger than 1.
+    """
+    added = []
+    for name in features:
+        if name not in TIME_FEATURES:
+            raise UserError(f"there is no time feature {name!r}", fix=nearest(name, TIME_FEATURES))
+        if name in series.covariates:
+            raise UserError(f"{series.where or series.id!r} already has a covariate called {name!r}")
+        if name == "t":
+            added.append(np.arange(len(series)) / max(1, (len(series) - 1) if until is None else until))
+        elif series.time_T.dtype.kind != "M":
+            raise UserError(
+                f"{series.where or series.id!r} has no calendar, so no {name!r}: its times are numbers",
+                fix="use t, or a time column with dates",
+            )
+        else:
+            added.append(_CALENDAR[name](series.time_T))
+    covariates_TX = np.column_stack([series.covariates_TX, *added])
+    return replace(series, covariates_TX=covariates_TX, covariates=(*series.covariates, *features))
