@@ -113,6 +113,7 @@ def test_a_map_of_shares(part: Part) -> None:
     assert "in gru" in figure.finding
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_look_at(part: Part, tmp_path: Path) -> None:
     assert gradient_map(None, [part]) is None
     assert gradient_map(LookSpec(part="recall"), [part._replace(found=[])]) is None
