@@ -77,13 +77,13 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
 def op(cell: Cell, form: str) -> Callable[..., tuple[Tensor, ...]]:
     """One form of a cell: x, state, tensors, lengths to outputs."""
     if cell == "lstm":
-        module = {"naive": lstm.naive, "persistent": lstm.persistent}[form]
-        return lambda x, state, weights, lengths: module.lstm(x, *state, LSTMWeights(*weights), lengths)
+        run_op = lstm.IMPLEMENTATIONS[form]
+        return lambda x, state, weights, lengths: run_op(x, *state, LSTMWeights(*weights), lengths)
     if cell == "gru":
-        module = {"naive": gru.naive, "persistent": gru.persistent}[form]
-        return lambda x, state, weights, lengths: module.gru(x, *state, GRUWeights(*weights), lengths)
-    module = {"naive": elman.naive, "persistent": elman.persistent}[form]
-    return lambda x, state, weights, lengths: module.elman(x, *state, ElmanWeights(*weights, activation=cell), lengths)
+        run_op = gru.IMPLEMENTATIONS[form]
+        return lambda x, state, weights, lengths: run_op(x, *state, GRUWeights(*weights), lengths)
+    run_op = elman.IMPLEMENTATIONS[form]
+    return lambda x, state, weights, lengths: run_op(x, *state, ElmanWeights(*weights, activation=cell), lengths)
 
 
 def leaves(cell: Cell, width: int, dtype: torch.dtype) -> dict[str, Tensor]:
