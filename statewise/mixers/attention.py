@@ -12,7 +12,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
+from statewise.kernels.attention import Mask, append, attend_, attention, choice, up_to, with_room
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 
@@ -134,9 +134,9 @@ class Attention(Mixer[AttentionState]):
         slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(
             at_BT.shape[0], -1
         )  # slot i is position i
-        sight = Sight(at_BT, slots_BS, slopes_H=self._slopes(q_BTHK), whole=whole)
+        mask = Mask(at_BT, slots_BS, slopes_H=self._slopes(q_BTHK), whole=whole)
         dropout = self.dropout if self.training else 0.0
-        return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
+        return attention(q_BTHK, keys_BSGK, values_BSGK, mask, scale=self.scale, dropout=dropout, wish=self.kernel)
 
     def _slopes(self, like: Tensor) -> Tensor | None:
         return alibi_slopes(self.heads.num_heads, like=like) if self.position == "alibi" else None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
 from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Sight, attention, choice
+from statewise.kernels.attention import Mask, attention, choice
 from statewise.kernels.rotary import rotate
 from statewise.layers import Heads, Scheme, alibi_slopes
 
@@ -125,13 +125,13 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         blocks = []
         for begin in [0] if is_symbolic(time) else range(0, time, block):
             queries, slots = slice(begin, begin + block), slice(begin, begin + block + kept)
-            sight = Sight(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
+            mask = Mask(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
             blocks.append(
                 attention(
                     q_BTHK[:, queries],
                     keys_BSGK[:, slots],
                     values_BSGK[:, slots],
-                    sight,
+                    mask,
                     scale=self.scale,
                     dropout=self.dropout if self.training else 0.0,
                     wish=self.kernel,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.kernels import bend, cores
+from statewise.kernels import cpu
 from statewise.kernels.elman import IMPLEMENTATIONS as elman_all
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.elman import batched as elman_batched
@@ -120,10 +120,10 @@ def test_the_ways_of_larger_shapes_are_the_equation(
     name: str, rows: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """tanh by expm1, U as it lies, and threads that are left alone: as if these few numbers were many."""
-    monkeypatch.setattr(bend, "_MANY", 1)
+    monkeypatch.setattr(cpu, "_MANY", 1)
     monkeypatch.setattr(gru_batched, "_TURNED", 0)
-    monkeypatch.setattr(cores, "ENOUGH", 1)
-    assert bend.by_expm1(BATCH * WIDTH, dtype)
+    monkeypatch.setattr(cpu, "ENOUGH", 1)
+    assert cpu.by_expm1(BATCH * WIDTH, dtype)
     errors = worst(ON_CPU[name], 9, ragged(9) if rows == "ragged" else None, torch.empty(0, dtype=dtype))
     assert max(errors.values()) <= TOLERANCES[dtype], errors
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from statewise.kernels import lstm, persistent
-from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import force
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent import alarm, driver, recurrence
 from statewise.kernels.persistent.plan import Plan
 from statewise.kernels.persistent.table import plans
@@ -92,7 +92,7 @@ def of_kind(kind: str) -> tuple[int, int]:
     """A width and a batch at which the LSTM's forward is of this kind."""
     for width in (1024, 768, 1536):
         for batch in (16, 64, 256):
-            pair = plans("lstm", width=width, batch=batch, chip=chip_of(0))
+            pair = plans("lstm", width=width, batch=batch, gpu=gpu_of(0))
             if pair is not None and pair[0].kind == kind:
                 return width, batch
     pytest.skip(f"the table has no {kind} LSTM")

@@ -12,7 +12,7 @@ import torch
 from emulated_steps import Emulated, emulator
 from torch import Tensor
 
-from statewise.kernels import elman, gru, lstm, moment_sums, stepped
+from statewise.kernels import elman, gradients, gru, lstm, stepped
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights
@@ -88,7 +88,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: Emulated) -> None:
     monkeypatch.setattr(walk, "_walks", type(walk._walks)())
     monkeypatch.setattr(walk, "GRAPH_STEPS", (4, 2))
     monkeypatch.setattr(walk.Walk, "_captured", lambda self, count: lambda: self._piece(count))
-    monkeypatch.setattr(moment_sums, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
+    monkeypatch.setattr(gradients, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
 
 
 def op(cell: str, form: str) -> Callable[..., tuple[Tensor, ...]]:

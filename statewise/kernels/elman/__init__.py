@@ -5,7 +5,7 @@ from torch import Tensor
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
 from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.elman import batched, naive
-from statewise.kernels.elman.batched import elman_moments as elman_moments
+from statewise.kernels.elman.batched import elman_packed as elman_packed
 from statewise.kernels.elman.naive import Activation as Activation
 from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
@@ -46,6 +46,6 @@ def elman(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and h_BD is None:
-        h_BD = weights.rest(batch)
+        h_BD = weights.zero_state(batch)
     y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
     return y_BTD, h_after

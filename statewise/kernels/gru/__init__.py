@@ -5,7 +5,7 @@ from torch import Tensor
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
 from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.gru import batched, naive
-from statewise.kernels.gru.batched import gru_moments as gru_moments
+from statewise.kernels.gru.batched import gru_packed as gru_packed
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
@@ -47,6 +47,6 @@ def gru(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and h_BD is None:
-        h_BD = weights.rest(batch)
+        h_BD = weights.zero_state(batch)
     y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
     return y_BTD, h_after

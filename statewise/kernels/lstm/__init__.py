@@ -7,8 +7,8 @@ from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.lstm import naive
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
-from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
+from statewise.kernels.lstm.naive import project_input as project_input
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.recurrent import Layer, Result, implementations
 from statewise.kernels.stepped import obstacle, with_stepped
@@ -73,6 +73,6 @@ def lstm(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and (h_BP is None or c_BD is None):
-        h_BP, c_BD = weights.rest(batch)
+        h_BP, c_BD = weights.zero_state(batch)
     y_BTP, h_after, c_after = IMPLEMENTATIONS[implementation](x_BTI, h_BP, c_BD, weights, lengths_B)
     return y_BTP, h_after, c_after
