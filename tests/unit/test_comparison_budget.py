@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from covering import covered
 
 from statewise.comparison.budget import Entry, Held, solve
 from statewise.comparison.context import machine_in
@@ -35,8 +36,7 @@ def language_model(entry: Entry) -> LanguageModelSpec:
     return entry.spec
 
 
-@pytest.mark.parametrize("amount", [30_000, 70_000])
-@pytest.mark.parametrize("kind", KINDS)
+@covered("kind, amount", KINDS, [30_000, 70_000], strength=1)
 def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: int, opener: Opener) -> None:
     more = {"mlp": "gelu"} if kind.startswith("ttt") else {}  # their widths are even, and too far apart at this size
     (entry,) = solve(study(of_kind(kind, **more), budget={"amount": amount}), opener=opener)
@@ -49,8 +49,9 @@ def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: in
     assert entry.solved["model.width"] == language_model(entry).model.sizes()["width"]
 
 
-@pytest.mark.parametrize(
-    "budget",
+@covered(
+    "kind, budget",
+    KINDS,
     [
         {"amount": 1e5},
         {"amount": 1e6},
@@ -60,9 +61,8 @@ def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: in
         {"kind": "state_bytes", "amount": 1e5, "context": 1024},
         {"amount": 1e6, "also": {"kind": "flops", "amount": 1e15}},
     ],
-    ids=str,
+    strength=1,
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_meets_every_budget(kind: str, budget: dict[str, Any], opener: Opener) -> None:
     """Within the tolerance that a study has where it says none; the sizes and the work by formula."""
     base = {"train": {"steps": 1000, "batch": 8, "window": 64}}

@@ -12,7 +12,7 @@ from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.report import Part
 from statewise.comparison.study import parse_study
 from statewise.comparison.worker import run_trial
-from statewise.inspection.gradient.row_flow import follow_row
+from statewise.inspection.gradient.flow import follow_row
 from statewise.specs import UserError
 from statewise.specs.study import LookSpec
 from statewise.tasks import load
@@ -97,6 +97,7 @@ def test_a_map_of_shares(part: Part) -> None:
     assert "in gru" in figure.finding
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_look_at(part: Part, tmp_path: Path) -> None:
     assert look_inside(None, [part]) is None
     assert look_inside(LookSpec(part="recall"), [part._replace(found=[])]) is None

@@ -197,6 +197,7 @@ def test_a_larger_vocabulary_does_not_eat_the_budget(opener: Opener, tmp_path: P
     assert all(entry.error is not None and abs(entry.error) <= 0.02 for entry in other.entries)
 
 
+@pytest.mark.slow
 def test_on_other_data_the_budget_is_one_that_all_can_meet(tmp_path: Path, opener: Opener) -> None:
     """A TTT layer has only the widths that its heads divide: with few words, none is near the study's amount."""
     rows = [f"{'abc'[i % 3]} {'de'[i % 2]}\t{'xyz'[i % 3]}" for i in range(60)]

@@ -23,9 +23,12 @@ _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "tra
 _QUICK = ("cost", "forecast", "prediction", "truncation")
 _STUDIES = [name for name in study_names() if load_story(name).alone]
 _opener = Opener()
+_LARGE = ("chain-vs-tree", "direction", "termination")  # whose data take seconds to read
 
 
-@pytest.mark.parametrize("name", _STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _LARGE else name for name in _STUDIES]
+)
 def test_every_study_is_planned(name: str) -> None:
     made = plan(load_study(name), opener=_opener)
     study = made.study
@@ -40,7 +43,9 @@ def test_every_study_is_planned(name: str) -> None:
     assert study.question.endswith("?")
 
 
-@pytest.mark.parametrize("name", _STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _LARGE else name for name in _STUDIES]
+)
 def test_the_metric_is_watched_along_training(name: str) -> None:
     """So every study has a curve of its own figure, and it is known which end of each figure is the good one."""
     study = load_study(name)
