@@ -9,7 +9,7 @@ from torch import Tensor
 from statewise.kernels import lstm, persistent
 from statewise.kernels.choice import force
 from statewise.kernels.gpu import gpu_of
-from statewise.kernels.persistent import alarm, driver, recurrence
+from statewise.kernels.persistent import driver, recurrence, stall
 from statewise.kernels.persistent.plan import Plan
 from statewise.kernels.persistent.table import plans
 from statewise.mixers import GRU, LSTM, Elman
@@ -111,7 +111,7 @@ def test_a_wait_in_vain_ends_and_the_next_calls_go_to_cudnn(kind: str, monkeypat
         return prepare(plan, (max(plan.blocks, grid[0] - plan.blocks), grid[1]), **rest)
 
     monkeypatch.setattr(recurrence, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(alarm, "_retired", [])
+    monkeypatch.setattr(stall, "_retired", [])
     with torch.no_grad():
         right = mixer(x_BTI)[0]
         assert lstm.choice(mixer.weights(), batch=batch).implementation == "persistent"
