@@ -21,7 +21,7 @@ from statewise.specs import (
     TTTLinearSpec,
     UnbiasedTruncation,
 )
-from statewise.training.truncation import segments
+from statewise.training import segments
 
 MODELS = {
     "elman": ElmanSpec(width=6, dropout=0.0),
