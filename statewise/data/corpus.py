@@ -18,8 +18,7 @@ from statewise.data.cache import Facts, default_folder, open_entry
 from statewise.data.source import STDIN, Source, measure, open_source
 from statewise.data.text import PIECE, Piece, num_bytes
 from statewise.data.tokenizer import Tokenizer
-from statewise.data.tokenizer_training import KINDS
-from statewise.specs import DataSpec, UserError, nearest
+from statewise.specs import TOKENIZERS, DataSpec, UserError, nearest
 
 # Up to here tokens stay in memory; larger texts are tokenised once, into a memory-mapped file.
 IN_MEMORY = 1 << 26
@@ -82,7 +81,7 @@ def open_corpus(
         )
     text = open_source(spec.text, separator=spec.separator, spool=spool)
     held = open_source(spec.validation, separator=spec.separator, spool=spool) if spec.validation else None
-    if tokenizer is None and spec.tokenizer not in KINDS:
+    if tokenizer is None and spec.tokenizer not in TOKENIZERS:
         tokenizer = _named_tokenizer(spec)
     making = _Making(spec, text, held, tokenizer, progress)
     if text.size + (held.size if held else 0) <= IN_MEMORY:
@@ -215,7 +214,7 @@ def _named_tokenizer(spec: DataSpec) -> Tokenizer:
     path = Path(spec.tokenizer)
     if not path.exists():
         raise UserError(
-            f"tokenizer {spec.tokenizer!r} is neither a kind nor a file", fix=nearest(spec.tokenizer, KINDS)
+            f"tokenizer {spec.tokenizer!r} is neither a kind nor a file", fix=nearest(spec.tokenizer, TOKENIZERS)
         )
     tokenizer = Tokenizer.load(path)
     if spec.vocab is not None and tokenizer.vocab > spec.vocab:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.data.text import slices
-from statewise.data.tokenizer_training import END, KINDS, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
+from statewise.data.tokenizer_training import END, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
 from statewise.disk import write
-from statewise.specs import UserError, from_json, read_small
+from statewise.specs import TOKENIZERS, UserError, from_json, read_small
 
 # Special tokens that end a text, ours first, then those of well-known tokenizers.
 _END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|im_end|>", "[SEP]")
@@ -71,7 +71,7 @@ class Tokenizer:
     def train(
         cls, kind: str, texts: Iterable[str], *, vocab: int | None = None, lower: bool = False, min_count: int = 1
     ) -> "Tokenizer":
-        """Learn a vocabulary: `kind` is char, byte, word, wordpunct or bpe, or `whole`, where each text is a token."""
+        """Learn a vocabulary: `kind` is one of `TOKENIZERS`, or `whole`, where each text is a token."""
         return cls(train_backend(kind, texts, vocab=vocab, lower=lower, min_count=min_count))
 
     def encode(self, text: str) -> NDArray[np.int64]:
@@ -157,7 +157,7 @@ class Tokenizer:
                 raise
             raise UserError(
                 f"{str(path)!r} is not a valid tokenizer.json: {error}",
-                fix=f"it is damaged or made for another library; name another one, or {', '.join(KINDS)}",
+                fix=f"it is damaged or made for another library; name another one, or {', '.join(TOKENIZERS)}",
             ) from None
 
     def to_json(self) -> str:

@@ -12,64 +12,63 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from statewise.data.text import NEVER_APART, NO_SPACES, num_bytes, slices, unsegmented
-from statewise.specs import UserError, from_json, nearest
+from statewise.data.text import NEVER_SPACED, NO_SPACES, num_bytes, slices, unsegmented
+from statewise.specs import TOKENIZERS, UserError, from_json, nearest
 
 END = "<end>"
 UNKNOWN = "<unk>"
-KINDS = ("char", "byte", "word", "wordpunct", "bpe")
-WHOLE = "whole"
+WHOLE = "whole"  # for text that is already split into words: each text is a token
 NUM_CODE_POINTS = 0x110000
 
-_WORDS, _BPE_PIECES = 10_000, 2_048
-# Of a larger text, words and BPE see the beginning: frequencies have settled by then.
+_MAX_WORDS, _MAX_BPE_TOKENS = 10_000, 2_048  # unless `vocab` says otherwise
+# Of a longer text, words and BPE are trained on the beginning: by then frequencies have converged.
 _TRAINING_BYTES = 1 << 26
 _TRAINING_SLICE = 1 << 17
-_NOTED = 1 << 20
+_SAMPLE = 1 << 20  # characters in which to look for scripts without spaces
 
 
 def train_backend(
     kind: str, texts: Iterable[str], *, vocab: int | None = None, lower: bool = False, min_count: int = 1
 ) -> Tokenizer:
-    """A tokenizer of one of `KINDS`, or `WHOLE`, with at most `vocab` tokens, special ones included.
+    """A tokenizer of one of `TOKENIZERS`, or `WHOLE`, with at most `vocab` tokens, special ones included.
 
-    With `lower`, capitals are written small before anything else is done. What occurs less than `min_count`
-    times is unknown (in BPE: no piece of its own).
+    With `lower`, text is lowercased first. What occurs less than `min_count` times is unknown (in BPE: no token of its
+    own).
     """
     if min_count < 1:
         raise UserError(f"min_count {min_count} is too small", fix="1 keeps all tokens")
-    small = normalizers.Lowercase() if lower else None
+    lowercase = normalizers.Lowercase() if lower else None
     match kind:
         case "char":
-            limit = _limit(kind, vocab, least=3, default=None)
-            seen = map(small.normalize_str, texts) if small else texts
-            backend = char_backend(_frequent_characters(seen, limit, min_count))
+            limit = _limit(kind, vocab, least=3, default=NUM_CODE_POINTS)
+            normalised = map(lowercase.normalize_str, texts) if lowercase else texts
+            backend = char_backend(_frequent_characters(normalised, limit, min_count))
         case "byte":
-            _limit(kind, vocab, least=257, default=None)
+            _limit(kind, vocab, least=257, default=NUM_CODE_POINTS)
             if min_count > 1:
                 raise UserError(f"min_count {min_count}: no byte is ever unknown", fix="leave it out")
             backend = byte_backend()
         case "word":
-            limit = _limit(kind, vocab, least=3, default=_WORDS)
-            noted: list[str] = []
-            backend = _train_words(_noting(texts, noted), limit, min_count, _between_spaces(), small)
-            _refuse_sentences(noted)
+            limit = _limit(kind, vocab, least=3, default=_MAX_WORDS)
+            sample: list[str] = []
+            backend = _train_words(_sampled(texts, sample), limit, min_count, _split_at_spaces(), lowercase)
+            _refuse_unsegmented(sample)
             return backend
         case "wordpunct":
-            limit = _limit(kind, vocab, least=3, default=_WORDS)
-            return _train_words(texts, limit, min_count, _apart(), small, joined=True)
+            limit = _limit(kind, vocab, least=3, default=_MAX_WORDS)
+            return _train_words(texts, limit, min_count, _split_punctuation(), lowercase, join_unspaced=True)
         case "whole":
-            return _train_whole(texts, _limit(kind, vocab, least=3, default=_WORDS), min_count, small)
+            return _train_whole(texts, _limit(kind, vocab, least=3, default=_MAX_WORDS), min_count, lowercase)
         case "bpe":
-            return _train_bpe(texts, _limit(kind, vocab, least=257, default=_BPE_PIECES), min_count, small)
+            return _train_bpe(texts, _limit(kind, vocab, least=257, default=_MAX_BPE_TOKENS), min_count, lowercase)
         case _:
-            raise UserError(f"tokenizer {kind!r} is not known", fix=nearest(kind, KINDS))
-    _normalise(backend, small)
+            raise UserError(f"tokenizer {kind!r} is not known", fix=nearest(kind, TOKENIZERS))
+    _set_normalizer(backend, lowercase)
     return backend
 
 
 def char_backend(vocab: Mapping[str, int]) -> Tokenizer:
-    """BPE without a single merge: each character stands for itself."""
+    """Each character is a token: BPE without merges."""
     backend = Tokenizer(models.BPE(dict(vocab), [], unk_token=UNKNOWN))
     backend.decoder = decoders.Fuse()
     return backend
@@ -92,15 +91,15 @@ def _frequent_characters(texts: Iterable[str], limit: int, min_count: int) -> di
     """The special tokens, then the most frequent characters in code point order."""
     counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
     for text in texts:
-        found = np.bincount(code_points(text))
-        counts[: len(found)] += found
+        in_text = np.bincount(code_points(text))
+        counts[: len(in_text)] += in_text
     seen = np.flatnonzero(counts >= min_count)
     kept = seen[np.argsort(-counts[seen], kind="stable")][: limit - 2]
     return {token: i for i, token in enumerate([END, UNKNOWN, *map(chr, sorted(kept))])}
 
 
-def _between_spaces() -> pre_tokenizers.PreTokenizer:
-    """Words between white space; a line's end is a word."""
+def _split_at_spaces() -> pre_tokenizers.PreTokenizer:
+    """Words between white space; a line end is a word."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split("\n", "isolated"),
@@ -111,18 +110,27 @@ def _between_spaces() -> pre_tokenizers.PreTokenizer:
     )
 
 
-def _noting(texts: Iterable[str], noted: list[str]) -> Iterator[str]:
-    """The texts, and in `noted` how they begin."""
-    left = _NOTED
+def _split_punctuation() -> pre_tokenizers.PreTokenizer:
+    """Runs of letters, marks and digits, runs of any other visible characters, and line ends.
+
+    In scripts without spaces each character is a word: a whole sentence would be unknown.
+    """
+    pieces = rf"[{NO_SPACES}]|[\w&&[^{NO_SPACES}]]+|[^\w\s]+|\n"
+    return pre_tokenizers.Split(Regex(pieces), "removed", invert=True)
+
+
+def _sampled(texts: Iterable[str], sample: list[str]) -> Iterator[str]:
+    """The texts; the first `_SAMPLE` characters are added to `sample`."""
+    left = _SAMPLE
     for text in texts:
         if left > 0:
-            noted.append(text[:left])
+            sample.append(text[:left])
             left -= len(text)
         yield text
 
 
-def _refuse_sentences(texts: Sequence[str]) -> None:
-    """Where a script has no spaces, what stands between two is a sentence, and every new one would be unknown."""
+def _refuse_unsegmented(texts: Sequence[str]) -> None:
+    """In a script without spaces, the text between two spaces is a sentence, and every new one would be unknown."""
     if sentence := unsegmented(texts):
         raise UserError(
             f"no spaces part the words of this script, and {sentence[:40]!r} would be one word",
@@ -130,72 +138,60 @@ def _refuse_sentences(texts: Sequence[str]) -> None:
         )
 
 
-def _apart() -> pre_tokenizers.PreTokenizer:
-    """Runs of letters, marks and digits, runs of anything else that shows, and line ends.
-
-    Where a script has no spaces between its words, each character is one: a whole sentence would be unknown.
-    """
-    pieces = rf"[{NO_SPACES}]|[\w&&[^{NO_SPACES}]]+|[^\w\s]+|\n"
-    return pre_tokenizers.Split(Regex(pieces), "removed", invert=True)
-
-
 def _train_words(
     texts: Iterable[str],
     limit: int,
     min_count: int,
-    pieces: pre_tokenizers.PreTokenizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
     normalizer: normalizers.Normalizer | None,
     *,
-    joined: bool = False,
+    join_unspaced: bool = False,
 ) -> Tokenizer:
-    """Text's own `<unk>` is as unknown as any rare word. `joined`: what was cut between two spaces is put together."""
+    """The text's own `<unk>` is as unknown as any rare word. `join_unspaced`: no spaces inside scripts without them."""
     backend = Tokenizer(models.WordLevel({}, unk_token=UNKNOWN))
-    _normalise(backend, normalizer)
-    backend.pre_tokenizer = pieces
-    # The first decoder puts a space before each word but the first, the others take it from lines.
+    _set_normalizer(backend, normalizer)
+    backend.pre_tokenizer = pre_tokenizer
+    # The first decoder puts a space before each word but the first; the others remove it at line ends.
     backend.decoder = decoders.Sequence(
         [
             decoders.WordPiece(prefix=" ", cleanup=False),
             decoders.Fuse(),
             decoders.Replace(" \n", "\n"),
             decoders.Replace("\n ", "\n"),
-            *([decoders.Replace(Regex(f"(?<={NEVER_APART}) (?={NEVER_APART})"), "")] if joined else []),
+            *([decoders.Replace(Regex(f"(?<={NEVER_SPACED}) (?={NEVER_SPACED})"), "")] if join_unspaced else []),
         ]
     )
-    return _trained(backend, _word_trainer(limit, min_count), _beginning(texts))
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=limit, min_frequency=min_count, special_tokens=[END, UNKNOWN], show_progress=False
+    )
+    return _train(backend, trainer, texts)
 
 
 def _train_whole(
     words: Iterable[str], limit: int, min_count: int, normalizer: normalizers.Normalizer | None
 ) -> Tokenizer:
-    """Each word is a token, spaces in it and all: the most frequent, as the library's trainer orders them."""
+    """Each word is a token, spaces included: the most frequent ones, ordered as the library's trainer does."""
     # A word that spells the special token becomes another one, or it would be looked up as that.
-    kept_apart = normalizers.Replace(Regex(f"^{END}$"), f" {END}")
-    whole = normalizers.Sequence([normalizer, kept_apart]) if normalizer else kept_apart
+    escaped = normalizers.Replace(Regex(f"^{END}$"), f" {END}")
+    whole = normalizers.Sequence([normalizer, escaped]) if normalizer else escaped
     counts: Counter[str] = Counter()
-    for word, count in Counter(words).items():  # counted here, words by the million cost no more than a list of them
+    for word, count in Counter(words).items():  # normalise each distinct word once
         counts[whole.normalize_str(word)] += count
     kept = (word for word, count in counts.items() if word and count >= min_count)
     frequent = sorted(kept, key=lambda word: (-counts[word], word))
     table = {word: i for i, word in enumerate([END, UNKNOWN, *frequent][:limit])}
     backend = Tokenizer(models.WordLevel(table, unk_token=UNKNOWN))
-    _normalise(backend, whole)
+    _set_normalizer(backend, whole)
     backend.decoder = decoders.WordPiece(prefix=" ", cleanup=False)
     return backend
-
-
-def _word_trainer(limit: int, min_count: int) -> trainers.Trainer:
-    return trainers.WordLevelTrainer(
-        vocab_size=limit, min_frequency=min_count, special_tokens=[END, UNKNOWN], show_progress=False
-    )
 
 
 def _train_bpe(
     texts: Iterable[str], limit: int, min_count: int, normalizer: normalizers.Normalizer | None
 ) -> Tokenizer:
-    """Merges of bytes, as in GPT-2: any text comes back exactly."""
+    """Byte-level merges, as in GPT-2: every text decodes to itself."""
     backend = Tokenizer(models.BPE())
-    _normalise(backend, normalizer)
+    _set_normalizer(backend, normalizer)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -205,28 +201,29 @@ def _train_bpe(
         initial_alphabet=_byte_characters(),
         show_progress=False,
     )
-    return _trained(backend, trainer, _beginning(texts))
+    return _train(backend, trainer, texts)
 
 
-def _normalise(backend: Tokenizer, normalizer: normalizers.Normalizer | None) -> None:
+def _set_normalizer(backend: Tokenizer, normalizer: normalizers.Normalizer | None) -> None:
     if normalizer is not None:
         backend.normalizer = normalizer
 
 
-def _trained(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Tokenizer:
-    backend.train_from_iterator(texts, trainer)
+def _train(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -> Tokenizer:
+    """Train on the first `_TRAINING_BYTES` of the texts."""
+
+    def beginning() -> Iterator[str]:
+        seen = 0
+        for text in texts:
+            yield from slices(text, length=_TRAINING_SLICE)
+            seen += num_bytes(text)
+            if seen >= _TRAINING_BYTES:
+                return
+
+    backend.train_from_iterator(beginning(), trainer)
     table = from_json(backend.to_str())
-    # The trainer adds the special tokens where text is searched for them; they stay in the model.
+    # The trainer also adds the special tokens where text is searched for them; keep them in the model only.
     return Tokenizer.from_str(json.dumps({**table, "added_tokens": []}))
-
-
-def _beginning(texts: Iterable[str]) -> Iterator[str]:
-    seen = 0
-    for text in texts:
-        yield from slices(text, length=_TRAINING_SLICE)
-        seen += num_bytes(text)
-        if seen >= _TRAINING_BYTES:
-            return
 
 
 def _byte_characters() -> list[str]:
@@ -240,7 +237,7 @@ def _byte_characters() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-def _limit(kind: str, vocab: int | None, *, least: int, default: int | None) -> int:
+def _limit(kind: str, vocab: int | None, *, least: int, default: int) -> int:
     if vocab is not None and vocab < least:
         raise UserError(f"vocab {vocab} is too small for tokenizer {kind!r}", fix=f"at least {least}, or leave it out")
-    return vocab or default or NUM_CODE_POINTS
+    return vocab or default

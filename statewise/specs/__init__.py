@@ -21,6 +21,7 @@ from statewise.specs.custom import OwnMixer as OwnMixer
 from statewise.specs.custom import custom_tables as custom_tables
 from statewise.specs.custom import mixers_of as mixers_of
 from statewise.specs.custom import snake as snake
+from statewise.specs.data import TOKENIZERS as TOKENIZERS
 from statewise.specs.data import DataSpec as DataSpec
 from statewise.specs.error import Note as Note
 from statewise.specs.error import UserError as UserError

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.base import Spec
+from statewise.specs.data import TOKENIZER_HELP
 from statewise.specs.grid import GridSpec
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
@@ -50,7 +51,7 @@ class LabelledDataSpec(Spec):
     values: str = Field("x", description="of an .npz: the array of the sequences or grids")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="labelled rows without text")
     leave_out: tuple[str, ...] = Field((), description="labels of texts whose rows are left out, such as unsup")
-    tokenizer: str = Field("word", min_length=1, description="char, byte, word, wordpunct, bpe, or a tokenizer.json")
+    tokenizer: str = Field("word", min_length=1, description=TOKENIZER_HELP)
     vocab: int | None = Field(None, ge=2, description="largest vocabulary; default: that of the tokenizer")
     lower: bool = Field(False, description="read as if all were in lower case")
     min_count: int = Field(1, ge=1, description="rarer words are unknown")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.base import Spec
+from statewise.specs.data import TOKENIZER_HELP
 from statewise.specs.forcing import ForcingSpec, TeacherForcing
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.paths import Paths
@@ -53,7 +54,7 @@ class PairDataSpec(Spec):
     source_column: str | int = Field(0, description="column of the source, by name or by number from 0")
     target_column: str | int = Field(1, description="column of the target")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="pairs of which one side is empty")
-    tokenizer: str = Field("word", min_length=1, description="char, byte, word, wordpunct, bpe, or a tokenizer.json")
+    tokenizer: str = Field("word", min_length=1, description=TOKENIZER_HELP)
     vocab: int | None = Field(None, ge=2, description="largest vocabulary; default: that of the tokenizer")
     lower: bool = Field(False, description="read and write as if all were in lower case")
     min_count: int = Field(1, ge=1, description="rarer words are unknown")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from statewise.data import Tokenizer
-from statewise.data.tokenizer_training import KINDS
-from statewise.specs import UserError
+from statewise.specs import TOKENIZERS, UserError
 
 TRAINING = (
     "It's 3 o'clock: the quick brown fox <end> jumps\n\nover the lazy dog.\n"
@@ -21,7 +20,7 @@ TRAINING = (
 ) * 3
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=TOKENIZERS)
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer.train(request.param, [TRAINING])
 
@@ -122,7 +121,7 @@ def test_special_tokens_are_not_found_in_text(tokenizer: Tokenizer) -> None:
 
 
 def test_training_depends_on_the_text_alone(tokenizer: Tokenizer) -> None:
-    kind = next(kind for kind in KINDS if Tokenizer.train(kind, [TRAINING]).sha256 == tokenizer.sha256)
+    kind = next(kind for kind in TOKENIZERS if Tokenizer.train(kind, [TRAINING]).sha256 == tokenizer.sha256)
     lines = TRAINING.splitlines(keepends=True)
     assert Tokenizer.train(kind, lines).sha256 == Tokenizer.train(kind, reversed(lines)).sha256
 

@@ -12,8 +12,8 @@ from nltk.tokenize import wordpunct_tokenize
 from tokenizers import Regex, models, normalizers, trainers
 
 from statewise.data import Tokenizer, spell
-from statewise.data.tokenizer_training import KINDS, train_backend
-from statewise.specs import UserError
+from statewise.data.tokenizer_training import train_backend
+from statewise.specs import TOKENIZERS, UserError
 
 TEXT = "Don't panic, said THE guide (twice): the end...\nthe\tΟΔΥΣΣΕΥΣ of Straße €5,99 <end> a_b\n"
 
@@ -54,7 +54,7 @@ def test_special_tokens_are_never_found_in_text() -> None:
         assert tokenizer.end_id not in tokenizer.encode("<END>")
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "whole"])
+@pytest.mark.parametrize("kind", [*TOKENIZERS, "whole"])
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("min_count", [1, 2])
 def test_all_of_it_is_in_the_file(tmp_path: Path, kind: str, lower: bool, min_count: int) -> None:

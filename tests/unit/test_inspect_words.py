@@ -8,15 +8,15 @@ import torch
 from statewise.figures.figure import Series
 from statewise.figures.table import Cell, Column, Table
 from statewise.inspection import live_subject, look
-from statewise.inspection.attention.settings import AttentionSettings
-from statewise.inspection.attention.weights import Look
+from statewise.inspection.attention.lens import AttentionSettings
+from statewise.inspection.attention.weights import CrossWeights
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.gradient import picture
-from statewise.inspection.gradient.context import Gain, longest_context
-from statewise.inspection.gradient.flow import Decay
-from statewise.inspection.intervene.address import Address
-from statewise.inspection.intervene.measure import Deed
-from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
+from statewise.inspection.gradient.context import Gain, context_figure, length_words, longest_context
+from statewise.inspection.gradient.flow import Decay, Sides
+from statewise.inspection.gradient.lens import _TOKENS
+from statewise.inspection.gradient.picture import decays
+from statewise.inspection.intervene.address import Address, Intervention
+from statewise.inspection.intervene.picture import against_none, difference, with_half, worst_part
 from statewise.inspection.lenses import LENSES
 from statewise.inspection.probes.lens import _furthest, _worth
 from statewise.kernels import student_t
@@ -30,9 +30,9 @@ def test_a_mean_over_moments_has_its_interval() -> None:
     added_P = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     t = float(student_t.quantile(torch.tensor(0.975, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)))
     half = t * float(added_P.std()) / 2
-    assert sure(added_P) == f"0.25 ± {half:.2f}"
-    assert without(added_P, "nats") == f"0.25 ± {half:.2f} nats more"
-    assert without(-added_P, "nats") == f"0.25 ± {half:.2f} nats less"
+    assert with_half(added_P) == f"0.25 ± {half:.2f}"
+    assert difference(added_P, "nats") == f"0.25 ± {half:.2f} nats more"
+    assert difference(-added_P, "nats") == f"0.25 ± {half:.2f} nats less"
 
 
 @pytest.mark.parametrize(
@@ -40,26 +40,27 @@ def test_a_mean_over_moments_has_its_interval() -> None:
     [
         ([1.1, 1.2, 1.1, 1.2], [0.1, 0.2, 0.1, 0.2], "worse than none"),
         ([0.1, 0.2, 0.1, 0.2], [1.1, 1.2, 1.1, 1.2], "better than none"),
-        ([0.0, 1.0, 0.0, 1.1], [1.0, 0.0, 1.0, 0.0], "not surely better or worse than none"),
-        ([0.3], [0.2], "not surely better or worse than none"),  # one moment says nothing of chance
+        ([0.0, 1.0, 0.0, 1.1], [1.0, 0.0, 1.0, 0.0], "not significantly better or worse than none"),
+        ([0.3], [0.2], "not significantly better or worse than none"),  # one moment says nothing of chance
         # Each differs widely from moment to moment, and one is always a little dearer: pairs tell that.
         ([5.1, 0.1, 9.1, 2.1], [5.0, 0.0, 9.0, 2.0], "worse than none"),
     ],
 )
-def test_another_memory_beside_none(other: list[float], none: list[float], said: str) -> None:
-    assert beside_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
+def test_another_memory_against_none(other: list[float], none: list[float], said: str) -> None:
+    assert against_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
 
 
 def test_the_part_that_is_missed_most() -> None:
-    one, other = Deed(Address("a"), "zero"), Deed(Address("b"), "zero")
+    one, other = Intervention(Address("a"), "zero"), Intervention(Address("b"), "zero")
     more_P, less_P = torch.tensor([0.3, 0.5]).double(), torch.tensor([-0.3, -0.5]).double()
     assert worst_part({one: less_P}, "it", "nats")[1].startswith("a set to 0 costs -0.4")
     assert worst_part({one: less_P, other: more_P}, "it", "nats") == (
         other,
-        f"Of 2 parts of it, each set to 0, b costs most: {sure(more_P)} nats",
+        f"Of 2 parts of it, each set to 0, b costs most: {with_half(more_P)} nats",
     )
     assert (
-        worst_part({one: less_P, other: less_P}, "it", "nats")[1] == "None of 2 parts of it, each set to 0, is missed"
+        worst_part({one: less_P, other: less_P}, "it", "nats")[1]
+        == "None of 2 parts of it, each set to 0, increases the loss"
     )
 
 
@@ -72,18 +73,18 @@ def gain_of(nats: tuple[float, ...], targets: int = 9) -> Gain:
 
 def test_context_that_does_harm_is_drawn_as_it_is() -> None:
     """A shorter context that is better than the longest lies below 0, and is not called worth something."""
-    figure = picture.context(gain_of((2.0, 0.9, 1.0)), 0.01)
+    figure = context_figure(gain_of((2.0, 0.9, 1.0)), 0.01)
     assert figure.series[0].y == pytest.approx((1.0, -0.1, 0.0))
-    harmful = picture.context(gain_of((1.0, 1.1, 1.5)), 0.01)
-    assert harmful.finding == "With 4 tokens of context they cost 0.5000 nats more than with 1: it is worth nothing."
+    harmful = context_figure(gain_of((1.0, 1.1, 1.5)), 0.01)
+    assert harmful.finding == "With 4 tokens of context the loss is 0.5000 nats higher than with 1: no benefit."
 
 
 def test_one_token_is_called_one_and_a_single_target_is_confessed() -> None:
-    assert picture.length_words(1, 9) == "about 1 token"
-    assert picture.length_words(2, 9) == "about 2 tokens"
-    assert picture.length_words(None, 9) == "more than the 9 tokens that were tried"
-    assert "single token" in picture.context(gain_of((2.0, 1.0), targets=1), 0.01).finding
-    assert picture.context(gain_of((2.0, 1.0)), 0.01).reading.startswith("The same 9 tokens")
+    assert length_words(1, 9) == "about 1 token"
+    assert length_words(2, 9) == "about 2 tokens"
+    assert length_words(None, 9) == "more than the 9 tokens measured"
+    assert "single token" in context_figure(gain_of((2.0, 1.0), targets=1), 0.01).finding
+    assert context_figure(gain_of((2.0, 1.0)), 0.01).reading.startswith("The same 9 tokens")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_short_text_leaves_tokens_to_try_context_on(tokens: int, longest: int)
 
 def test_a_band_that_begins_at_nothing_does_not_begin_at_the_mean() -> None:
     decay = Decay((0, 1, 2), (1.0, 0.1, 0.01), (0.5, 0.0, 0.001), (2.0, 0.2, 0.02))
-    (figure,) = picture.decays({"input": decay}, 0.05)
+    (figure,) = decays({"input": Sides(decay, None)}, 0.05, _TOKENS, noise=0.0)
     assert figure.series[0].low == pytest.approx((0.5, 0.001, 0.001))
     assert figure.series[0].high == pytest.approx((2.0, 0.2, 0.02))
 
@@ -134,10 +135,10 @@ def test_luck_is_not_called_skill() -> None:
 def test_layers_and_heads_of_an_alignment_are_chosen() -> None:
     chance = torch.Generator().manual_seed(0)
     first_THS, second_THS = (torch.rand(3, heads, 4, generator=chance) for heads in (2, 2))
-    look = Look({"layers.0.weights": first_THS, "layers.1.weights": second_THS})
-    torch.testing.assert_close(look.mean(), torch.stack([first_THS, second_THS]).mean((0, 2)))
-    torch.testing.assert_close(look.mean(layers=(1,), heads=(0,)), second_THS[:, 0])
-    assert not torch.equal(look.mean(layers=(0,)), look.mean())
+    cross = CrossWeights({"layers.0.weights": first_THS, "layers.1.weights": second_THS})
+    torch.testing.assert_close(cross.mean(), torch.stack([first_THS, second_THS]).mean((0, 2)))
+    torch.testing.assert_close(cross.mean(layers=(1,), heads=(0,)), second_THS[:, 0])
+    assert not torch.equal(cross.mean(layers=(0,)), cross.mean())
 
 
 # In a notebook.
@@ -172,4 +173,4 @@ def test_how_far_was_tried_is_what_the_curve_shows() -> None:
     tried = found.data["decay"]["input"]["distance"][-1]
     assert tried < 29
     assert found.data["decay"]["input"]["memory_length"] is None
-    assert f"more than the {tried} tokens that were tried by its gradients" in found.sentences[0]
+    assert f"more than the {tried} tokens measured long by its gradients" in found.sentences[0]

@@ -1,0 +1,168 @@
+"""Surprise of forecasts: the error against how far ahead they look, and against where they begin.
+
+W windows, H moments ahead.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from statewise.display import plain, rough, share, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.surprise.measure import Rival
+from statewise.tasks import Courses, Floats, Specimens
+
+_STRETCHES = 24  # of time
+
+
+def found_in_forecasts(name: str, specimens: Specimens, found: Courses, rival: Rival | None, *, worst: int) -> Finding:
+    horizon = found.loss_WH.shape[1]
+    mean = float(np.nanmean(found.loss_WH))
+    naive = None if found.naive_WH is None else float(np.nanmean(found.naive_WH))
+    curve_H, half_H = _mean_and_half(found.loss_WH)
+    stretches = _stretches(found)
+    figures: list[Drawing] = []
+    if horizon > 1:
+        figures.append(_ahead(found, curve_H, half_H))
+    figures.append(_position(found, stretches))
+    sentences = [_whole(name, specimens, found, mean, naive), _accumulated(found, curve_H, half_H)]
+    if rival is not None:
+        sentences.insert(0, rival.sentence(name, found.loss))
+    data: dict[str, Any] = {
+        "windows": len(found.loss_WH),
+        "horizon": horizon,
+        "loss": found.loss,
+        "mean": mean,
+        "repeat_last": naive,
+        "ahead": [float(one) for one in curve_H],
+        "stretches": [{"origin": at, "mean": one, "half": half} for at, one, half in stretches],
+    }
+    if rival is not None:
+        data["against"] = rival.as_dict()
+    return Finding(
+        "surprise",
+        "Surprise",
+        name,
+        tuple(one for one in sentences if one),
+        tuple(figures),
+        (_worst(specimens, found, worst),),
+        data,
+    )
+
+
+def _mean_and_half(loss_WH: Floats) -> tuple[Floats, Floats]:
+    """Of each step ahead. Neighbouring windows overlap, so windows a horizon apart are what counts as independent."""
+    count = max(1.0, len(loss_WH) / loss_WH.shape[1])
+    return np.nanmean(loss_WH, 0), 1.96 * np.nanstd(loss_WH, 0) / np.sqrt(count)
+
+
+def _stretches(found: Courses) -> list[tuple[float, float, float]]:
+    """The mean error of windows that begin near each other: where, how much, and half of its interval."""
+    order = np.argsort(found.origin_W, kind="stable")
+    apart = max(1, found.loss_WH.shape[1])
+    made = []
+    for some in np.array_split(order, min(_STRETCHES, len(order))):
+        loss_W = np.nanmean(found.loss_WH[some], 1)
+        half = 1.96 * float(np.nanstd(loss_W)) / max(1.0, len(some) / apart) ** 0.5
+        made.append((float(found.origin_W[some].mean()), float(np.nanmean(loss_W)), half))
+    return made
+
+
+def _whole(name: str, specimens: Specimens, found: Courses, mean: float, naive: float | None) -> str:
+    windows, horizon = found.loss_WH.shape
+    what = f"{windows:,} forecasts of {horizon} moments" if horizon > 1 else f"{windows:,} moments, one ahead"
+    said = f"{name} has a {found.loss} of {plain(mean)} in the mean over {what}, on {specimens.source}"
+    if naive is None or naive == 0:
+        return f"{said}."
+    return f"{said}: {rough(mean / naive)} times that of repeating the last value ({plain(naive)})."
+
+
+def _accumulated(found: Courses, curve_H: Floats, half_H: Floats) -> str:
+    if len(curve_H) < 2:
+        return ""
+    first, last = float(curve_H[0]), float(curve_H[-1])
+    times = f"{rough(last / first)} times" if first > 0 else "more than"
+    said = f"{len(curve_H)} moments ahead the error is {plain(last)}, {times} that of one ahead ({plain(first)})"
+    if found.naive_WH is None:
+        return f"{said}."
+    beaten = np.nanmean(found.naive_WH, 0) > curve_H
+    lost = next((at + 1 for at, better in enumerate(beaten) if not better), None)
+    if lost is None:
+        return f"{said}; it is below that of repeating the last value all the way."
+    return f"{said}; {lost} ahead, repeating the last value is as good or better."
+
+
+def _ahead(found: Courses, curve_H: Floats, half_H: Floats) -> Figure:
+    steps = tuple(float(at + 1) for at in range(len(curve_H)))
+    series = [
+        Series(
+            "model",
+            steps,
+            tuple(curve_H.tolist()),
+            tuple(np.maximum(curve_H - half_H, 0).tolist()),
+            tuple((curve_H + half_H).tolist()),
+        )
+    ]
+    if found.naive_WH is not None:
+        series.append(Series("repeating the last value", steps, tuple(np.nanmean(found.naive_WH, 0).tolist())))
+    return Figure(
+        "surprise-ahead",
+        "How far ahead it can see",
+        "line",
+        Axis("moments ahead", unit="whole"),
+        Axis(found.loss),
+        tuple(series),
+        reading="The error at exactly so many moments ahead, in the mean over windows, in units of the training part's "
+        "deviation; the band is a 95 % interval.",
+        finding=_accumulated(found, curve_H, half_H),
+    )
+
+
+def _position(found: Courses, stretches: Sequence[tuple[float, float, float]]) -> Figure:
+    at, means, halves = zip(*stretches)
+    worst = max(stretches, key=lambda one: one[1])
+    usual = float(np.median(means))
+    series = [
+        Series(
+            "model",
+            at,
+            means,
+            tuple(mean - half for mean, half in zip(means, halves)),
+            tuple(mean + half for mean, half in zip(means, halves)),
+        )
+    ]
+    ratio = worst[1] / usual if usual > 0 else float("inf")
+    return Figure(
+        "surprise-position",
+        "Where in the series it is hard",
+        "line",
+        Axis("row of the series that is forecast first", unit="whole"),
+        Axis(f"{found.loss}, mean over the horizon"),
+        tuple(series),
+        reading="Windows that begin near each other, in stretches of time; the band is a 95 % interval. A rise to the "
+        "right is a series that has moved away from what was learned.",
+        finding=f"About row {whole(worst[0])} it errs most: {plain(worst[1])}, {rough(ratio)} times the median.",
+    )
+
+
+def _worst(specimens: Specimens, found: Courses, most: int) -> Named:
+    loss_W = np.nanmean(found.loss_WH, 1) if len(found.loss_WH) else np.zeros(0)
+    order = np.argsort(-np.nan_to_num(loss_W, nan=-np.inf))[:most]
+    rows = tuple(
+        (
+            number(int(found.row_W[at]), whole),
+            number(int(found.origin_W[at]), whole),
+            number(float(loss_W[at]), plain),
+            words(share(float((loss_W < loss_W[at]).mean()))),
+        )
+        for at in order
+    )
+    columns = (
+        Column("series", "series"),
+        Column("origin", "row that is forecast first"),
+        Column("loss", found.loss),
+        Column("above", "worse than", text=True),
+    )
+    return Named("surprise-worst", "The worst forecasts", "In the order of their error.", Table(columns, rows))
