@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import state_bytes
-from statewise.kernels import as_products, force, memory_matrix
+from statewise.kernels import as_products, associative_memory, force
 from statewise.models import LINEAGE, build, build_mixer, cost_of
 from statewise.models.lineage import ancestor
 from statewise.specs import LSTMSpec, ModelSpec, TransformerSpec
@@ -45,10 +45,10 @@ def test_the_products_that_are_counted_are_those_that_are_run() -> None:
     """One step of a matrix memory is written out entry by entry, where the counter sees no product."""
     generator = torch.Generator().manual_seed(0)
     k, v, s = (torch.randn(2, 3, *shape, dtype=torch.float64, generator=generator) for shape in ((5,), (7,), (5, 7)))
-    written, read = memory_matrix.outer(k, v), memory_matrix.read(k, s)
+    written, read = associative_memory.outer(k, v), associative_memory.read(k, s)
     with as_products(), FlopCounterMode(display=False) as counter:
-        torch.testing.assert_close(memory_matrix.outer(k, v), written, rtol=0, atol=0)
-        torch.testing.assert_close(memory_matrix.read(k, s), read, rtol=0, atol=1e-14)
+        torch.testing.assert_close(associative_memory.outer(k, v), written, rtol=0, atol=0)
+        torch.testing.assert_close(associative_memory.read(k, s), read, rtol=0, atol=1e-14)
     assert counter.get_total_flops() == 2 * 2 * 3 * 2 * 5 * 7
 
 
