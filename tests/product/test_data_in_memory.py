@@ -376,6 +376,7 @@ def test_what_was_piped_in_moves_with_its_run(tmp_path: Path, monkeypatch: pytes
     assert said.code == 0, said.err
 
 
+@pytest.mark.slow
 def test_a_study_of_data_in_memory(tmp_path: Path) -> None:
     study = {
         "title": "Two",

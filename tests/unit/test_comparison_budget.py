@@ -6,10 +6,9 @@ import pytest
 from covering import covered
 
 from statewise.comparison.budget import Entry, Held, solve
-from statewise.comparison.context import machine_in
 from statewise.comparison.opened import Opener
 from statewise.comparison.study import parse_study, spec_of
-from statewise.core import state_bytes
+from statewise.core import Machine, state_bytes
 from statewise.models import LINEAGE, build
 from statewise.models.growth import context_bytes
 from statewise.specs import LanguageModelSpec, UserError
@@ -231,8 +230,9 @@ def test_every_task_can_be_held_to_any_budget(task: str, opener: Opener) -> None
     )
     by_state = solved(kind="state_bytes", amount=1_500, context=5)
     model = job.for_spec(by_state.spec).build()
-    machine = machine_in(model)
-    assert machine is not None
+    machine = model if isinstance(model, Machine) else model.machine if task == "forecasting" else None
+    machine = machine or model.reader.layers.machine
+    assert isinstance(machine, Machine)
     assert by_state.held[0].met == by_state.state_bytes == context_bytes(machine, 5)
     assert abs(by_state.error or 0) <= 0.05
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import state_bytes
-from statewise.kernels import memory_matrix
+from statewise.kernels import associative_memory
 from statewise.kernels.choice import force
 from statewise.kernels.gated_delta import naive as gated_delta
 from statewise.kernels.linear_attention import naive as linear_attention
@@ -63,8 +63,8 @@ def products(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_products_that_are_counted_are_those_that_are_run() -> None:
     generator = torch.Generator().manual_seed(0)
     k, v, s = (torch.randn(2, 3, *shape, dtype=torch.float64, generator=generator) for shape in ((5,), (7,), (5, 7)))
-    torch.testing.assert_close(memory_matrix.outer(k, v), outer(k, v), rtol=0, atol=0)
-    torch.testing.assert_close(memory_matrix.read(k, s), read(k, s), rtol=0, atol=1e-14)
+    torch.testing.assert_close(associative_memory.outer(k, v), outer(k, v), rtol=0, atol=0)
+    torch.testing.assert_close(associative_memory.read(k, s), read(k, s), rtol=0, atol=1e-14)
 
 
 def after(model: Any, context: int) -> Any:
