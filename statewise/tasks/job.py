@@ -5,13 +5,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from statewise.models import measured, num_parameters, row_bytes
 from statewise.specs import AnyRunSpec
 from statewise.tasks.report import worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window
@@ -42,13 +42,20 @@ class Trivial(NamedTuple):
     name: str
     metric: str
     value: float
-    better: Better
 
 
 class Job(ABC):
     """`spec` is the one that will be kept: what came through standard input has become a file in it."""
 
+    question: ClassVar[tuple[str, ...]]  # settings of the data that decide what is asked: compared runs share them
+    tokens: ClassVar[tuple[str, ...]] = ()  # settings of the data that decide what a token is
+
     spec: AnyRunSpec
+
+    @classmethod
+    @abstractmethod
+    def open(cls, spec: Any, opening: Opening) -> "Job":
+        """Read the data of a spec of this task."""
 
     @property
     @abstractmethod
@@ -66,17 +73,16 @@ class Job(ABC):
         return made
 
     def num_parameters(self) -> int:
-        """Of a model that is really built, but for its numbers. Sizes that do not fit are refused."""
-        with torch.device("meta"):
-            return sum(p.numel() for p in self.build().parameters())
+        """Of a model that is built without memory. Sizes that do not fit are refused."""
+        return num_parameters(self.build)
 
     @abstractmethod
     def flops_per_token(self) -> float:
-        """Forward, by formula, for each token that `window` counts: the mean over what is learned from."""
+        """Forward, for each token that `window` counts: the mean over what is learned from."""
 
-    @abstractmethod
     def state_bytes(self, context: int) -> int | None:
-        """What one row remembers after `context` tokens, by formula; None where nothing is read along time."""
+        """What one row remembers after `context` tokens; None where nothing is read along time."""
+        return measured(self.build, lambda model: row_bytes(model, context))
 
     @abstractmethod
     def identity(self) -> dict[str, Payload]:
@@ -103,7 +109,7 @@ class Job(ABC):
         if trivial is None or trivial.metric not in evaluation:
             return ""
         own, known = evaluation[trivial.metric], {trivial.name: trivial.value}
-        return worse_than_trivial(name, f"validation {trivial.metric}", own, known, better=trivial.better)
+        return worse_than_trivial(name, trivial.metric, own, known, label=f"validation {trivial.metric}")
 
     def begin(self, model: Any, rows: int) -> Any:
         """The state before anything was read. Whoever reads whole sequences carries nothing along."""

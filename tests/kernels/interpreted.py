@@ -276,9 +276,9 @@ def few_rows() -> Iterator[Case]:
             yield f"rows={rows} outputs={outputs} activation={activation}", float((y - exact).norm() / exact.norm())
 
 
-def largest() -> Iterator[Case]:
+def argmax() -> Iterator[Case]:
     """Parts that are not full, the same number twice, infinities, and what is no number."""
-    module = importlib.import_module("statewise.kernels.largest.triton")
+    module = importlib.import_module("statewise.kernels.argmax.triton")
     module._PART = 16
     for width in (1, 16, 50):
         x_BV = noise(5, width, seed=width).float()
@@ -286,7 +286,7 @@ def largest() -> Iterator[Case]:
         x_BV[2, width // 2] = float("inf")
         x_BV[3] = -float("inf")
         x_BV[4, -1] = float("nan")
-        yield f"width={width}", float((module.largest(x_BV) != x_BV.argmax(-1)).sum())
+        yield f"width={width}", float((module.argmax(x_BV) != x_BV.argmax(-1)).sum())
 
 
 def layer_norm() -> Iterator[Case]:

@@ -8,13 +8,13 @@ import pytest
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
-from statewise.comparison.report.results import better
 from statewise.comparison.search import mismatch
 from statewise.comparison.study import Chapter, changed, load_story, load_study, spec_of, study_names
 from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
 from statewise.specs import parse_spec
+from statewise.tasks import metric_of
 
 _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "train.evaluate_every": 100}
 
@@ -52,8 +52,8 @@ def test_the_metric_is_watched_along_training(name: str) -> None:
     job = _opener(spec_of(study, study.entry[0])).job
     # Bits per byte are nats in another unit; what a model costs does not change in training.
     assert study.metric in {*job.judges, "bits_per_byte", *COSTS}
-    assert {figure: better(figure) for figure in job.judges} == dict(job.judges)
-    assert study.better == better(study.metric)
+    assert {name: metric_of(name).better for name in job.judges} == dict(job.judges)
+    assert study.better == metric_of(study.metric).better
 
 
 def test_the_default_study_is_the_story_of_the_lineage() -> None:

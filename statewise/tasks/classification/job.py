@@ -14,7 +14,7 @@ from torch import Tensor
 from statewise.core import onto
 from statewise.data import Labels as Classes
 from statewise.data import RaggedBatches, evaluation_batches, left_out_note
-from statewise.models import AnyClassifier, build_classifier
+from statewise.models import AnyClassifier, build_classifier, measured, row_flops
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
     Batch,
@@ -25,10 +25,10 @@ from statewise.tasks.classification.examples import (
     load_encoding,
     read_split,
 )
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions
 from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_TOKENS = 1 << 14
@@ -41,6 +41,9 @@ class _Content(NamedTuple):
 
 @final
 class ClassificationJob(Job):
+    question = ("train", "validation", "text", "held_out", "embedded", "distance")
+    tokens = ("tokenizer", "vocab", "lower", "min_count")
+
     spec: ClassificationSpec
 
     def __init__(
@@ -79,7 +82,7 @@ class ClassificationJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        return {"accuracy": "higher", "nats": "lower"}
+        return directions("accuracy", "nats")
 
     def build(self) -> AnyClassifier:
         return build_classifier(
@@ -92,12 +95,8 @@ class ClassificationJob(Job):
 
     def flops_per_token(self) -> float:
         lengths = [int(self._lengths[i]) for i in some_rows(len(self._lengths))]
-        values = self.encoding.model_input().get("values")
-        rows = [self.spec.row_flops(one, num_classes=len(self.classes), values=values) for one in lengths]
-        return sum(rows) / sum(lengths)
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, row_flops)
+        return sum(flops(length) for length in lengths) / sum(lengths)
 
     def identity(self) -> dict[str, Payload]:
         return {"labels.json": self.classes.to_json(), "data.sha256": self.sha256, **self.encoding.files()}
@@ -121,7 +120,7 @@ class ClassificationJob(Job):
     def trivial(self) -> Trivial:
         most = int(np.bincount(self._train_label_N, minlength=1).argmax())
         reached = float((self.held_label_N == most).mean())
-        return Trivial(f"always {self.classes.names[most]!r}", "accuracy", reached, "higher")
+        return Trivial(f"always {self.classes.names[most]!r}", "accuracy", reached)
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)

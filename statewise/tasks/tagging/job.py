@@ -15,12 +15,11 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
-from statewise.models import Tagger, build_tagger, is_constrained
+from statewise.models import Tagger, build_tagger, is_constrained, measured, row_flops, spelling_flops
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
-from statewise.tasks.metric import span
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions, span
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
 from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
 from statewise.training import Better, Parallel, Payload, Window
@@ -39,6 +38,8 @@ class _Content(NamedTuple):
 
 @final
 class TaggingJob(Job):
+    question = ("train", "validation", "held_out")
+
     spec: TaggingSpec
 
     def __init__(
@@ -74,8 +75,7 @@ class TaggingJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        own: dict[str, Better] = {"accuracy": "higher", "nats": "lower"}
-        return {"span_f1": "higher", **own} if self._spans else own
+        return directions(*(("span_f1",) if self._spans else ()), "accuracy", "nats")
 
     def build(self) -> Tagger:
         return build(self.spec, self.known, weight_K=torch.from_numpy(self._weight_K).float())
@@ -86,12 +86,10 @@ class TaggingJob(Job):
         words = sum(window.tokens for window in windows)
         spelled = [length_U for window in windows for length_U in window.content.batch.words.length_U.tolist()]
         lengths = [int(self.train_rows.length_P[i]) for i in some_rows(len(self.train_rows.length_P))]
-        rows = [self.spec.row_flops(one, num_tags=len(self.known.tags)) for one in lengths]
-        each = self.spec.words.spelling_flops(fmean(spelled)) if spelled else 0.0
-        return sum(rows) / sum(lengths) + each * len(spelled) / words
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, row_flops)
+        rows = sum(flops(length) for length in lengths)
+        each = measured(self.build, spelling_flops)(fmean(spelled)) if spelled else 0.0
+        return rows / sum(lengths) + each * len(spelled) / words
 
     def identity(self) -> dict[str, Payload]:
         return {**self.known.files(), "data.sha256": self.sha256}
@@ -119,7 +117,7 @@ class TaggingJob(Job):
     def trivial(self) -> Trivial:
         most = int(np.bincount(self._tag_N, minlength=1).argmax())
         reached = float((self._held_tag_N == most).mean())
-        return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached, "higher")
+        return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached)
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)
