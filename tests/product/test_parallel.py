@@ -188,6 +188,7 @@ def test_muon_resumes_exactly_in_two(text: Path, script: Path, tmp_path: Path) -
         assert (out / name).read_bytes() == (tmp_path / "uncut" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_nan_on_one_stops_both(text: Path, script: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(SETTINGS)]
