@@ -10,6 +10,9 @@ PIP    := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
           --custom-compile-command "make lock" pyproject.toml -
 
+# Tests start many processes; without bytecode files each of them would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test nightly learn check format lock audit clean
 
 demo: $(VENV)/.installed

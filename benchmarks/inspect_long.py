@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--lenses", nargs="*", help="default: all that look at the task")
     parser.add_argument("--markdown", action="store_true", help="a table for the docs")
     arguments = parser.parse_args()
-    found = [measured("-", NOTHING, ["-c", "import statewise.inspection.look"])]
+    found = [measured("-", NOTHING, ["-c", "import statewise.inspection.lenses"])]
     for name in arguments.runs:
         run = load(name, device="cpu")
         with tempfile.TemporaryDirectory() as folder:

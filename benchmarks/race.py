@@ -34,8 +34,8 @@ from statewise.specs import LanguageModelSpec, UserError, load_recipe, make_spec
 from statewise.specs.toml import dumps
 from statewise.tasks.job import Opening
 from statewise.tasks.language_model import LanguageModelJob, measure
-from statewise.training import Parallel, RunFolder, fit
-from statewise.training.device import autocast, pick_device
+from statewise.training import Parallel, RunFolder, fit, pick_device
+from statewise.training.update import autocast
 
 CONSOLE = console()
 RECIPES = ("tinyshakespeare-race-transformer", "tinyshakespeare-race-lstm")

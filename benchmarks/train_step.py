@@ -31,9 +31,8 @@ from statewise.specs import make_spec
 from statewise.tasks.job import Opening
 from statewise.tasks.language_model import LanguageModelJob
 from statewise.training import Parallel
-from statewise.training.device import autocast
-from statewise.training.reading import Readings
-from statewise.training.update import Updater
+from statewise.training.step_report import Readings
+from statewise.training.update import Updater, autocast
 
 CONSOLE = console()
 RATE = 1e-3

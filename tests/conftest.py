@@ -4,13 +4,33 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; tiny tensors gain nothing from more
 
+import inspect
+from typing import Any
+
 import pytest
 import torch
+from _pytest.mark.structures import get_unpacked_marks
+
+pytest_plugins = ["cpu_seconds"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skip(reason="no CUDA device here")
+def needs_gpu() -> None:
+    """Stands for a GPU test, whatever its parameters, where there is no GPU."""
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: Any) -> pytest.Item | None:
+    """One skipped item per GPU test function where there is no GPU, instead of one per parameter set."""
+    if torch.cuda.is_available() or not inspect.isfunction(obj) or not name.startswith("test_"):
+        return None
+    marks = [mark.name for mark in get_unpacked_marks(obj)] + [mark.name for mark in collector.iter_markers()]
+    return pytest.Function.from_parent(collector, name=name, callobj=needs_gpu) if "gpu" in marks else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
-    for item in items:
-        if item.get_closest_marker("gpu") is not None:
-            item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+    """The same for single parameters that need a GPU."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu") is not None:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device here"))

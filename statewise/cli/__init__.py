@@ -141,7 +141,7 @@ def _run() -> int:
         mistake = sys.modules.get("statewise.specs.error")
         if mistake is not None and isinstance(error, mistake.UserError):
             return _complain(f"{error.on_command_line()}{_notes(error)}", 2)
-        problem = sys.modules.get("statewise.training.problem")
+        problem = sys.modules.get("statewise.training.stop")
         if problem is not None and isinstance(error, problem.NonFinite):
             return _complain(f"{error}{_notes(error)}", 3)
         if problem is not None and isinstance(error, problem.Stopped):

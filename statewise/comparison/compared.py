@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 
 from statewise.comparison.engine import Ran, Work, run, wanted_device
-from statewise.comparison.look import look_inside
 from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
+from statewise.comparison.recall import gradient_map
 from statewise.comparison.report import Part, write_report
 from statewise.comparison.search import write_record
 from statewise.comparison.study import (
@@ -223,7 +223,7 @@ def compare(
             folder=folder,
             static=static,
             command=command or shlex.join(again),
-            look=look_inside(story.look, parts),
+            look=gradient_map(story.look, parts),
         )
         report = from_json(read_small(folder / "report.json"))
         named = [ComparedPart(part.name, told, ran) for part, told, ran in zip(parts, report["parts"], rans)]

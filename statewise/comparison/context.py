@@ -1,4 +1,4 @@
-"""What a longer past costs: bytes of state, and the time of one more token.
+"""What a longer context costs: bytes of state, and the time of one more token.
 
 B batch.
 """
@@ -7,77 +7,50 @@ import time
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
-from statewise.models import (
-    Classifier,
-    ConditionalMachine,
-    DirectForecaster,
-    OneWay,
-    Reader,
-    RecursiveForecaster,
-    Tagger,
-    context_bytes,
-    source_bytes,
-)
+from statewise.models import ConditionalMachine, context_bytes, source_bytes
 from statewise.specs import UserError
 
 CONTEXTS = (256, 1024, 4096, 16384, 65536)
-_READ = 256  # tokens that a state which grows is read from before it is drawn out
+_READ = 256  # tokens that are read before a state that grows is extended
 _LARGEST = 1 << 29  # bytes of a state whose step is timed
-_WARM, _TIMED = 4, 32  # steps before the clock runs, and under it: more than any machine's rhythm
+_WARM, _TIMED = 4, 32  # steps before the clock runs, and under it
 
 
-def machine_in(model: nn.Module) -> Machine[Any] | None:
-    """What remembers: the model itself, or what it reads with from the first position to the last."""
-    match model:
-        case Machine():
-            return model
-        case (
-            Classifier(reader=Reader(layers=OneWay(stack=stack)))
-            | Tagger(reader=Reader(layers=OneWay(stack=stack)))
-            | DirectForecaster(reader=Reader(layers=OneWay(stack=stack)))
-        ):
-            return stack
-        case RecursiveForecaster(machine=machine):
-            return machine
-        case _:
-            return None
-
-
-def bytes_by_context(model: nn.Module, *, also: int = CONTEXTS[0]) -> dict[int, int]:
-    """Of one row by the tokens it has read (of the source, where one sequence becomes another)."""
-    machine, found = machine_in(model), {}
+def bytes_by_context(machine: Machine[Any] | None, *, also: int = CONTEXTS[0]) -> dict[int, int]:
+    """Bytes of state of one row by the tokens it has read (of the source, for a model with an encoder)."""
+    if machine is None:
+        return {}
+    sizes = {}
     for context in sorted({also, *CONTEXTS}):
         try:
             if isinstance(machine, ConditionalMachine):
-                found[context] = source_bytes(machine, context)
-            elif machine is not None:
-                found[context] = context_bytes(machine, context)
+                sizes[context] = source_bytes(machine, context)
+            else:
+                sizes[context] = context_bytes(machine, context)
         except UserError:
-            break  # it has no place for so many
-    return found
+            break  # it cannot read so many
+    return sizes
 
 
 @torch.no_grad()
-def seconds_by_context(model: nn.Module) -> dict[int, float] | None:
-    """To read one more token of one text after so many. A state of fixed size is timed once: it does the same work."""
-    machine = machine_in(model)
+def seconds_by_context(machine: Machine[Any] | None) -> dict[int, float] | None:
+    """To read one more token of one row after so many. A state of fixed size is timed once: the work is the same."""
     if machine is None or isinstance(machine, ConditionalMachine):
         return None
     initial = machine.eval().init_state(1)
     if all(leaf.numel() for _, leaf in leaves(initial)):
         return dict.fromkeys(CONTEXTS, _seconds(machine, _read(machine)))
-    sizes = bytes_by_context(machine)
-    found = {}
+    sizes, seconds = bytes_by_context(machine), {}
     for context in CONTEXTS:
         try:
             if sizes.get(context, _LARGEST) < _LARGEST:
-                found[context] = _seconds(machine, drawn_out(machine, context))
+                seconds[context] = _seconds(machine, extended_state(machine, context))
         except UserError:
             break
-    return found
+    return seconds
 
 
 def _read(machine: Machine[Any]) -> State:
@@ -85,13 +58,13 @@ def _read(machine: Machine[Any]) -> State:
     return state
 
 
-def drawn_out(machine: Machine[Any], context: int) -> State:
-    """As large as after `context` tokens, without reading them: its lists repeat themselves, its counters say so.
+def extended_state(machine: Machine[Any], context: int) -> State:
+    """A state as large as after `context` tokens, without reading them: caches are repeated, counters are set.
 
-    What such a state means is no text; what a step from it costs is the same.
+    It stands for no real text, but a step from it costs the same.
     """
 
-    def drawn(leaf: Tensor, empty: Tensor) -> Tensor:
+    def extended(leaf: Tensor, empty: Tensor) -> Tensor:
         if not leaf.is_floating_point():
             return torch.where(leaf == _READ, context, leaf)
         for axis, size in enumerate(empty.shape):
@@ -101,7 +74,7 @@ def drawn_out(machine: Machine[Any], context: int) -> State:
                 return leaf.repeat(repeats)
         return leaf
 
-    state: State = map_state(drawn, _read(machine), machine.init_state(1))
+    state: State = map_state(extended, _read(machine), machine.init_state(1))
     return state
 
 

@@ -23,7 +23,7 @@ from statewise.specs import (
     UserError,
     nearest,
 )
-from statewise.tasks import figures_of
+from statewise.tasks import compared_data, metric_names, metric_of
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
@@ -33,23 +33,6 @@ _ROOM = 25  # per cent by which a budget of parameters may grow on other data
 _NAMED = 3  # files that a title names
 # What stands above a training does not decide its result.
 _ABOVE = ("cli", "lab", "serving", "comparison", "inspection")
-# What entries must have in common to be asked the same question.
-_QUESTION = (
-    "train",
-    "target",
-    "validation",
-    "validation_target",
-    "test",
-    "text",
-    "held_out",
-    "embedded",
-    "distance",
-    "series",
-    "length",
-    "language",
-)
-_PER_TOKEN = ("nats_per_token", "perplexity", "nats")
-_TOKENS = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "target_vocab")
 
 Settings = dict[str, Any]
 
@@ -231,28 +214,28 @@ def _searched_figure(spec: AnyRunSpec, found: Found, study: StudySpec) -> float 
 
 
 def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
-    figures = [*figures_of(spec), *COSTS]
-    if study.metric not in figures:
+    known = [*metric_names(spec), *COSTS]
+    if study.metric not in known:
         raise UserError(
-            f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, figures)
+            f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, known)
         )
 
 
 def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:
-    """Figures of different kinds, or about different data, are not put into one order."""
-    (first, one), *others = specs.items()
+    """Metrics of different tasks, or on different data, are not ranked together."""
+    (first, spec), *others = specs.items()
+    question, tokens = compared_data(spec.task)
     for name, other in others:
-        if other.task != one.task:
+        if other.task != spec.task:
             raise UserError(
-                f"{first!r} is a {one.task} run and {name!r} a {other.task} run: their metrics differ in kind",
+                f"{first!r} is a {spec.task} run and {name!r} a {other.task} run: their metrics differ in kind",
                 fix="make two studies of them",
             )
-        keys = _QUESTION + (_TOKENS if study.metric in _PER_TOKEN else ())
-        for key in keys:
-            here, there = (getattr(spec.data, key, None) for spec in (one, other))
+        for key in question + (tokens if metric_of(study.metric).per_token else ()):
+            here, there = (getattr(data, key, None) for data in (spec.data, other.data))
             if here != there:
                 fix = "give all entries the same data"
-                if key in _TOKENS:
+                if key in tokens:
                     fix = "use one tokenizer, or a metric that does not depend on it, such as bits_per_byte"
                 raise UserError(
                     f"{first!r} has data.{key} = {here!r} and {name!r} has {there!r}: {study.metric} of the two is not "

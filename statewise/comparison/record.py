@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from statewise import disk
-from statewise.comparison.trial import Answer, Course, Failure, Found, Point, Trial
+from statewise.comparison.trial import Failure, Found, Point, Trial
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, from_json, parse_spec, read_small
+from statewise.tasks import Answer, Course
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[str], None]

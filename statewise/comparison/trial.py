@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from statewise.specs import AnyRunSpec
+from statewise.tasks import Answer, Course
 
 Phase = Literal["search", "final"]
-# Figures of any run, whatever its task: what it costs after the tokens that the budget speaks of.
+# Metrics of any run, whatever its task: its costs after as many tokens as the budget says.
 COSTS = ("milliseconds_per_token", "state_bytes")
 _LEAST = 1e6  # of a trial's cost: who only counts is evaluated too
 _PRINTED = {"train": ("lr", "steps", "batch"), "model": ("depth", "width", "order", "smoothing", "window")}
@@ -42,28 +43,6 @@ class Point(NamedTuple):
     seconds: float
     flops: float
     figure: float
-
-
-class Answer(NamedTuple):
-    """What was asked, what is true, and what a model said. Of a word in a sentence, `asked` is the word."""
-
-    given: str
-    asked: str
-    truth: str
-    answer: str
-
-    @property
-    def right(self) -> bool:
-        return self.truth == self.answer
-
-
-class Course(NamedTuple):
-    """A stretch of a series, what came before it, and what a model had forecast. None: missing there."""
-
-    name: str
-    past: list[float | None]
-    truth: list[float | None]
-    forecast: list[float | None]
 
 
 class Found(NamedTuple):

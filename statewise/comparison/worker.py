@@ -21,19 +21,15 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
-from statewise.comparison.answers import answers, course
 from statewise.comparison.context import bytes_by_context, seconds_by_context
 from statewise.comparison.measure import (
-    anchors,
     clock,
     costs,
     curve,
-    decode_speed,
-    figures_of,
+    finite_metrics,
     model_bytes,
     peak_bytes,
     refuse_without,
-    shown,
     watched,
 )
 from statewise.comparison.record import Order, append, read_lines, read_order, read_task, write_failure, write_found
@@ -41,13 +37,12 @@ from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.disk import make_folder, open_to_append
 from statewise.models import CustomMixer, Source, classes_of, from_source
 from statewise.specs import OwnMixer, UserError, from_json, lack_of_memory
-from statewise.tasks import NEEDS, Trained, load, read_spec, train
+from statewise.tasks import NEEDS, Answers, Trained, evaluation_packages, load, read_spec, train, trivial_scores
 from statewise.training import Extent, NonFinite, Stopped, newest_verified, pick_device, summary_writer
 
 End = Literal["found", "failed", "stopped"]
 Tell = Callable[[Mapping[str, Any]], None]
 STOPPED = 75  # exit code of a trial that was asked to stop, and can go on
-_METRICS = {"classification": "sklearn.metrics", "tagging": "sklearn.metrics", "tree": "sklearn.metrics"}
 _EVERY = 0.2  # seconds between two words about a training
 
 
@@ -100,30 +95,32 @@ def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) ->
     tell({"doing": "evaluating"})
     run = load(trained.path, device=trial.spec.train.device, mixer=mixers)
     evaluation = run.evaluate()._asdict()
-    figures = figures_of(evaluation)
+    metrics = finite_metrics(evaluation)
     if metric not in COSTS:
-        refuse_without(metric, figures, run.spec.task)
+        refuse_without(metric, metrics, run.spec.task)
     append(path / "sessions.jsonl", {"peak": peak_bytes(run.device)})
     tell({"doing": "measuring"})
     lines = read_lines(path / "sessions.jsonl")
     at = clock(trained.path)
     tokens, seconds = at.at(trained.outcome.step)
-    final = trial.phase == "final"  # of a search, the metric is all that is asked
-    text = shown(run) if final else None
-    state_bytes = bytes_by_context(run.model, also=order.context) if final or metric in COSTS else {}
-    by_context = seconds_by_context(run.model) if final or metric in COSTS else None
-    if metric in COSTS:  # a time would make figures that are not the same twice
-        figures |= costs(state_bytes, by_context, context=order.context)
-        refuse_without(metric, figures, run.spec.task)
-    told: dict[str, Any] = {"at": at, "flops_per_token": trial.flops_per_token}
+    final = trial.phase == "final"  # of a search, only the metric is needed
+    shown = run.answers() if final else Answers()
+    sample = shown.sample
+    measured = final or metric in COSTS
+    state_bytes = bytes_by_context(run.machine, also=order.context) if measured else {}
+    by_context = seconds_by_context(run.machine) if measured else None
+    if metric in COSTS:  # only then: a time is not the same twice
+        metrics |= costs(state_bytes, by_context, context=order.context)
+        refuse_without(metric, metrics, run.spec.task)
+    clocked: dict[str, Any] = {"at": at, "flops_per_token": trial.flops_per_token}
     return Found(
         key=trial.key,
         entry=trial.entry,
         seed=trial.seed,
         phase=trial.phase,
         settings=trial.settings,
-        figures=figures,
-        curve=curve(trained.path, metric=metric, **told),
+        figures=metrics,
+        curve=curve(trained.path, metric=metric, **clocked),
         parameters=sum(p.numel() for p in run.model.parameters()),
         flops_per_token=trial.flops_per_token,
         state_bytes=state_bytes,
@@ -131,18 +128,18 @@ def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) ->
         seconds=seconds,
         tokens=tokens,
         tokens_per_second=tokens / max(seconds, 1e-9),
-        decode_tokens_per_second=decode_speed(run) if final else None,
+        decode_tokens_per_second=run.decode_speed() if final else None,
         # Of all who worked on it: the last may only have had to evaluate.
         peak_bytes=max(line["peak"] for line in lines if "peak" in line),
-        sample=None if text is None else text.sample,
-        surprise=None if text is None else text.surprise,
+        sample=None if sample is None else sample.sample,
+        surprise=None if sample is None else sample.surprise,
         weights_sha256=trained.outcome.weights_sha256,
         seconds_by_context=by_context,
-        watched=watched(trained.path, metric=metric, **told),
-        prompt=None if text is None else text.prompt,
-        answers=answers(run) if final else None,
-        course=course(run) if final else None,
-        anchors={} if metric in COSTS else anchors(evaluation, metric),
+        watched=watched(trained.path, metric=metric, **clocked),
+        prompt=None if sample is None else sample.prompt,
+        answers=shown.rows,
+        course=shown.course,
+        anchors={} if metric in COSTS else trivial_scores(evaluation, metric),
         model_bytes=model_bytes(run.model),
     )
 
@@ -215,9 +212,8 @@ def _import_what_trainings_want() -> None:
 
 
 def _import_metrics(path: Path) -> None:
-    """What the evaluation of other tasks imports for a second or more: once a worker rather than once a trial."""
-    name = _METRICS.get(read_task(path))
-    if name is not None:
+    """What an evaluation imports for a second or more: once a worker rather than once a trial."""
+    for name in evaluation_packages(read_task(path)):
         with suppress(ImportError):  # the trial says what is missing
             import_module(name)
 

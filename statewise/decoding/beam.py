@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import State, leaves, rows
-from statewise.decoding.hypothesis import (
+from statewise.decoding.search import (
     Hypothesis,
     alignment_tap,
     check_limits,
@@ -84,12 +84,12 @@ def beam_search(
     """For each row of `state` the `n_best` hypotheses that were found, the best first.
 
     Of all continuations of all open hypotheses the likeliest stay: `beam` of them, less one for each that has
-    ended (Sutskever et al. 2014). A row is done when nothing open can still come among its best; it then leaves
-    the batch. `max_length` (end symbol not counted) is reached with the end symbol as the only way on; without an
-    end symbol (`end_id=None`) all hypotheses have that length. Tokens in `never` are not chosen.
+    ended (Sutskever et al. 2014). A row is done when no open hypothesis can still rank among its best; it then leaves
+    the batch. After `max_length` tokens (end symbol not counted) only the end symbol may follow; without an end
+    symbol (`end_id=None`) all hypotheses have that length. Tokens in `never` are not chosen.
 
-    `align` gives each token's weights over the source; they and `coverage_penalty` need a model that looks, and
-    `source_lengths_B` where sources differ in length. `decided_B` is the log probability of what was settled before
+    `align` gives each token's weights over the source; they and `coverage_penalty` need a model with attention, and
+    `source_lengths_B` where sources differ in length. `decided_B` is the log probability of what was decided before
     the first token, such as a length; it is part of every hypothesis.
     """
     batch = len(next(leaf for _, leaf in leaves(state)))
@@ -120,7 +120,7 @@ def beam_search(
         top_BK, at_BK = total_BX.topk(min(beam, total_BX.shape[1]), dim=-1)
         parent_BK, token_BK = at_BK // model.vocab, at_BK % model.vocab
 
-        # A hypothesis that ended keeps its slot for ever.
+        # A finished hypothesis keeps its slot.
         free_B = torch.tensor([beam - len(row.done) for row in active], device=device)
         valid_BK = (torch.arange(top_BK.shape[1], device=device) < free_B[:, None]) & top_BK.isfinite()
         written_BKL = torch.cat([_of_parents(written_BKL, parent_BK), token_BK[:, :, None]], dim=2)
@@ -146,7 +146,7 @@ def beam_search(
         ]
         if not stay:
             break
-        # Whoever goes on, from whichever parent: one selection of rows.
+        # One selection of rows: those that continue, each from its parent.
         stay_B = torch.tensor(stay, device=device)
         open_BK = log_p_BK[stay_B].isfinite()
         parent_BK = torch.where(open_BK, parent_BK[stay_B], parent_BK[stay_B, :1])
@@ -186,7 +186,7 @@ def _forbid(
     never: Sequence[int],
     min_length: int,
 ) -> None:
-    """Log probabilities of what must not come now become minus infinity; the others stay the model's own."""
+    """Set the log probabilities of forbidden tokens to minus infinity."""
     if never:
         step_NV[:, list(never)] = -torch.inf
     if end_id is None:
@@ -214,7 +214,7 @@ def _finish(
 
 
 def _is_decided(row: _Row, ranking: Ranking, log_p: float, length: int, n_best: int, last: int) -> bool:
-    """Whether nothing open, the likeliest being `log_p`, can come among the best."""
+    """Whether no open hypothesis, at most `log_p` likely, can still rank among the best."""
     if len(row.done) < n_best:
         return False
     return ranking.bound(log_p, length, row.longest + last) <= row.best(n_best)[-1].score

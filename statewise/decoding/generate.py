@@ -1,4 +1,4 @@
-"""The generation loop over any machine. What is needed to go on is itself a state: it can be saved and forked.
+"""The generation loop over any machine. A continuation is itself a state: it can be saved and forked.
 
 B batch, T time, V vocabulary.
 """
@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, map_state, state_type
-from statewise.decoding import graph, reading
-from statewise.decoding.hypothesis import broken_outputs, check_never
+from statewise.decoding import graph
 from statewise.decoding.sampling import STREAM, Sampling, choose
+from statewise.decoding.search import broken_outputs, check_never
 from statewise.kernels import threads_for
-from statewise.layers import LARGE, Finished, packed_products
+from statewise.kernels.few_rows import LARGE, Product, packed_products
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
-_ROOM = 256  # tokens that room is made for at once: a list is copied so rarely that it costs nothing
+_ROOM = 256  # tokens reserved at once: a list is copied so rarely that the cost does not matter
 
 
 @state_type
@@ -29,8 +29,8 @@ class Continuation(NamedTuple):
     """Everything a text needs to be continued exactly, here or after it was saved and loaded."""
 
     state: State
-    token_B: Tensor  # written but not yet read by the machine
-    position_B: Tensor  # tokens read and written so far, on top of `STREAM` for each seed that the row is ahead
+    token_B: Tensor  # generated but not yet read by the machine
+    position_B: Tensor  # tokens read and generated so far, plus `STREAM` for each seed that the row is ahead
     seen_BV: Tensor  # which tokens occurred, for the repetition penalty
     tail_BK: Tensor  # the last tokens, for decoding text across the seam; -1 before the beginning
 
@@ -39,18 +39,18 @@ class Continuation(NamedTuple):
 def begin(model: Machine[Any], prompt_BT: Tensor, *, vocab: int) -> Continuation:
     """Read a prompt (all but its last token) from the initial state.
 
-    Rows with the same prompt are samples of it: the first draws with the seed, the next with the one after it, and so
-    on. So each is what it would be alone with its seed.
+    Rows with the same prompt are samples of it: the first uses the seed, the next one the seed after it, and so on. So
+    each is what it would be alone with its seed.
     """
     batch, read_BT = len(prompt_BT), prompt_BT[:, :-1]
     start = Continuation(
-        state=reading.absorb(model, read_BT, None) if read_BT.shape[1] else model.init_state(batch),
+        state=graph.prefill(model, read_BT, None) if read_BT.shape[1] else model.init_state(batch),
         token_B=prompt_BT[:, 0],
         position_B=STREAM * torch.tensor(_repeated(prompt_BT), device=prompt_BT.device),
         seen_BV=torch.zeros(batch, vocab, dtype=torch.bool, device=prompt_BT.device).scatter(1, prompt_BT[:, :1], True),
         tail_BK=torch.full((batch, _TAIL), -1, dtype=torch.int64, device=prompt_BT.device),
     )
-    return _told(start, prompt_BT[:, 1:]) if read_BT.shape[1] else start
+    return _after(start, prompt_BT[:, 1:]) if read_BT.shape[1] else start
 
 
 def _repeated(prompt_BT: Tensor) -> list[int]:
@@ -65,15 +65,15 @@ def _repeated(prompt_BT: Tensor) -> list[int]:
 
 @torch.no_grad()
 def read(model: Machine[Any], at: Continuation, more_BT: Tensor) -> Continuation:
-    """Go on with given tokens instead of chosen ones, in one parallel pass."""
+    """Continue with given tokens, in one parallel pass."""
     if more_BT.shape[1] == 0:
         return at
     inputs_BT = torch.cat([at.token_B[:, None], more_BT[:, :-1]], dim=1)
-    return _told(at, more_BT)._replace(state=reading.absorb(model, inputs_BT, at.state))
+    return _after(at, more_BT)._replace(state=graph.prefill(model, inputs_BT, at.state))
 
 
-def _told(at: Continuation, more_BT: Tensor) -> Continuation:
-    """All but the state, these tokens later."""
+def _after(at: Continuation, more_BT: Tensor) -> Continuation:
+    """The continuation after these tokens, but for its state."""
     return Continuation(
         at.state,
         more_BT[:, -1],
@@ -83,8 +83,8 @@ def _told(at: Continuation, more_BT: Tensor) -> Continuation:
     )
 
 
-class _Writing:
-    """A text being written. It steps in room of its own, so that what it hands out is never written to again."""
+class _Decoder:
+    """Decodes in reserved memory of its own, so that it never overwrites what it has returned."""
 
     def __init__(
         self,
@@ -96,26 +96,24 @@ class _Writing:
         tokens: int | None = None,
     ) -> None:
         self.model = model
-        self.tokens = tokens  # that will be asked for, if this is known
+        self.tokens = tokens  # to generate in all, if known
         self.sampling = sampling.check()
         check_never(never, vocab=at.seen_BV.shape[1])
         self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
         self.begun = at.state
-        self.count = 0  # tokens written since then
-        self.room = 0  # tokens until the state has to be given more
-        self.at = at  # but for its state and for these tokens, which are told to it when somebody asks
-        self.untold: list[Tensor] = []
+        self.count = 0  # tokens generated since then
+        self.room = 0  # tokens until the state needs more memory
+        self.at = at  # without its state and without these tokens, which are added when they are needed
+        self.pending: list[Tensor] = []
         self.state = at.state
         self.captured = graph.obstacle(model, at.token_B.device) is None
         self.borrowed: graph.Borrowed | None = None
-        self.products: dict[int, Finished | None] = {}
-        self.highest: list[
-            Tensor
-        ] = []  # logits of each row, token by token, until somebody looks whether they are finite
+        self.products: dict[int, Product | None] = {}
+        self.highest: list[Tensor] = []  # the largest logit of each row, per token, until they are checked
 
     @cached_property
     def largest(self) -> int:
-        """Numbers that are multiplied by the largest product of a step."""
+        """Multiplications in the largest matrix product of a step."""
         matrices = (p.numel() for p in self.model.parameters() if p.dim() == 2)
         return len(self.at.token_B) * max(matrices, default=0)
 
@@ -125,36 +123,36 @@ class _Writing:
         return first
 
     def threads(self) -> AbstractContextManager[None]:
-        """One, where no product of a step is large enough for more."""
+        """One thread, unless a product of a step is large enough for more."""
         return threads_for(self.largest, enough=LARGE) if self.at.token_B.device.type == "cpu" else nullcontext()
 
     def step(self) -> Tensor:
         """One more token."""
         if self.sampling.repetition != 1.0 and self.borrowed is None:
-            self._tell()
+            self._flush()
         if self.room == 0:
             self._make_room()
         token_B = self.borrowed.loop.step() if self.borrowed is not None else self._step()
         self.room = max(0, self.room - 1)
-        self.untold.append(token_B)
+        self.pending.append(token_B)
         self.count += 1
         return token_B
 
     def _step(self) -> Tensor:
-        token_B = self.untold[-1] if self.untold else self.at.token_B
-        # Without any room to be had, the pure step says why.
+        token_B = self.pending[-1] if self.pending else self.at.token_B
+        # Where nothing could be reserved, the pure step says why.
         step = self.model.step_ if self.room else self.model.step
         with packed_products(len(token_B), self.products):
             logits_BV, self.state = step(token_B, self.state)
         if len(self.never):
             logits_BV.index_fill_(1, self.never, -torch.inf)
         self.highest.append(logits_BV.amax(-1))
-        position_B = self.at.position_B + len(self.untold)
+        position_B = self.at.position_B + len(self.pending)
         return choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
 
     def _make_room(self) -> None:
-        """For a captured loop a whole number of blocks, so that the lists of texts of like length have one shape."""
-        self._tell()
+        """Reserve memory. For a captured loop whole blocks, so that texts of similar length share one shape."""
+        self._flush()
         if self.borrowed is not None:
             self._refuse_broken()
             self.state = map_state(Tensor.clone, self.borrowed.loop.state)
@@ -171,21 +169,21 @@ class _Writing:
             self.captured = self.borrowed is not None
 
     def finish(self) -> None:
-        """Leave a captured loop to whoever writes next."""
+        """Give a captured loop back."""
         if self.borrowed is not None:
             graph.give_back(self.model, self.borrowed)
             self.borrowed = None
 
     def continuation(self) -> Continuation:
-        """What goes on from here, whatever is written after it."""
+        """Where decoding can continue; later steps do not change it."""
         self._refuse_broken()
-        self._tell()
+        self._flush()
         state = self.state if self.borrowed is None else self.borrowed.loop.state
-        shown = map_state(self._without_room, state, self.begun, self.initial)
-        return self.at._replace(state=shown if self.borrowed is None else map_state(Tensor.clone, shown))
+        trimmed = map_state(self._without_room, state, self.begun, self.initial)
+        return self.at._replace(state=trimmed if self.borrowed is None else map_state(Tensor.clone, trimmed))
 
     def _refuse_broken(self) -> None:
-        """Of NaN, infinity, or nothing but what is forbidden. Not asked at every token: on a GPU it means to wait."""
+        """Raise if a logit was NaN or infinite, or all tokens were forbidden. Rarely called: it waits for a GPU."""
         sound = [] if self.borrowed is None else [self.borrowed.loop.sound]
         if self.highest:
             sound.append(torch.stack(self.highest).isfinite().all())
@@ -193,14 +191,13 @@ class _Writing:
         if not all(sound):
             raise broken_outputs()
 
-    def _tell(self) -> None:
-        if self.untold:
-            told_BT = torch.stack(self.untold, dim=1)
-            self.at = _told(self.at, told_BT)
-            self.untold = []
+    def _flush(self) -> None:
+        if self.pending:
+            self.at = _after(self.at, torch.stack(self.pending, dim=1))
+            self.pending = []
 
     def _without_room(self, leaf: Tensor, begun: Tensor, initial: Tensor) -> Tensor:
-        """A list, which is empty at the beginning, has grown by a slot a token; behind that is free room."""
+        """Cut the unused end of a list: it was empty initially and has grown by one slot a token."""
         for axis, size in enumerate(initial.shape[1:], start=1):
             if size == 0 and leaf.shape[axis] > begun.shape[axis] + self.count:
                 leaf = leaf.narrow(axis, 0, begun.shape[axis] + self.count)
@@ -211,29 +208,29 @@ class _Writing:
 def generate(
     model: Machine[Any], at: Continuation, sampling: Sampling, *, never: Sequence[int] = ()
 ) -> Iterator[tuple[Tensor, Continuation]]:
-    """Token after token, for ever; each with the continuation that includes it. `never` are not chosen."""
-    writing = _Writing(model, at, sampling, never)
+    """Token after token, without end; each with the continuation after it. Tokens in `never` are not chosen."""
+    decoder = _Decoder(model, at, sampling, never)
     try:
         while True:
-            with writing.threads():
-                token_B = writing.step()
-            yield token_B, writing.continuation()
+            with decoder.threads():
+                token_B = decoder.step()
+            yield token_B, decoder.continuation()
     finally:
-        writing.finish()
+        decoder.finish()
 
 
 @torch.no_grad()
 def extend(
     model: Machine[Any], at: Continuation, sampling: Sampling, *, tokens: int, never: Sequence[int] = ()
 ) -> tuple[Tensor, Continuation]:
-    """So many tokens at once, `[B, T]`, and what goes on from the last: the same as `generate`, with less to do."""
+    """`tokens` tokens `[B, T]` and the continuation after the last: the same as `generate`, with less overhead."""
     if tokens < 1:
         raise UserError(f"tokens = {tokens} is not valid, expected at least 1")
-    writing = _Writing(model, at, sampling, never, tokens=tokens)
+    decoder = _Decoder(model, at, sampling, never, tokens=tokens)
     try:
-        with writing.threads():
-            chosen = [writing.step() for _ in range(tokens)]
-        after = writing.continuation()
+        with decoder.threads():
+            chosen = [decoder.step() for _ in range(tokens)]
+        after = decoder.continuation()
     finally:
-        writing.finish()
+        decoder.finish()
     return torch.stack(chosen, dim=1), after

@@ -14,7 +14,7 @@ from statewise.kernels.largest import largest
 from statewise.specs import UserError
 
 _COLDEST = 1e-30
-STREAM = 1 << 40  # positions that belong to one seed; those of the next begin behind them
+STREAM = 1 << 40  # positions of one seed; those of the next seed follow
 
 
 class Sampling(NamedTuple):
@@ -83,7 +83,7 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
     """The logits a token is drawn from."""
     logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
     if sampling.temperature > 0:
-        # From the top down, and never by what float32 calls 0: the best stays 0 however cold it gets.
+        # Relative to the maximum, and never divided by a float32 zero: the best stays 0 at any temperature.
         logits_BV = (logits_BV - logits_BV.amax(-1, keepdim=True)) / max(sampling.temperature, _COLDEST)
     if sampling.top_k is not None:
         logits_BV = keep_top_k(logits_BV, sampling.top_k)
@@ -95,36 +95,35 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
 
 
 def uniforms(positions: Sequence[int], seed: int) -> list[float]:
-    """The chance of each position: a function of (seed, position), whoever asks, and whenever.
+    """A uniform random number for each position: a function of (seed, position) alone.
 
-    From `STREAM` on they are the positions of the next seed: for several samples of one prompt.
+    Positions from `STREAM` on belong to the next seed: for several samples of one prompt.
     """
     noise = {p: float(np.random.default_rng([seed + p // STREAM, p % STREAM]).random()) for p in set(positions)}
     return [noise[p] for p in positions]
 
 
 def best(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
-    """The likeliest token. No filter takes that away: nothing to normalise, sort or sum."""
+    """The most likely token. Filters never remove it, so nothing is normalised, sorted or summed."""
     if sampling.repetition != 1.0:
         logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
     return largest(logits_BV)
 
 
 def drawn(logits_BV: Tensor, seen_BV: Tensor, below_B1: Tensor, sampling: Sampling) -> Tensor:
-    """One token a row through the filters: the first at which the sum of probabilities passes `below_B1`."""
+    """One token a row through the filters: the first whose cumulative probability exceeds `below_B1`."""
     cumulative_BV = filtered(logits_BV, seen_BV, sampling).double().softmax(-1).cumsum(-1)
     # Scaled by the last entry, so that rounding cannot leave the draw beyond the end.
     return (cumulative_BV <= below_B1 * cumulative_BV[:, -1:]).sum(-1).clamp(max=logits_BV.shape[-1] - 1)
 
 
 def has_best(logits_BV: Tensor) -> Tensor:
-    """Whether every row has a likeliest token: not with NaN or infinity in it, nor where nothing is allowed."""
+    """Whether every row has a most likely token: not if it holds NaN or infinity, or if all tokens are forbidden."""
     return logits_BV.amax(-1).isfinite().all()
 
 
 def choose(logits_BV: Tensor, *, seen_BV: Tensor, position_B: Tensor, sampling: Sampling) -> Tensor:
-    """One token a row. The draw is a function of (seed, position): it does not matter who else is in the
-    batch, nor whether the text was written in one go."""
+    """One token a row. The draw is a function of (seed, position): other rows and interruptions do not change it."""
     if sampling.temperature == 0:
         return best(logits_BV, seen_BV, sampling)
     noise = uniforms(position_B.tolist(), sampling.seed)

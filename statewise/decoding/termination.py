@@ -1,4 +1,4 @@
-"""Writing until it is over, for any machine that can say so, and whether the lengths it gives are the right ones.
+"""Decode with any machine that models its own end, and compare the lengths it draws with the true ones.
 
 B batch, P prompt time, T time, N cases, M draws for each.
 """
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import hold, uniforms
-from statewise.decoding.hypothesis import broken_outputs, check_never
 from statewise.decoding.sampling import has_best
+from statewise.decoding.search import broken_outputs, check_never
 from statewise.models import Terminating
 from statewise.specs import UserError
 
@@ -51,12 +51,12 @@ def write(
         raise UserError(f"longest is {int(longest_B.min())}, expected at least 0")
     if not 0 <= shortest <= int(longest_B.min()):
         raise UserError(f"shortest is {shortest}, expected between 0 and longest = {int(longest_B.min())}")
-    chance = None
+    uniform = None
     if seed is not None:
-        # The row's own draw for its length comes first, so that it does not depend on who else may write how much.
-        chance = uniforms((seed,), rows=batch, times=most + 2, kinds=2, first_row=first_row).to(prompt_BP.device)
+        # A row's draw for its length comes first, so that it does not depend on the limits of other rows.
+        uniform = uniforms((seed,), rows=batch, times=most + 2, kinds=2, first_row=first_row).to(prompt_BP.device)
     summary_BD, state = model.condition(prompt_BP, prompt_length_B)
-    state = model.begin(summary_BD, state, uniform_B=None if chance is None else chance[:, 0, 0])
+    state = model.begin(summary_BD, state, uniform_B=None if uniform is None else uniform[:, 0, 0])
     token_B = torch.full_like(prompt_BP[:, 0], model.edge)
     going_B = torch.ones_like(token_B, dtype=torch.bool)
     lengths_B = torch.zeros_like(token_B)
@@ -68,14 +68,14 @@ def write(
         if never:
             outputs_BV = outputs_BV.index_fill(1, torch.tensor(list(never), device=outputs_BV.device), -torch.inf)
         if t >= shortest:
-            stops_B = model.stops(outputs_BV, state, uniform_B=None if chance is None else chance[:, t + 1, 0])
+            stops_B = model.stops(outputs_BV, state, uniform_B=None if uniform is None else uniform[:, t + 1, 0])
             ended_B = ended_B | (going_B & stops_B)
             going_B = going_B & ~stops_B & (t < longest_B)
         if not bool(going_B.any()):
             break
         if not has_best(outputs_BV[going_B, :-1]):
             raise broken_outputs()
-        token_B = _chosen(outputs_BV[:, :-1], None if chance is None else chance[:, t + 1, 1])
+        token_B = _chosen(outputs_BV[:, :-1], None if uniform is None else uniform[:, t + 1, 1])
         written.append(token_B.masked_fill(~going_B, model.edge))
         lengths_B = lengths_B + going_B
     empty_BT = prompt_BP.new_empty(batch, 0)

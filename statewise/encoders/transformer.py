@@ -4,7 +4,7 @@ B batch, T time, D width.
 """
 
 import math
-from typing import Literal, cast, final
+from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ class TransformerEncoder(Encoder, Stacked):
         for number, layer in enumerate(self.layers):
             with scope(f"encoder.{number}"):
                 x_BTD = layer(x_BTD, lengths_B)
-        y_BTD = cast(Tensor, self.final_norm(x_BTD))
+        y_BTD = self.final_norm(x_BTD)
         return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(y_BTD, lengths_B), 0.0)
 
     def _placed(self, x_BTD: Tensor) -> Tensor:

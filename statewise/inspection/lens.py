@@ -1,14 +1,20 @@
-"""A lens: a name, what it shows, of which tasks, with which settings. (The tap it may use is `core.lens`.)"""
+"""A lens: a name, what it shows, for which tasks, with which settings; and what all lenses share."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import stdev
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+import torch
 from pydantic import ValidationError
 
 from statewise.inspection.finding import Finding
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.specs import Spec, UserError, nearest
+from statewise.kernels import student_t
+from statewise.specs import Spec, UserError, nearest, option
+from statewise.tasks import Specimens
 
 S = TypeVar("S", bound=Spec)
 
@@ -40,3 +46,53 @@ def read_settings(settings: type[S], given: Mapping[str, Any], *, lens: str) -> 
                 message = detail["msg"].removeprefix("Value error, ")
                 lines.append(f"  {path} = {detail['input']!r}: {message[0].lower()}{message[1:]}")
         raise UserError(f"the settings of the lens {lens!r} are not valid:\n" + "\n".join(lines)) from None
+
+
+def choose_rows(specimens: Specimens, count: int, *, shortest: int = 2, longest: int | None = None) -> list[int]:
+    """Rows with at least and at most so many places, evenly spaced, in their order."""
+    place = specimens.words.place
+    able = [number for number in range(len(specimens)) if specimens.length(number) >= shortest]
+    if able and longest is not None:
+        able = [number for number in able if specimens.length(number) <= longest]
+        if not able:
+            raise UserError(
+                f"every row of {specimens.source} has more than {longest:,} {place}s, and all of a row is held at once",
+                fix=f"give shorter rows: {option('data', 'FILE')}",
+            )
+    if not able:
+        raise UserError(
+            f"no row of {specimens.source} has {shortest} {place}s or more",
+            fix=f"give longer rows: {option('data', 'FILE')}",
+        )
+    return [able[at] for at in np.unique(np.linspace(0, len(able) - 1, count).round().astype(int))]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Of names with dots the last word, and of the words before it those in which two of them differ."""
+    split = [_words(name) for name in names]
+    kept = [
+        [word for at, word in enumerate(words[:-1]) if any(_only_there(words, other, at) for other in split)]
+        for words in split
+    ]
+    short = [" ".join([*some, words[-1]]) for some, words in zip(kept, split)]
+    return [name if short.count(one) > 1 else one for one, name in zip(short, names)]
+
+
+def _words(name: str) -> list[str]:
+    """A number at the end alone says nothing: it stays with the word before it."""
+    words = name.split(".")
+    return [*words[:-2], ".".join(words[-2:])] if words[-1].isdigit() else words
+
+
+def _only_there(one: Sequence[str], other: Sequence[str], at: int) -> bool:
+    """Whether two names differ in this word and in no other."""
+    return len(one) == len(other) and [i for i, (a, b) in enumerate(zip(one, other)) if a != b] == [at]
+
+
+def half_width(values: Sequence[float]) -> float | None:
+    """None where one value says nothing of its own spread."""
+    if len(values) < 2:
+        return None
+    freedom = torch.tensor(float(len(values) - 1), dtype=torch.float64)
+    factor = float(student_t.quantile(torch.tensor(0.975, dtype=torch.float64), freedom))
+    return factor * stdev(values) / math.sqrt(len(values))

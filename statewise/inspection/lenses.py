@@ -1,15 +1,22 @@
-"""Every lens there is, in the order of a page."""
+"""All lenses, and applying one or several of them to a model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from statewise.inspection.attention.lens import LENS as ATTENTION
 from statewise.inspection.bptt.lens import LENS as BPTT
+from statewise.inspection.finding import Finding, page, write, written_files
 from statewise.inspection.gates.lens import LENS as GATES
 from statewise.inspection.gradient.lens import LENS as GRADIENT
 from statewise.inspection.intervene.lens import LENS as INTERVENE
-from statewise.inspection.lens import Lens
+from statewise.inspection.lens import Lens, read_settings
 from statewise.inspection.probes.lens import LENS as PROBES
-from statewise.inspection.subject import Subject
+from statewise.inspection.progress import Progress, Silent
+from statewise.inspection.subject import NOTHING, Subject, open_subject
 from statewise.inspection.surprise.lens import LENS as SURPRISE
 from statewise.specs import UserError, nearest
+from statewise.tasks import Run
 
 LENSES: tuple[Lens, ...] = (SURPRISE, GRADIENT, ATTENTION, BPTT, GATES, INTERVENE, PROBES)
 _BY_NAME = {lens.name: lens for lens in LENSES}
@@ -31,3 +38,156 @@ def refuse_other_task(lens: Lens, subject: Subject) -> None:
         f"the lens {lens.name!r} says nothing of {subject.task or 'no'} runs{why}",
         fix=f"look at {subject.name} through {', '.join(able)}" if able else f"it is for {', '.join(lens.tasks)} runs",
     )
+
+
+class Inspection(NamedTuple):
+    """What the lenses of `sw.inspect` found about one model; a notebook shows it.
+
+    >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+    >>> inspection
+    Inspection('runs/lstm': surprise)
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    def finding(self, lens: str) -> Finding:
+        """What one lens found: `sentences`, `figures`, `tables`, and the numbers behind them in `data`.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> inspection.finding("surprise").title
+        'Surprise'
+        """
+        return next(one for one in self.findings if one.lens == find_lens(lens).name)
+
+    def write(self, folder: "str | Path", *, static: bool = False, command: str | None = None) -> Path:
+        """Write `inspect.html`, `inspect.md`, `inspect.json`, and every figure and table as a file.
+
+        Returns the path of the page. `static` leaves out the interactive figures.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> inspection.write("looked", static=True).name
+        'inspect.html'
+        """
+        return write(self.subject, self.findings, Path(folder), static=static, command=command)
+
+    def files(self, folder: "str | Path") -> list[Path]:
+        """The files that `write` has put into the folder.
+
+        >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+        >>> page = inspection.write("looked", static=True)
+        >>> page in inspection.files("looked")
+        True
+        """
+        return [path for path in written_files(self.findings, Path(folder)) if path.is_file()]
+
+    def to_html(self, *, static: bool = False) -> str:
+        """The whole page as a string.
+
+        >>> "<html" in sw.inspect("runs/lstm", "surprise", text="the cat sat").to_html(static=True)
+        True
+        """
+        return page(self.subject, self.findings, static=static)
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.subject!r}: {', '.join(one.lens for one in self.findings)})"
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self.findings)
+
+
+def look(
+    what: "str | Path | Run | Subject | None",
+    lens: str,
+    *,
+    text: "str | Path | None" = None,
+    data: "str | Path | None" = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Finding:
+    """Through one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models.
+
+    `text` is a file or the text itself, `data` a file in the format that the run learned from; by default what
+    training held out is read.
+    """
+    chosen = find_lens(lens)
+    read = read_settings(chosen.settings, settings, lens=lens)
+    if what is None and chosen.tasks:
+        raise UserError(f"the lens {lens!r} looks at a run, and none was named", fix="name a trained folder")
+    progress = progress or Silent()
+    with progress.busy("opening"):
+        subject = NOTHING if what is None else open_subject(what, text=text, data=data)
+    refuse_other_task(chosen, subject)
+    with progress.busy(chosen.name):
+        return chosen.look(subject, read, progress)
+
+
+def inspect(
+    what: "str | Path | Run | Subject | None",
+    lenses: "str | Sequence[str] | None" = None,
+    *,
+    text: "str | Path | None" = None,
+    data: "str | Path | None" = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Inspection:
+    """Look inside a model with one lens, several, or (by default) every quick one that fits its task.
+
+    `what` is a run folder or an opened run; `text` (a file or the text itself) or `data` (a file in the format of the
+    training data) is what the model reads meanwhile. Settings are those of a single lens; of several, by their names:
+    `gradient={"window": 16}`. Returns figures, tables and sentences that a notebook shows.
+
+    >>> found = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+    >>> found.finding("surprise").data["tokens"]
+    22
+    """
+    if isinstance(lenses, str):
+        finding = look(what, lenses, text=text, data=data, progress=progress, **settings)
+        return Inspection(finding.subject, (finding,))
+    if what is None:
+        raise UserError("neither a run nor a lens was named", fix="name a trained folder")
+    progress = progress or Silent()
+    with progress.busy("opening"):
+        subject = open_subject(what, text=text, data=data)
+    chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
+    of_each = {chosen[0].name: settings} if len(chosen) == 1 else _of_each(settings, chosen)
+    given = {one.name: read_settings(one.settings, of_each.get(one.name, {}), lens=one.name) for one in chosen}
+    found, refused = [], []
+    for one in chosen:
+        refuse_other_task(one, subject)
+        try:
+            with progress.busy(one.name):
+                found.append(one.look(subject, given[one.name], progress))
+        except UserError as error:
+            if lenses is not None:  # it was asked for by name
+                raise
+            refused.append(error)
+            found.append(Finding(one.name, one.name.capitalize(), subject.name, (f"Not looked: {error.what}.",)))
+    if len(refused) == len(chosen):
+        raise refused[0]
+    return Inspection(subject.name, tuple(found))
+
+
+def _of_each(settings: Mapping[str, Any], chosen: Sequence[Lens]) -> dict[str, dict[str, Any]]:
+    """Settings of several lenses: `gradient={"window": 16}`, or `gradient.window` as a key."""
+    known = [one.name for one in chosen]
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        lens, _, name = key.partition(".")
+        if not name and not isinstance(value, Mapping):
+            raise UserError(
+                f"{key!r} is a setting of one lens, and {len(known)} were named",
+                fix=f"name the lens, or say whose it is: {known[0]}.{key}",
+            )
+        if lens not in known:
+            raise UserError(f"{key!r} is no setting of {', '.join(known)}", fix=nearest(lens, known))
+        found.setdefault(lens, {}).update({name: value} if name else value)
+    return found
+
+
+def _fitting(subject: Subject) -> list[Lens]:
+    fitting = [one for one in LENSES if one.quick and subject.task in one.tasks]
+    if not fitting:
+        able = sorted({task for one in LENSES for task in one.tasks})
+        raise UserError(f"no lens looks at {subject.task} runs", fix=f"there are lenses for {', '.join(able)}")
+    return fitting

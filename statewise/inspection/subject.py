@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from statewise.core import Machine
 from statewise.data import open_corpus
 from statewise.decoding import Sampling
-from statewise.inspection.reading import Decode, Reading
+from statewise.inspection.text import Decode, Reading
 from statewise.models import CustomMixer
 from statewise.specs import UserError
 from statewise.tasks import LanguageModelRun, Run, Specimens, is_shipped, load

@@ -16,12 +16,8 @@ from statewise.layers.initialise import fill_recurrent as fill_recurrent
 from statewise.layers.linear import make_linear as make_linear
 from statewise.layers.linear import unfilled_linear as unfilled_linear
 from statewise.layers.mlp import MLP as MLP
+from statewise.layers.norm import Norm as Norm
 from statewise.layers.norm import make_norm as make_norm
-from statewise.layers.packed import LARGE as LARGE
-from statewise.layers.packed import Finished as Finished
-from statewise.layers.packed import linear as linear
-from statewise.layers.packed import packed_products as packed_products
-from statewise.layers.packed import prepared as prepared
 from statewise.layers.position import alibi_slopes as alibi_slopes
 from statewise.layers.position import sinusoid as sinusoid
 from statewise.layers.readout import Readout as Readout

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described, Stacked
+from statewise.kernels.few_rows import linear
 from statewise.layers.initialise import Scheme
-from statewise.layers.packed import linear
 from statewise.specs import UserError
 
 

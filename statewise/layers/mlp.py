@@ -1,4 +1,4 @@
-"""The sublayer without time: widen, bend, narrow."""
+"""The sublayer without time: widen, activate, narrow."""
 
 from typing import Literal, assert_never
 
@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Described, Stacked
+from statewise.kernels.few_rows import linear
 from statewise.layers.linear import make_linear
-from statewise.layers.packed import linear
 
 
 class MLP(Described, Stacked):
@@ -32,11 +32,11 @@ class MLP(Described, Stacked):
         return {"up.weight": [self.down.in_features] * (2 if self.kind == "swiglu" else 1)}
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """`onto`: what the result is added to, for whoever has nothing to do in between."""
+        """`onto`: what the result is added to, where nothing happens in between."""
         up, down = self.up, self.down
         match self.kind:
             case "relu" | "gelu":
-                a = linear(x, up.weight, up.bias, bend=self.kind)
+                a = linear(x, up.weight, up.bias, activation=self.kind)
             case "swiglu":
                 gate, value = linear(x, up.weight, up.bias).chunk(2, dim=-1)
                 a = F.silu(gate) * value

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish, no_autocast
+from statewise.kernels.few_rows import linear
 from statewise.kernels.gated_delta import choice, gated_delta
-from statewise.layers import Scheme, check_heads, fill_input, linear
+from statewise.layers import Scheme, check_heads, fill_input
 from statewise.mixers.decay import draw_rates
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 

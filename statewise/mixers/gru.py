@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from statewise.core import Mixer, Stacked, check_input, state_type
 from statewise.kernels import Choice, Wish
+from statewise.kernels.few_rows import linear
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
-from statewise.layers import Scheme, drop, fill_input, fill_recurrent, linear
+from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
 @state_type

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish, past_end, wide
+from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.layers import Scheme, check_heads, fill_input, linear
+from statewise.layers import Scheme, check_heads, fill_input
 from statewise.mixers.decay import draw_rates
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 

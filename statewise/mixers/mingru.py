@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
+from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan
-from statewise.layers import Scheme, fill_input, linear
+from statewise.layers import Scheme, fill_input
 from statewise.mixers.candidate import Candidate, bend
 
 

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
+from statewise.kernels.few_rows import linear
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
-from statewise.layers import Scheme, check_heads, fill_input, linear
+from statewise.layers import Scheme, check_heads, fill_input
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 Inner = Literal["linear", "mlp"]

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Literal, TypeVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from statewise.core import Machine, Mixer, State, is_observed, observe
-from statewise.layers import MLP, Dropout
-from statewise.models.normalise import add_normalise, normalise
+from statewise.layers import MLP, Dropout, Norm
 
 S = TypeVar("S", bound=State)
 
@@ -24,12 +23,12 @@ class Block(Machine[S]):
         self,
         mixer: Mixer[S],
         *,
-        norm: nn.Module,
+        norm: Norm,
         dropout: Dropout,
         residual: bool,
         norm_place: Literal["pre", "post"] = "pre",
         mlp: MLP | None = None,
-        mlp_norm: nn.Module | None = None,
+        mlp_norm: Norm | None = None,
     ) -> None:
         super().__init__()
         self.norm = norm
@@ -50,7 +49,7 @@ class Block(Machine[S]):
         return self._around(lambda x: self.mixer(x, state, lengths_B), x_BTD, self.dropout)
 
     def absorb(self, x_BTD: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> S:
-        x_BTD = normalise(self.norm, x_BTD, for_products=True) if self.norm_place == "pre" else x_BTD
+        x_BTD = self.norm(x_BTD, for_products=True) if self.norm_place == "pre" else x_BTD
         return self.mixer.absorb(x_BTD, state, lengths_B)
 
     def step(self, x_BD: Tensor, state: S) -> tuple[Tensor, S]:
@@ -70,23 +69,23 @@ class Block(Machine[S]):
     ) -> tuple[Tensor, S]:
         """One definition for a sequence and for a moment."""
         pre = self.norm_place == "pre"
-        y, after = mix(normalise(self.norm, x, for_products=True) if pre else x)
+        y, after = mix(self.norm(x, for_products=True) if pre else x)
         y = dropout(y)
         if self.mlp is None or self.mlp_norm is None:
             y = x + y if self.residual else y
-            return shown(y if pre else normalise(self.norm, y)), after
+            return shown(y if pre else self.norm(y)), after
         if pre and self.residual:
-            y, read = add_normalise(self.mlp_norm, x, y)
+            y, read = self.mlp_norm.of_sum(x, y)
         else:
             y = x + y if self.residual else y
-            y = y if pre else normalise(self.norm, y)
-            read = normalise(self.mlp_norm, y, for_products=True) if pre else y
+            y = y if pre else self.norm(y)
+            read = self.mlp_norm(y, for_products=True) if pre else y
         if self.residual and not self.training:  # nothing is dropped in between
             z = self.mlp(read, onto=y)
         else:
             z = dropout(self.mlp(read))
             z = y + z if self.residual else z
-        return shown(z if pre else normalise(self.mlp_norm, z)), after
+        return shown(z if pre else self.mlp_norm(z)), after
 
 
 def shown(y: Tensor) -> Tensor:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, assert_never
 
 import torch
-from torch import nn
 
 from statewise.core import Mixer
-from statewise.layers import MLP, Dropout, Embedding, make_norm
+from statewise.layers import MLP, Dropout, Embedding, Norm, make_norm
 from statewise.mixers import (
     GRU,
     LSTM,
@@ -163,12 +162,12 @@ def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator
 class Around(TypedDict):
     """What a layer has besides its mixer."""
 
-    norm: nn.Module
+    norm: Norm
     dropout: Dropout
     residual: bool
     norm_place: Literal["pre", "post"]
     mlp: MLP | None
-    mlp_norm: nn.Module | None
+    mlp_norm: Norm | None
 
 
 def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Generator | None) -> Around:
@@ -186,7 +185,7 @@ def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Gene
     }
 
 
-def build_last_norm(spec: MixerSpec, width: int) -> nn.Module:
+def build_last_norm(spec: MixerSpec, width: int) -> Norm:
     """Behind all layers: sums that no layer has normalised."""
     kind = spec.norm if spec.residual and spec.norm_place == "pre" else "none"
     return make_norm(kind, width, epsilon=spec.norm_epsilon)

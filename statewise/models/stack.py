@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, scope, state_type
+from statewise.layers import Norm
 from statewise.models.add_position import AddPosition
 from statewise.models.block import Block
-from statewise.models.normalise import normalise
 
 
 @state_type
@@ -20,9 +20,7 @@ class StackState(NamedTuple):
 
 @final
 class Stack(Machine[StackState]):
-    def __init__(
-        self, blocks: Sequence[Block[Any]], *, final_norm: nn.Module, position: AddPosition | None = None
-    ) -> None:
+    def __init__(self, blocks: Sequence[Block[Any]], *, final_norm: Norm, position: AddPosition | None = None) -> None:
         super().__init__()
         self.position = position
         self.blocks = nn.ModuleList(blocks)
@@ -49,7 +47,7 @@ class Stack(Machine[StackState]):
             with scope(f"layers.{number}"):
                 x_BTD, layer = block(x_BTD, layer, lengths_B)
             after.append(layer)
-        return normalise(self.final_norm, x_BTD), StackState(tuple(after), at)
+        return self.final_norm(x_BTD), StackState(tuple(after), at)
 
     def absorb(self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
         """The last layer's outputs are nobody's input."""
@@ -89,4 +87,4 @@ class Stack(Machine[StackState]):
             with scope(f"layers.{number}"):
                 x_BD, layer = block.step_(x_BD, layer) if in_place else block.step(x_BD, layer)
             after.append(layer)
-        return normalise(self.final_norm, x_BD), StackState(tuple(after), at)
+        return self.final_norm(x_BD), StackState(tuple(after), at)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels import Choice, Rows, Wish
-from statewise.kernels.gru import GRUWeights, choice, chosen_before, gru, gru_moments, gru_step
+from statewise.kernels.gru import GRUWeights, choice, chosen, gru, gru_moments, gru_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -32,7 +32,7 @@ class GRU(Recurrent, nn.GRU):
 
     def _kernel_choice(self, batch: int) -> Choice:
         ih_GI, hh_GD = flat_weights(self)[:2]
-        return chosen_before(GRUWeights(ih_GI, hh_GD, hh_GD, hh_GD), wish=self.kernel, batch=batch)
+        return chosen(GRUWeights(ih_GI, hh_GD, hh_GD, hh_GD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
         return why_batched_is_slower(self, input, enough=16)

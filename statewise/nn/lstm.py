@@ -8,7 +8,7 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from statewise.kernels import Choice, Wish
-from statewise.kernels.lstm import LSTMWeights, choice, chosen_before, input_share, lstm, lstm_step
+from statewise.kernels.lstm import LSTMWeights, choice, chosen, input_share, lstm, lstm_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, is_on_cpu
@@ -42,9 +42,7 @@ class LSTM(Recurrent, nn.LSTM):
     def _kernel_choice(self, batch: int) -> Choice:
         ih_GI, hh_GP = flat_weights(self)[:2]
         projection_PD = flat_weights(self)[-1] if self.proj_size else None
-        return chosen_before(
-            LSTMWeights(ih_GI, hh_GP, hh_GP, projection_PD=projection_PD), wish=self.kernel, batch=batch
-        )
+        return chosen(LSTMWeights(ih_GI, hh_GP, hh_GP, projection_PD=projection_PD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
         if is_on_cpu(input):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels import Choice, Rows, Wish
-from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen_before, elman, elman_moments, elman_step
+from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen, elman, elman_moments, elman_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -26,7 +26,7 @@ class RNN(Recurrent, nn.RNN):
 
     def _kernel_choice(self, batch: int) -> Choice:
         ih_DI, hh_DD = flat_weights(self)[:2]
-        return chosen_before(ElmanWeights(ih_DI, hh_DD, hh_DD), wish=self.kernel, batch=batch)
+        return chosen(ElmanWeights(ih_DI, hh_DD, hh_DD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
         return why_batched_is_slower(self, input, enough=16)

@@ -1,10 +1,20 @@
 """One file per job: what turns a batch into a loss, a figure and a text."""
 
-from statewise.tasks.dispatch import figures_of as figures_of
+from statewise.tasks.answers import Answer as Answer
+from statewise.tasks.answers import Answers as Answers
+from statewise.tasks.answers import Course as Course
+from statewise.tasks.dispatch import compared_data as compared_data
+from statewise.tasks.dispatch import evaluation_packages as evaluation_packages
 from statewise.tasks.dispatch import load as load
+from statewise.tasks.dispatch import metric_names as metric_names
 from statewise.tasks.dispatch import open_job as open_job
 from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
+from statewise.tasks.folder import NEEDS as NEEDS
+from statewise.tasks.folder import find_run as find_run
+from statewise.tasks.folder import is_shipped as is_shipped
+from statewise.tasks.folder import read_spec as read_spec
+from statewise.tasks.folder import shipped_names as shipped_names
 from statewise.tasks.job import Job as Job
 from statewise.tasks.job import Opening as Opening
 from statewise.tasks.language_model import LanguageModelEvaluation as LanguageModelEvaluation
@@ -13,20 +23,19 @@ from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import TextSpecimens as TextSpecimens
 from statewise.tasks.language_model import measure as measure
 from statewise.tasks.launch import train as train
+from statewise.tasks.metric import Metric as Metric
+from statewise.tasks.metric import metric_of as metric_of
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report
+from statewise.tasks.report import is_finite as is_finite
+from statewise.tasks.report import trivial_scores as trivial_scores
 from statewise.tasks.reproduce import Verdict as Verdict
 from statewise.tasks.reproduce import reproduce as reproduce
-from statewise.tasks.run import NEEDS as NEEDS
 from statewise.tasks.run import PredictingRun as PredictingRun
 from statewise.tasks.run import Run as Run
 from statewise.tasks.run import SelfReadingRun as SelfReadingRun
-from statewise.tasks.run import read_spec as read_spec
-from statewise.tasks.shipped import find_run as find_run
-from statewise.tasks.shipped import is_shipped as is_shipped
-from statewise.tasks.shipped import shipped_names as shipped_names
 from statewise.tasks.specimen import UNTOLD as UNTOLD
 from statewise.tasks.specimen import Choices as Choices
 from statewise.tasks.specimen import Composed as Composed

@@ -1,47 +1,43 @@
-"""The one place where a spec's task becomes the code that does it."""
+"""The one place that knows all tasks: a new one is a line of `TASKS`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from types import MappingProxyType
+from typing import NamedTuple
 
 from statewise.models import AnyMixer, own_mixers
-from statewise.specs import (
-    AnyRunSpec,
-    ClassificationSpec,
-    ForecastingSpec,
-    LanguageModelSpec,
-    TaggingSpec,
-    TranslationSpec,
-    TreeSpec,
-)
-from statewise.tasks.classification import ClassificationEvaluation, ClassificationJob, ClassificationRun
-from statewise.tasks.forecasting import ForecastEvaluation, ForecastingJob, ForecastingRun
+from statewise.specs import AnyRunSpec
+from statewise.tasks.classification import ClassificationJob, ClassificationRun
+from statewise.tasks.folder import NEEDS, Opened, find_run, read_spec
+from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.language_model import LanguageModelEvaluation, LanguageModelJob, LanguageModelRun
-from statewise.tasks.run import NEEDS, Opened, Run, read_spec
-from statewise.tasks.shipped import find_run
-from statewise.tasks.tagging import TaggingEvaluation, TaggingJob, TaggingRun
-from statewise.tasks.translation import TranslationEvaluation, TranslationJob, TranslationRun
-from statewise.tasks.tree import TreeEvaluation, TreeJob, TreeRun
+from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
+from statewise.tasks.run import Run, metrics_in
+from statewise.tasks.tagging import TaggingJob, TaggingRun
+from statewise.tasks.translation import TranslationJob, TranslationRun
+from statewise.tasks.tree import TreeJob, TreeRun
 from statewise.training import find_published, pick_device
 
 
+class Task(NamedTuple):
+    job: type[Job]  # what trains
+    run: type[Run]  # what a trained run can do
+
+
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {
+        "language_model": Task(LanguageModelJob, LanguageModelRun),
+        "classification": Task(ClassificationJob, ClassificationRun),
+        "translation": Task(TranslationJob, TranslationRun),
+        "tagging": Task(TaggingJob, TaggingRun),
+        "tree": Task(TreeJob, TreeRun),
+        "forecasting": Task(ForecastingJob, ForecastingRun),
+    }
+)
+
+
 def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
-    match spec:
-        case LanguageModelSpec():
-            return LanguageModelJob.open(spec, opening)
-        case ClassificationSpec():
-            return ClassificationJob.open(spec, opening)
-        case TranslationSpec():
-            return TranslationJob.open(spec, opening)
-        case TaggingSpec():
-            return TaggingJob.open(spec, opening)
-        case TreeSpec():
-            return TreeJob.open(spec, opening)
-        case ForecastingSpec():
-            return ForecastingJob.open(spec, opening)
-        case _:
-            assert_never(spec)
+    return TASKS[spec.task].job.open(spec, opening)
 
 
 def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[AnyMixer] | None = None) -> Run:
@@ -56,47 +52,23 @@ def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[A
     5
     """
     folder, mixers = find_run(path), own_mixers(mixer)
-    found = find_published(folder, needs=NEEDS)
-    spec = read_spec(found.path, mixers=mixers)
-    run = _open_run(spec, Opened(folder, found.path, found.skipped, pick_device(device)))
+    published = find_published(folder, needs=NEEDS)
+    spec = read_spec(published.path, mixers=mixers)
+    run = TASKS[spec.task].run.open(spec, Opened(folder, published.path, published.skipped, pick_device(device)))
     run.mixers = mixers
     return run
 
 
-def _open_run(spec: AnyRunSpec, opened: Opened) -> Run:
-    match spec:
-        case LanguageModelSpec():
-            return LanguageModelRun.open(spec, opened)
-        case ClassificationSpec():
-            return ClassificationRun.open(spec, opened)
-        case TranslationSpec():
-            return TranslationRun.open(spec, opened)
-        case TaggingSpec():
-            return TaggingRun.open(spec, opened)
-        case TreeSpec():
-            return TreeRun.open(spec, opened)
-        case ForecastingSpec():
-            return ForecastingRun.open(spec, opened)
-        case _:
-            assert_never(spec)
+def metric_names(spec: AnyRunSpec) -> list[str]:
+    """The metrics that a run's evaluation gives."""
+    return [metric.name for metric in metrics_in(TASKS[spec.task].run.evaluation)]
 
 
-def figures_of(spec: AnyRunSpec) -> list[str]:
-    """The numbers that a run's evaluation gives."""
-    found: type[Any]
-    match spec:
-        case LanguageModelSpec():
-            found = LanguageModelEvaluation
-        case ClassificationSpec():
-            found = ClassificationEvaluation
-        case TranslationSpec():
-            found = TranslationEvaluation
-        case TaggingSpec():
-            found = TaggingEvaluation
-        case TreeSpec():
-            found = TreeEvaluation
-        case ForecastingSpec():
-            found = ForecastEvaluation
-        case _:
-            assert_never(spec)
-    return [name for name, kind in found.__annotations__.items() if kind in (float, float | None)]
+def evaluation_packages(task: str) -> tuple[str, ...]:
+    """What an evaluation of this task imports, and what takes a while."""
+    return TASKS[task].run.packages if task in TASKS else ()
+
+
+def compared_data(task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The settings of the data that runs must share to be compared; and, for metrics per token, those of tokens."""
+    return TASKS[task].job.question, TASKS[task].job.tokens

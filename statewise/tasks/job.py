@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -42,13 +42,20 @@ class Trivial(NamedTuple):
     name: str
     metric: str
     value: float
-    better: Better
 
 
 class Job(ABC):
     """`spec` is the one that will be kept: what came through standard input has become a file in it."""
 
+    question: ClassVar[tuple[str, ...]]  # settings of the data that decide what is asked: compared runs share them
+    tokens: ClassVar[tuple[str, ...]] = ()  # settings of the data that decide what a token is
+
     spec: AnyRunSpec
+
+    @classmethod
+    @abstractmethod
+    def open(cls, spec: Any, opening: Opening) -> "Job":
+        """Read the data of a spec of this task."""
 
     @property
     @abstractmethod
@@ -103,7 +110,7 @@ class Job(ABC):
         if trivial is None or trivial.metric not in evaluation:
             return ""
         own, known = evaluation[trivial.metric], {trivial.name: trivial.value}
-        return worse_than_trivial(name, f"validation {trivial.metric}", own, known, better=trivial.better)
+        return worse_than_trivial(name, trivial.metric, own, known, label=f"validation {trivial.metric}")
 
     def begin(self, model: Any, rows: int) -> Any:
         """The state before anything was read. Whoever reads whole sequences carries nothing along."""

@@ -29,9 +29,9 @@ from statewise.specs import (
 )
 from statewise.tasks.dispatch import open_job
 from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
+from statewise.tasks.folder import NEEDS, read_spec
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.run import NEEDS, read_spec
 from statewise.tasks.trained import Trained
 from statewise.training import (
     Checkpoint,
@@ -56,7 +56,7 @@ from statewise.training import (
     refuse_what_is_never_captured,
     start_over,
     step_folders,
-    wake,
+    warm_up_gpu,
     weights_sha256,
 )
 
@@ -124,7 +124,7 @@ def train(
             allow_amx_if_it_works()
         _make_deterministic(spec.train.deterministic)
         with parallel(pick_device(spec.train.device)) as par:
-            wake(par.device)
+            warm_up_gpu(par.device)
             if out is None and checkpoint is None:
                 folder = _numbered(spec.name, int(par.from_leader([number])[0]))
             if in_memory:

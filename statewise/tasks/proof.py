@@ -25,7 +25,7 @@ from statewise.models import (
 )
 from statewise.specs import CustomSpec, ModelSpec, Seq2SeqSpec, UserError, make_spec, mixers_of, nearest
 from statewise.tasks.dispatch import load
-from statewise.tasks.shipped import find_run, shipped_names
+from statewise.tasks.folder import find_run, shipped_names
 from statewise.training import pick_device
 
 _VOCAB = 17

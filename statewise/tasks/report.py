@@ -4,9 +4,10 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from statewise.figures import Table, html
+from statewise.tasks.metric import metric_of
 
 _FITS = 8  # columns on a narrow terminal, and letters in each
 _MANY = 0.2  # a share of unknown tokens that no text in the language of the training data should have
@@ -110,25 +111,56 @@ def percent(share: float | None) -> str:
 
 
 def worse_than_trivial(
-    name: str,
-    metric: str,
-    own: float | None,
-    trivial: Mapping[str, float | None],
-    *,
-    better: Literal["lower", "higher"],
+    name: str, metric: str, own: float | None, trivial: Mapping[str, float | None], *, label: str = ""
 ) -> str:
     """A sentence where a trivial predictor has a better `metric` than the model, else nothing.
 
-    >>> worse_than_trivial("lstm", "perplexity", 80.0, {"the unigram baseline": 25.5}, better="lower")
+    >>> worse_than_trivial("lstm", "perplexity", 80.0, {"the unigram baseline": 25.5})
     'lstm is worse than the unigram baseline: perplexity 80 against 25.5; train longer, or try another learning rate'
     """
     known = {key: value for key, value in trivial.items() if value is not None}
     if own is None or not known:
         return ""
+    better = metric_of(metric).better
     best = (min if better == "lower" else max)(known, key=lambda key: known[key])
     if math.isfinite(own) and (own <= known[best] if better == "lower" else own >= known[best]):
         return ""
     return (
-        f"{name} is worse than {best}: {metric} {own:.4g} against {known[best]:.4g}; "
+        f"{name} is worse than {best}: {label or metric.replace('_', ' ')} {own:.4g} against {known[best]:.4g}; "
         "train longer, or try another learning rate"
     )
+
+
+# Fields of an evaluation, or their prefixes, that hold the metrics of a trivial predictor, and its name.
+_TRIVIAL = {
+    "uniform": "blind guess",
+    "majority": "most frequent class",
+    "unigram": "token frequencies",
+    "lexicon": "tag by word alone",
+}
+_TRIVIAL_OUTPUTS = {"copy": "source copied", "frequent": "one fixed target"}
+_LIKE_ACCURACY = ("accuracy", "root_accuracy", "node_accuracy")
+
+
+def trivial_scores(evaluation: Mapping[str, Any], metric: str) -> dict[str, float]:
+    """The metric of every trivial predictor that an evaluation reports beside the model, by the predictor's name."""
+    found: dict[str, Any] = {}
+    for prefix, name in _TRIVIAL.items():
+        value = evaluation.get(f"{prefix}_{metric}")
+        found[name] = evaluation.get(f"{prefix}_accuracy") if value is None and metric in _LIKE_ACCURACY else value
+    for field, name in _TRIVIAL_OUTPUTS.items():
+        found[name] = (evaluation.get(field) or {}).get(metric)
+    for name, table in (evaluation.get("baselines") or {}).items():
+        found[name] = table.get(metric)
+    if metric == "bits_per_byte":
+        tokens = evaluation["tokens"] / evaluation["bytes"]
+        found |= {
+            name: math.log2(evaluation[f"{prefix}_perplexity"]) * tokens
+            for prefix, name in _TRIVIAL.items()
+            if is_finite(evaluation.get(f"{prefix}_perplexity"))
+        }
+    return {name: float(value) for name, value in found.items() if is_finite(value)}
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)

@@ -23,7 +23,7 @@ from statewise.specs import (
     read_override,
     setting,
 )
-from statewise.tasks.dispatch import figures_of, load
+from statewise.tasks.dispatch import load, metric_names
 from statewise.tasks.launch import train
 from statewise.training import Display
 
@@ -87,8 +87,8 @@ def reproduce(
     began = time.monotonic()
     said = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in own.items()]
     spec = make_spec(table, [*said, *settings], source=f"recipe {name}")
-    if metric not in figures_of(spec):
-        raise UserError(f"{metric!r} is not a metric of a {spec.task} run", fix=nearest(metric, figures_of(spec)))
+    if metric not in metric_names(spec):
+        raise UserError(f"{metric!r} is not a metric of a {spec.task} run", fix=nearest(metric, metric_names(spec)))
     trained = train(spec, out=out, display=display)
     evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
     found = evaluation._asdict()[metric]

@@ -1,49 +1,38 @@
 """A run folder, opened: what the command line works on, as a Python object."""
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.core import Machine
 from statewise.data import Data, as_temporary_file, file_names
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
 from statewise.models import CustomMixer
 from statewise.specs import (
     AnyRunSpec,
-    OwnMixer,
     UserError,
-    custom_tables,
     make_spec,
     mixers_of,
     option,
-    parse_spec,
-    read_small,
-    read_toml,
 )
-from statewise.tasks.environment import found_again
+from statewise.tasks.answers import Answers
+from statewise.tasks.folder import Opened
+from statewise.tasks.metric import Metric, metric_of
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training import (
     ExposureGap,
     History,
-    advice_for_newer,
-    load_weights,
-    model_tensors,
     read_history,
-    vouched_for,
 )
 
-NEEDS = ("run.toml", "model.safetensors")
 _PLACE = ("file", "line")
-_BUILT_ONE_BY_ONE = ("depth", "input_depth", "transition_depth", "output_depth", "heads", "hops", "arity")
-M = TypeVar("M", bound=nn.Module)
 
 
 class Run(ABC):
@@ -58,6 +47,8 @@ class Run(ABC):
     'language_model'
     """
 
+    evaluation: ClassVar[type[Any]]  # what `evaluate` returns
+    packages: ClassVar[tuple[str, ...]] = ()  # that an evaluation imports, and that take a while
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
@@ -65,6 +56,11 @@ class Run(ABC):
     model: nn.Module
     skipped: list[str]  # damaged parts that were left out
     mixers: tuple[CustomMixer, ...]  # the user's own classes that it was opened with
+
+    @classmethod
+    @abstractmethod
+    def open(cls, spec: Any, opened: Opened) -> "Run":
+        """Read the folder of a run of this task."""
 
     @property
     @abstractmethod
@@ -103,6 +99,42 @@ class Run(ABC):
         >>> 0 <= evaluation.accuracy <= 1
         True
         """
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that `evaluate` returns: of each its name, its label, and which direction is better.
+
+        >>> [(metric.name, metric.better) for metric in sw.load("runs/classification").metrics][:2]
+        [('accuracy', 'higher'), ('macro_f1', 'higher')]
+        """
+        return metrics_in(self.evaluation)
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        """What reads step by step and carries a state; None for a model that reads all of its input at once.
+
+        >>> run = sw.load("runs/lstm")
+        >>> run.machine is run.model
+        True
+        """
+        return self.model if isinstance(self.model, Machine) else None
+
+    def answers(self) -> Answers:
+        """Answers to the first held-out rows, for a report that compares models.
+
+        >>> row = sw.load("runs/classification").answers().rows[0]
+        >>> row.truth in ("good", "bad"), row.right == (row.answer == row.truth)
+        (True, True)
+        """
+        return Answers()
+
+    def decode_speed(self) -> float | None:
+        """Tokens a second at which it generates one text; None for a model that does not generate.
+
+        >>> sw.load("runs/lstm").decode_speed() > 0
+        True
+        """
+        return None
 
     @abstractmethod
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> Specimens:
@@ -258,95 +290,12 @@ class SelfReadingRun(Run):
         """
 
 
-class Opened(NamedTuple):
-    """A verified folder that a run is opened from."""
-
-    path: Path  # as it was named
-    verified: Path  # itself, or a checkpoint in it
-    skipped: list[str]
-    device: torch.device
-
-    @property
-    def weights(self) -> Path:
-        averaged = vouched_for(self.verified, "average.safetensors")
-        return self.verified / ("average.safetensors" if averaged else "model.safetensors")
-
-    def text(self, name: str) -> str:
-        """A text file of the folder."""
-        try:
-            return read_small(self.verified / name)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{str(self.verified / name)!r} cannot be read: {error}") from None
-
-    def model(self, build: Callable[[], M]) -> M:
-        """`build`'s model with the folder's weights. Before memory is taken, the file must fit what run.toml says."""
-        refuse_other_size(build, self.verified)
-        model = build()
-        load_weights(model, self.weights)
-        return model.to(self.device).eval()
+def metrics_in(evaluation: type[Any]) -> tuple[Metric, ...]:
+    """The fields of an evaluation that are a number, or None where it does not apply."""
+    fields = evaluation.__annotations__.items()
+    return tuple(metric_of(name) for name, kind in fields if kind in (float, float | None))
 
 
 def named(data: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of files, one or several."""
     return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
-
-
-def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
-    """Of a run, or of one of its checkpoints. Relative names of files are those of the run's own folder.
-
-    A run with a user's class needs that class (`mixers`): a run folder never brings code with it.
-    """
-    path = folder / "run.toml"
-    try:
-        table = read_toml(path)
-    except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
-        raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
-    home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
-    try:
-        spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
-    except UserError as error:
-        raise UserError(error.marked[0], fix=advice_for_newer(folder) or error.marked[1]) from None
-    spec = found_again(spec, home)
-    for own in mixers:
-        if own.sha256 and recorded.get(own.name, own.sha256) not in ("", own.sha256):
-            warnings.warn(f"the source of {own.name} has changed since the run was trained", stacklevel=2)
-    weights = folder / "model.safetensors"
-    if weights.is_file():  # not yet, where a kill came between the two
-        _refuse_other_counts(spec, weights)
-    return spec
-
-
-def _refuse_other_counts(spec: AnyRunSpec, weights: Path) -> None:
-    """Building very many layers or heads would itself take time and memory, whatever their size."""
-    size = weights.stat().st_size
-    for name, count in _counts(spec.model.model_dump()):
-        if name in _BUILT_ONE_BY_ONE and count > size // 8:
-            raise UserError(
-                f"{str(weights.parent)!r}: run.toml has {name} = {count:,}, but the weights have only {size:,} bytes"
-            )
-
-
-def _counts(table: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _counts(value)
-        elif isinstance(value, int):
-            yield name, value
-
-
-def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
-    """A model without memory has the shapes of the real one: the weights file must hold exactly these."""
-    with torch.device("meta"):
-        described = {name: list(value.shape) for name, value in model_tensors(build()).items()}
-    try:
-        with safe_open(folder / "model.safetensors", framework="pt") as file:
-            stored = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{str(folder / 'model.safetensors')!r} cannot be read: {error}") from None
-    if described != stored:
-        name = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
-        raise UserError(
-            f"{str(folder)!r}: run.toml describes a model with {name} of shape {described.get(name, 'none')}, "
-            f"model.safetensors holds {stored.get(name, 'none')}"
-        )

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from statewise.models import CustomMixer
 from statewise.tasks.dispatch import load
-from statewise.tasks.run import Run, read_spec
+from statewise.tasks.folder import read_spec
+from statewise.tasks.run import Run
 from statewise.training import History, Outcome, read_history
 
 

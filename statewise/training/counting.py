@@ -10,9 +10,8 @@ from statewise.core import Machine
 from statewise.training.folder import RunFolder, model_tensors, weights_sha256
 from statewise.training.journal import Journal
 from statewise.training.loop import Outcome
-from statewise.training.problem import Stopped
 from statewise.training.progress import Display, Silent
-from statewise.training.signals import Signals
+from statewise.training.stop import Signals, Stopped
 
 
 class CountingTask(Protocol):

@@ -1,16 +1,19 @@
-"""Where and in which precision a run computes."""
+"""The device of a run: which one, whether a model fits into its memory, and how it gets ready."""
 
 import os
 import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
+from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import torch
 
 from statewise.specs import TrainSpec, UserError
 
+_MOMENTS = {"sgd": 0, "asgd": 1, "muon": 1, "adamw": 2}  # numbers that an optimiser keeps per parameter, at least
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container, on Linux
+_GIB = 2**30
 _PROBE = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
 
 
@@ -30,29 +33,19 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def wake(device: torch.device) -> None:
-    """Let a GPU get ready, and the library of its products with it, while the host still reads and builds.
+def warm_up_gpu(device: torch.device) -> None:
+    """Initialise CUDA and cuBLAS in the background, while the host reads data and builds the model.
 
-    Nobody waits for it here; and if it fails, whoever needs the GPU will be told why.
+    A failure is ignored here: the first real use of the GPU raises it again.
     """
 
-    def first_product() -> None:
+    def multiply() -> None:
         with suppress(RuntimeError):
-            one = torch.ones(16, 16, device=device)
-            torch.mm(one, one)
+            matrix = torch.ones(16, 16, device=device)
+            torch.mm(matrix, matrix)
 
     if device.type == "cuda":
-        Thread(target=first_product, name="wake").start()
-
-
-def autocast(spec: TrainSpec, device: torch.device) -> AbstractContextManager[Any]:
-    """bfloat16 where it was asked for or is the habit of the device; float32 otherwise."""
-    wanted = spec.precision == "bfloat16" or (
-        spec.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
-    if not wanted:
-        return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+        Thread(target=multiply, name="warm_up_gpu").start()
 
 
 def allow_amx_if_it_works() -> bool:
@@ -67,3 +60,34 @@ def allow_amx_if_it_works() -> bool:
     if child.returncode == 0:
         del os.environ["ONEDNN_MAX_CPU_ISA"], os.environ["STATEWISE_AMX_CAPPED"]
     return child.returncode == 0
+
+
+def refuse_what_does_not_fit(
+    parameters: int,
+    spec: TrainSpec,
+    device: torch.device,
+    *,
+    name: str = "the model",
+    fix: str = "take a smaller model.width or model.depth",
+) -> None:
+    """Refuse a model whose weights, gradients and optimiser state exceed the memory (float32, no activations)."""
+    needed = 4 * parameters * (2 + _MOMENTS[spec.optimizer])
+    available = memory_of(device)
+    if available is not None and needed > available:
+        raise UserError(
+            f"{name} has {parameters:,} parameters: to train them takes {needed / _GIB:,.0f} GiB, and there are "
+            f"{available / _GIB:,.0f} on {device.type}",
+            fix=fix,
+        )
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Total memory in bytes; None where it is unknown."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):  # not on every system
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # "max": no limit
+        limits.append(int(_LIMIT.read_text()))
+    return min(limits, default=None)

@@ -1,8 +1,8 @@
 """The training loop, written once for every machine and every task.
 
-Steps, and between them what the spec asks for: records, evaluations, checkpoints. All chance (dropout, truncation,
+Steps, and between them what the spec asks for: records, evaluations, checkpoints. All randomness (dropout, truncation,
 data order) is a function of the seed, the step and the rank, so nothing random has to be saved and a resumed run
-repeats the uncut one bit for bit. A GPU may be some steps behind the host; whatever needs the numbers of all steps so
+repeats the uncut one bit for bit. A GPU may be some steps behind the host; code that needs the numbers of all steps so
 far waits for them first.
 """
 
@@ -19,19 +19,16 @@ from torch import nn
 
 from statewise.core import leaves, rows
 from statewise.specs import Note, TrainSpec, UserError, nearest
-from statewise.training.course import Progress, passed
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
-from statewise.training.guard import Report
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
 from statewise.training.parallel import Parallel
-from statewise.training.problem import NonFinite, Stopped
 from statewise.training.progress import Display, Silent
-from statewise.training.reading import Readings
-from statewise.training.schedule import learning_rate
-from statewise.training.signals import Signals
+from statewise.training.progress_state import Progress, learning_rate, passed
+from statewise.training.step_report import Readings, Report
+from statewise.training.stop import NonFinite, Signals, Stopped
 from statewise.training.task import Better, Task
-from statewise.training.update import Updater, laid_out
+from statewise.training.update import Updater, contiguous_copy
 
 
 class Outcome(NamedTuple):
@@ -44,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What is known of a step before its numbers are."""
+    """A step whose numbers have not been read yet."""
 
     number: int
     rate: float
@@ -113,15 +110,15 @@ class Trainer:
 
     def step(self, number: int) -> tuple[float, float, int]:
         """One update by itself. Returns mean loss, gradient norm before clipping, tokens read."""
-        taken = self.updater.take(number, rate=self.rate_of(number))
-        report = self.read(number, taken.numbers.tolist())
-        return report.total * taken.scale, report.norm, taken.tokens
+        result = self.updater.take(number, rate=self.rate_of(number))
+        report = self.read(number, result.numbers.tolist())
+        return report.total * result.scale, report.norm, result.tokens
 
     def rate_of(self, number: int) -> float:
         return learning_rate(self.progress.place_of(number, self.spec), self.spec, self.progress.plateau)
 
     def read(self, number: int, numbers: list[float]) -> Report:
-        """The numbers of a step, unless they are none: then it was not made, and neither were those after it."""
+        """The numbers of a step. If they are not finite, neither this step nor a later one was made."""
         guard = self.updater.guard
         report = Report(numbers, () if guard is None else guard.names)
         if not report.is_finite:
@@ -140,9 +137,9 @@ class Trainer:
         before = self.progress
         try:
             if not evaluated:
-                self.conclude(signals, journal, save=True)
+                self.after_step(signals, journal, save=True)
             if first == 0 and not self.progress.is_over(spec):
-                self.save()  # whatever happens to the first steps, there is something to go on from
+                self.save()  # a failure in the first steps then leaves a checkpoint to resume from
             if spec.seconds is not None and not self.progress.is_over(spec):
                 began = time.monotonic()
                 self.updater.rehearse(first + 1)
@@ -154,36 +151,38 @@ class Trainer:
                 number, at = self.progress.step + 1, self.progress.place(spec)
                 rate = self.rate_of(number)
                 began = time.monotonic()
-                taken = self.updater.take(number, rate=rate)
-                self.readings.put(taken.numbers)
+                result = self.updater.take(number, rate=rate)
+                self.readings.put(result.numbers)
                 read = list(self.readings.due())
                 took = time.monotonic() - began
-                if spec.seconds is not None:
-                    (took,) = self.par.largest(took)  # whatever decides the course of a run is agreed on
+                if spec.seconds is not None and self.par.world > 1:
+                    (took,) = self.par.largest(took)  # all ranks must end at the same step
                 self.progress = replace(
                     self.progress,
                     step=number,
-                    tokens=self.progress.tokens + taken.tokens,
+                    tokens=self.progress.tokens + result.tokens,
                     seconds=self.progress.seconds + took,
                 )
                 busy = max(self.progress.seconds - before.seconds, 1e-9)
                 self.speed = (self.progress.tokens - before.tokens) / busy
                 log, evaluate, save = self.due(at)
                 self.progress = replace(self.progress, evaluated=not evaluate)
-                self.sent.append(_Sent(number, rate, taken.scale, self.progress.tokens, self.progress.seconds, log=log))
+                self.sent.append(
+                    _Sent(number, rate, result.scale, self.progress.tokens, self.progress.seconds, log=log)
+                )
                 for numbers in read:
-                    self.note(numbers, journal)
+                    self.record_step(numbers, journal)
                 on_step(number)
                 if number == first + 1:
-                    self.say_how()
-                if self.loss is not None:
+                    self.report_capture()
+                if self.loss is not None and not isinstance(self.display, Silent):
                     self.display.update(self.progress.extent(spec), loss=self.loss, tokens_per_second=self.speed)
                 if evaluate or save:
-                    self.settle(journal)
-                    _, evaluate, save = self.due(at)  # waiting takes time, and time may decide
+                    self.drain_readings(journal)
+                    _, evaluate, save = self.due(at)  # waiting takes time, which may count
                     self.progress = replace(self.progress, evaluated=not evaluate)
-                self.conclude(signals, journal, save=save)
-            self.settle(journal)
+                self.after_step(signals, journal, save=save)
+            self.drain_readings(journal)
         except Exception as error:
             self.rescue(error, journal, since=first)
             raise
@@ -207,8 +206,8 @@ class Trainer:
         )
         return log, evaluate, save
 
-    def note(self, numbers: list[float], journal: Journal | None) -> None:
-        """What the oldest step that was not read yet has given."""
+    def record_step(self, numbers: list[float], journal: Journal | None) -> None:
+        """Record the numbers of the oldest step that was not read yet."""
         sent = self.sent.popleft()
         report = self.read(sent.number, numbers)
         self.loss, norm = report.total * sent.scale, report.norm
@@ -221,32 +220,32 @@ class Trainer:
         if sent.log:
             self.log(sent, journal)
 
-    def settle(self, journal: Journal | None) -> None:
-        """Wait for all steps that are on their way; it is time spent on them."""
+    def drain_readings(self, journal: Journal | None) -> None:
+        """Wait for all queued steps; the wait counts as training time."""
         began = time.monotonic()
         read = list(self.readings.due(all_of_them=True))
         if read:
             took = time.monotonic() - began
             self.progress = replace(self.progress, seconds=self.progress.seconds + took)
         for numbers in read:
-            self.note(numbers, journal)
+            self.record_step(numbers, journal)
 
-    def conclude(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
-        """What follows an update: the evaluation if it is due, a checkpoint if one is, the end if a signal asks."""
+    def after_step(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
+        """After an update: evaluate if due, save a checkpoint if due, stop if a signal came."""
         saved = not self.progress.evaluated and self.evaluate(signals, journal)
-        stop = int(self.par.largest(float(signals.received))[0])
+        stop = signals.received if self.par.world == 1 else int(self.par.largest(float(signals.received))[0])
         if not saved and (stop or save or self.progress.gave_up(self.spec)):
-            self.settle(journal)
+            self.drain_readings(journal)
             self.save()
         if stop:
             raise Stopped(stop, self.progress.step)
 
-    def say_how(self) -> None:
-        """On a GPU, whether steps are replayed is the first thing to know about their speed."""
+    def report_capture(self) -> None:
+        """On a GPU, say whether steps are replayed from a graph: it decides their speed."""
         graphs = self.updater.graphs
         if graphs is not None and self.par.device.type == "cuda":
-            how = "a step is one captured graph" if graphs.why is None else f"steps are not captured: {graphs.why}"
-            self.display.say(how)
+            why = graphs.why
+            self.display.say("a step is one captured graph" if why is None else f"steps are not captured: {why}")
 
     def log(self, sent: _Sent, journal: Journal | None) -> None:
         total, count, clips, largest = self.progress.since_log
@@ -269,31 +268,30 @@ class Trainer:
             if signals.received:
                 raise _Interrupted
 
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         failure: Exception | None = None
         if self.par.leads:
             self.model.eval()
             try:
                 with self.average.swapped_in(), torch.no_grad():
-                    figures = self.task.evaluate(self.model, poll)
+                    metrics = self.task.evaluate(self.model, poll)
             except _Interrupted:
-                figures = {}
+                metrics = {}
             except Exception as error:
                 failure = error
-        names, values = list(figures), list(figures.values())
-        ended = _FAILED if failure is not None else 0.0 if figures else _INTERRUPTED
-        figure, ended = self.par.from_leader([figures.get(self.judge, math.nan), ended])
+        ended = _FAILED if failure is not None else 0.0 if metrics else _INTERRUPTED
+        value, ended = self.par.from_leader([metrics.get(self.judge, math.nan), ended])
         if ended == _FAILED:
             self.together = True
             raise failure or RuntimeError("the evaluation failed on rank 0, whose message says why")
         if ended == _INTERRUPTED:
             return False
         number = self.progress.step
-        if not math.isfinite(figure):
+        if not math.isfinite(value):
             raise NonFinite(number, f"the validation {self.judge}", kept_from="nothing was saved")
         if journal is not None:  # before it counts as evaluated: where this fails, a resumed run evaluates again
-            journal.metrics(number, **{f"validation_{name}": value for name, value in figures.items()})
-        cost = figure if self.better == "lower" else -figure
+            journal.metrics(number, **{f"validation_{name}": metric for name, metric in metrics.items()})
+        cost = value if self.better == "lower" else -value
         improved = cost < self.progress.plateau.best
         plateau = self.progress.plateau.after(cost, self.spec)
         if self.spec.optimizer == "asgd" and self.average.count == 0 and plateau.stale >= self.spec.trigger:
@@ -304,9 +302,9 @@ class Trainer:
             plateau=plateau,
             evaluated=True,
             best_step=number if improved else self.progress.best_step,
-            best=dict(zip(names, values)) if improved else self.progress.best,
+            best=dict(metrics) if improved else self.progress.best,
         )
-        self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in figures.items()))
+        self.display.say(f"step {number}: " + "  ".join(f"{n} {v:.4f}" for n, v in metrics.items()))
         if self.progress.gave_up(self.spec):
             self.display.say(f"step {number}: no improvement in {plateau.stale} evaluations, stopping early")
         if improved:
@@ -317,7 +315,7 @@ class Trainer:
     # ---------------------------------------------------------------- the folder
 
     def save(self) -> bool:
-        """Every rank takes part (its rows are gathered); the leader writes. False: there is nothing worth keeping."""
+        """Write a checkpoint. All ranks take part (their rows are gathered). False: the weights are not worth it."""
         if self.folder is None and self.par.world == 1:
             return True
         if (weight := self.updater.bad_weight()) is not None:
@@ -348,18 +346,18 @@ class Trainer:
     def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
         """After a failure, save the last finished step and add to the error how to continue.
 
-        A value that is not finite is not saved, and what a signal ends is saved already.
+        A run with a value that is not finite is not saved; one that a signal ended is saved already.
         """
         step = self.progress.step
-        nowhere = self.folder is None and self.par.world == 1
+        no_folder = self.folder is None and self.par.world == 1
         if isinstance(error, NonFinite) and self.folder is not None:
             error.add_note(Note(self.folder.way_back()))
-        if isinstance(error, NonFinite | Stopped) or nowhere or not step or not self.together:
+        if isinstance(error, NonFinite | Stopped) or no_folder or not step or not self.together:
             return
         problem = "" if self.updater.intact else "it stopped in the middle of an update"
         if step > since and not problem:
             try:
-                self.settle(journal)
+                self.drain_readings(journal)
                 if not self.save():
                     problem = "the loss or the gradient has exploded"
             except Exception as second:
@@ -381,13 +379,13 @@ class Trainer:
         carried = checkpoint.carried(like=self.task.begin(self.model, 1))
         if any(len(leaf) != self.spec.batch for _, leaf in leaves(carried)):
             raise UserError(f"the state carried in {checkpoint.path.name} is not that of {self.spec.batch} rows")
-        self.updater.state = laid_out(rows(carried, self.par.my_rows(self.spec.batch)))
+        self.updater.state = contiguous_copy(rows(carried, self.par.my_rows(self.spec.batch)))
         if self.progress.best_step == self.progress.step:
             self.publish()  # a kill may have come between saving the best and publishing it
 
 
 def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
-    """The figure that decides which weights are best."""
+    """The validation metric that decides which weights are best, and its direction."""
     judges = task.judges
     name = spec.judge or next(iter(judges))
     if name not in judges:

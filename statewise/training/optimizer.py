@@ -1,24 +1,51 @@
 """The optimiser by name, its state as named tensors, and the average of the weights."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import assert_never
+from inspect import unwrap
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 
 from statewise.specs import TrainSpec, UserError
-from statewise.training.compiler import PlainAdamW, PlainSGD, spare_the_compiler
 from statewise.training.muon import Muon, hidden_matrices
 
 
-def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) -> Optimizer:
-    """Weight decay is for matrices; biases and gains are left alone.
+def _plain_step(kind: type[Optimizer]) -> Any:
+    """`step` without torch.compile's wrapper, under no_grad."""
+    return torch.no_grad()(unwrap(kind.step))
 
-    `guarded`: a rate that is a tensor, and a `found_inf` that holds a step back, are read on their device alone.
+
+class PlainAdamW(AdamW):
+    step = _plain_step(AdamW)
+
+
+class PlainSGD(SGD):
+    step = _plain_step(SGD)
+
+
+def _leave_compiler_unloaded() -> None:
+    """Keep PyTorch's optimisers from loading its compiler, which takes as long as loading PyTorch.
+
+    Each of these methods would load it only to mark itself as not to be compiled: the mark is set here instead.
     """
-    spare_the_compiler()
+    if "torch._dynamo" in sys.modules:
+        return
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        plain = getattr(getattr(Optimizer, name), "__wrapped__", None)
+        if plain is not None and not hasattr(plain, "__dynamo_disable"):
+            setattr(plain, "__dynamo_disable", plain)
+
+
+def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) -> Optimizer:
+    """Weight decay is for matrices; biases and gains have none.
+
+    `guarded`: the learning rate may be a tensor, and `found_inf` may skip a step; both are read on the device alone.
+    """
+    _leave_compiler_unloaded()
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": spec.weight_decay},
@@ -32,8 +59,8 @@ def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) 
         case "sgd" | "asgd":
             sgd = PlainSGD(groups, lr=spec.lr, momentum=spec.momentum, fused=True)
             if guarded and spec.momentum:
-                # Left to itself it takes memory that it fills in its first step, and that one may be held back. From
-                # zero the first step gives the same.
+                # By itself it would fill a new buffer in its first step, which may be skipped. From zero the first
+                # step gives the same.
                 for p in parameters:
                     sgd.state[p]["momentum_buffer"] = torch.zeros_like(p)
             return sgd
@@ -48,8 +75,8 @@ def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
             "train.optimizer = 'muon' moves the matrices inside a model, and this one has none that are trained",
             fix="train.optimizer=adamw",
         )
-    taken = {matrix.weight for matrix in matrices}
-    others = [p for p in model.parameters() if p.requires_grad and p not in taken]
+    orthogonal = {matrix.weight for matrix in matrices}
+    others = [p for p in model.parameters() if p.requires_grad and p not in orthogonal]
     return Muon(
         matrices,
         [
@@ -65,7 +92,7 @@ def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
-    """Everything the optimiser remembers, as `3.exp_avg` and the like."""
+    """The optimiser's state as named tensors, such as `3.exp_avg`."""
     return {
         f"{index}.{name}": value
         for index, memory in optimizer.state_dict()["state"].items()
@@ -75,7 +102,7 @@ def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` took out: for each parameter ever updated, the few names of its kind."""
+    """The inverse of `optimizer_tensors`: for each parameter ever updated, the few names of its kind."""
     known = [(p, group.get("kind")) for group in optimizer.param_groups for p in group["params"]]
     shapes = {str(n): p.shape for n, (p, _) in enumerate(known)}
     kinds = {str(n): kind for n, (_, kind) in enumerate(known)}
@@ -115,7 +142,7 @@ class Average:
         torch._foreach_lerp_(list(self.mean.values()), own, self.advance())
 
     def advance(self) -> float:
-        """Count one more step. Returns the share that its weights get."""
+        """Count one more step. Returns the weight of its parameters in the average."""
         if self.count == 0:
             return 0.0
         self.count += 1
@@ -123,13 +150,13 @@ class Average:
 
     @torch.no_grad()
     def move(self, share: Tensor) -> None:
-        """What `add` does to the mean, with a share that only the device has to know."""
+        """`add`, with a share that only the device knows."""
         if self.count == 0:
             return
         mean = list(self.mean.values())
-        way = torch._foreach_sub([p.detach() for p in self.model.parameters()], mean)
-        torch._foreach_mul_(way, share)
-        torch._foreach_add_(mean, way)
+        change = torch._foreach_sub([p.detach() for p in self.model.parameters()], mean)
+        torch._foreach_mul_(change, share)
+        torch._foreach_add_(mean, change)
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from statewise.display import make_console
-from statewise.training.course import Extent
+from statewise.training.progress_state import Extent
 
 _SECONDS_BETWEEN_LINES = 10.0
 

@@ -1,49 +1,62 @@
 """How one step changes a model: forward and backward segment by segment, clip, check, update, average.
 
-On a CPU, and where several processes have to agree, the host looks at the loss and at the gradient before the update.
-On a GPU a guard looks at them on the device, so that nothing in a step waits for the host, and where windows repeat
-their shapes the whole step is captured once and replayed. Whichever way it goes, a number that is not finite never
-reaches a weight.
+On a CPU, and where several processes have to agree, the host checks the loss and the gradient before the update. On a
+GPU a guard checks them on the device, so that a step never waits for the host, and where windows repeat their shapes
+the whole step is captured once and replayed. Either way, a number that is not finite never reaches a weight.
 """
 
 import hashlib
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, assert_never
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from statewise.core import State, concat, detach, map_state, rows
-from statewise.specs import TrainSpec
-from statewise.training.device import autocast
+from statewise.specs import (
+    FixedTruncation,
+    FullTruncation,
+    RandomTruncation,
+    TrainSpec,
+    TruncationSpec,
+    UnbiasedTruncation,
+)
 from statewise.training.graph import Graphs, refuse_what_is_never_captured
-from statewise.training.guard import Guard
 from statewise.training.optimizer import Average, make_optimizer
 from statewise.training.parallel import Parallel
-from statewise.training.problem import NonFinite
+from statewise.training.step_report import Guard
+from statewise.training.stop import NonFinite
 from statewise.training.task import Task, Window
-from statewise.training.truncation import Segment, pass_gradient, segments
 
 S = TypeVar("S", bound=State)
-_chance = threading.RLock()
+_rng_lock = threading.RLock()
 
 
-class Taken(NamedTuple):
-    """A step that was made, or is on its way on the device."""
+class Segment(NamedTuple):
+    """A stretch of time, and the factor on the gradient that leaves it for what came before."""
+
+    start: int
+    stop: int
+    flow: float
+
+
+class StepResult(NamedTuple):
+    """A step that was made, or is queued on the device."""
 
     tokens: int  # that it read
-    scale: float  # what makes the mean out of the summed loss
-    numbers: Tensor  # the summed loss, the gradient's norm before clipping, and perhaps that of each part of it
+    scale: float  # turns the summed loss into the mean
+    numbers: Tensor  # the summed loss, the gradient's norm before clipping, and perhaps that of each parameter's part
 
 
 class Updater:
-    """Owns what a step changes: the optimiser's memory, the average of the weights, the state that is carried.
+    """Owns what a step changes: the optimiser's state, the average of the weights, the carried state.
 
-    `guarded`: the device decides whether an update is made. The default is to do so on a GPU, in a single process.
+    `guarded`: the device decides whether an update is made. The default is yes on a GPU in a single process.
     """
 
     def __init__(
@@ -65,40 +78,38 @@ class Updater:
         if guarded:
             self.guard = Guard(model)
             self.graphs = Graphs(self)
+            self.optimizer.found_inf = self.guard.stopped  # type: ignore[attr-defined]  # what fused optimisers read
             self.rate = torch.zeros((), device=par.device)
             self.share = self.guard.report.new_zeros(())  # of the newest weights in their average
 
     # ---------------------------------------------------------------- a step
 
-    def take(self, number: int, *, rate: float) -> Taken:
+    def take(self, number: int, *, rate: float) -> StepResult:
         """Step `number`, with this learning rate. If it raises before the update, nothing has changed."""
-        with _alone_with_chance():
-            return self._take(number, rate)
+        with _own_random_numbers():
+            window = self.window(number)
+            state, averaged = self.state, self.average.count
+            self.updating = self.intact = False
+            try:
+                result = self._take(number, window, rate)
+            except Exception:
+                if not self.updating:
+                    self.state, self.average.count, self.intact = state, averaged, True
+                raise
+            self.intact = True
+            return result
 
-    def _take(self, number: int, rate: float) -> Taken:
-        window = self.window(number)
-        state, averaged = self.state, self.average.count
-        self.updating = self.intact = False
-        try:
-            taken = self._taken(number, window, rate)
-        except Exception:
-            if not self.updating:
-                self.state, self.average.count, self.intact = state, averaged, True
-            raise
-        self.intact = True
-        return taken
-
-    def _taken(self, number: int, window: Window, rate: float) -> Taken:
+    def _take(self, number: int, window: Window, rate: float) -> StepResult:
         if self.guard is None or self.graphs is None:
-            return self._checked(number, window, rate)
+            return self._take_on_host(number, window, rate)
         self.rate.fill_(rate)
         self.share.fill_(self.average.advance())
         if not self.graphs.replayed(number, window):
             self.make(number, window)
-        return Taken(window.tokens, 1 / window.weight, self.guard.report)
+        return StepResult(window.tokens, 1 / window.weight, self.guard.report)
 
     def window(self, number: int) -> Window:
-        """What step `number` reads; all chance inside it begins here."""
+        """What step `number` reads. Seeds all randomness inside the step."""
         self.seed(number)
         if not self.model.training:
             self.model.train()
@@ -108,29 +119,32 @@ class Updater:
         _reseed(_seed_of(self.run_seed, number, self.par.rank), self.par.device)
 
     def make(self, number: int, window: Window) -> None:
-        """The step as the device does it, from the window on: nothing in here asks the device for a number."""
+        """The step on the device, after its window: nothing here reads a number from the device."""
         assert self.guard is not None
-        norm = self.guard.watch(self.gradient(number, window))
-        if self.spec.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.guard.parameters, self.spec.clip, norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate
-        self.optimizer.found_inf = self.guard.stopped  # type: ignore[attr-defined]  # what fused steps look for
-        self.updating = True
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._update(self.guard.watch(self.gradient(number, window)), self.rate)
         self.average.move(self.share)
 
-    def _checked(self, number: int, window: Window, rate: float) -> Taken:
-        """The step as the host does it: it looks before it updates."""
-        scale = 1 / window.weight
-        loss = float(self.gradient(number, window)) * scale
-        self.par.average_gradients(self.model)
+    def _take_on_host(self, number: int, window: Window, rate: float) -> StepResult:
+        """The step on the host: it checks before it updates."""
+        loss = float(self.gradient(number, window)) * (1 / window.weight)
+        if self.par.world > 1:
+            self.par.average_gradients(self.model)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        total_norm = float(norm)
-        bad = not (math.isfinite(loss) and math.isfinite(total_norm))
-        if self.par.largest(float(bad))[0]:
+        numbers = [loss, float(norm)]
+        bad = not all(map(math.isfinite, numbers))
+        if self.par.world > 1:
+            bad = bool(self.par.largest(float(bad))[0])
+        if bad:
             raise NonFinite(number, self.culprit(loss))
+        self._update(norm, rate)
+        if self.average.count:
+            self.average.add()
+        if self.par.world > 1:
+            numbers[0] = self.par.mean(loss)
+        return StepResult(window.tokens, 1.0, torch.tensor(numbers, dtype=torch.float64))
+
+    def _update(self, norm: Tensor, rate: float | Tensor) -> None:
+        """Clip gradients of this norm, set the learning rate, step, and drop the gradients."""
         if self.spec.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
         for group in self.optimizer.param_groups:
@@ -138,32 +152,29 @@ class Updater:
         self.updating = True
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.average.add()
-        return Taken(window.tokens, 1.0, torch.tensor([self.par.mean(loss), total_norm], dtype=torch.float64))
 
     def rehearse(self, number: int) -> None:
-        """A step without its update, before the clock runs: whoever compiles kernels does not pay for it with time to
-        learn. Nothing is changed by it."""
-        with _alone_with_chance():
-            self._rehearse(number)
+        """A step without its update, before the clock runs, so that compiling kernels costs no training time.
 
-    def _rehearse(self, number: int) -> None:
-        state = self.state
-        window = self.window(number)
-        if self.guard is None or self.graphs is None:
-            self.gradient(number, window)
-            self.optimizer.zero_grad(set_to_none=True)
-            self.state = state
-        else:
-            with self.unchanged():
-                self.make(number, window)
-            self.graphs.prepare(number, window)
-        if self.par.device.type == "cuda":
-            torch.cuda.synchronize(self.par.device)
+        Nothing is changed by it.
+        """
+        with _own_random_numbers():
+            state = self.state
+            window = self.window(number)
+            if self.guard is None or self.graphs is None:
+                self.gradient(number, window)
+                self.optimizer.zero_grad(set_to_none=True)
+                self.state = state
+            else:
+                with self.unchanged():
+                    self.make(number, window)
+                self.graphs.prepare(number, window)
+            if self.par.device.type == "cuda":
+                torch.cuda.synchronize(self.par.device)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Inside, a guarded step does everything that it does, and leaves nothing behind."""
+        """Inside, a guarded step computes everything and changes nothing."""
         assert self.guard is not None
         state, share = self.state, self.share.clone()
         self.share.zero_()
@@ -186,16 +197,15 @@ class Updater:
         return total
 
     def backward(self, window: Window, cuts: list[Segment]) -> Tensor:
-        """The gradient of the window's mean loss, accumulated over parts of the rows and segments of time."""
+        """The gradient of the window's mean loss, accumulated over slices of the rows and segments of time."""
         assert self.state is not None
-        parts = _parts(window.rows, self.spec.accumulate)
         scale = 1 / window.weight
         losses, states = [], []
-        for some in parts:
+        for some in _slices(window.rows, self.spec.accumulate):
             state = rows(self.state, some)
-            for run in _runs(cuts):
+            for connected in _connected(cuts):
                 total: Tensor | None = None
-                for segment in run:
+                for segment in connected:
                     state = pass_gradient(state, segment.flow)
                     with autocast(self.spec, self.par.device):
                         loss, state = self.task.loss(
@@ -203,14 +213,14 @@ class Updater:
                         )
                     total = loss if total is None else total + loss
                 assert total is not None
-                # A GPU's gradients by this thread: waking autograd's own takes longer than a small model's backward.
+                # In this thread: waking autograd's own for a GPU takes longer than the backward of a small model.
                 with torch.autograd.set_multithreading_enabled(False):
                     (total * scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 losses.append(total.detach())
                 state = detach(state)
             states.append(state)
         if not window.ends:
-            self.state = laid_out(concat(states) if len(states) > 1 else states[0])
+            self.state = contiguous_copy(concat(states) if len(states) > 1 else states[0])
         return torch.stack(losses).sum()
 
     def culprit(self, loss: float) -> str:
@@ -231,35 +241,95 @@ class Updater:
         return None
 
 
-def laid_out(state: S) -> S:
-    """In memory of its own, row after row: from another layout a product may round differently than after a resume."""
+# -------------------------------------------------------------------- truncation and precision
+
+
+def segments(policy: TruncationSpec, time: int, *, key: Iterable[int]) -> list[Segment]:
+    """Cut a window of `time` tokens by one of the four policies. Its randomness is a function of `key`.
+
+    A window always begins with a cut: between two windows the weights have changed.
+    """
+    match policy:
+        case FullTruncation():
+            return [Segment(0, time, 0.0)]
+        case FixedTruncation(length=length):
+            starts = list(range(0, time, length))
+            flows = [0.0] * len(starts)
+        case RandomTruncation(length=length):
+            # Lengths uniform on 1 … 2·length - 1: the mean is `length`, and no segment is endless.
+            lengths = _rng(key).integers(1, 2 * length, size=time)
+            starts = [0, *(int(end) for end in np.cumsum(lengths) if end < time)]
+            flows = [0.0] * len(starts)
+        case UnbiasedTruncation(length=length, keep=keep):
+            starts = list(range(0, time, length))
+            kept = _rng(key).random(len(starts)) < keep
+            flows = [0.0, *(1 / keep if k else 0.0 for k in kept[1:])]
+        case _:
+            assert_never(policy)
+    stops = [*starts[1:], time]
+    return [Segment(start, stop, flow) for start, stop, flow in zip(starts, stops, flows, strict=True)]
+
+
+def _rng(key: Iterable[int]) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(list(key)))
+
+
+def pass_gradient(state: S, flow: float) -> S:
+    """The same state; on the way back its gradient is multiplied by `flow` (0 cuts, 1 changes nothing)."""
+    if flow == 0.0:
+        return detach(state)
+    if flow == 1.0:
+        return state
+    scale: Any = _Scale.apply
+    return map_state(lambda leaf: scale(leaf, flow) if leaf.is_floating_point() else leaf, state)
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, flow: float) -> Tensor:
+        ctx.flow = flow
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.flow, None
+
+
+def autocast(spec: TrainSpec, device: torch.device) -> AbstractContextManager[Any]:
+    """bfloat16 if the spec asks for it, or by default on a device that supports it; float32 otherwise."""
+    wanted = spec.precision == "bfloat16" or (
+        spec.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    )
+    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
+
+
+def contiguous_copy(state: S) -> S:
+    """A contiguous copy: with another memory layout, a product may round differently than after a resume."""
     return map_state(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), state)
 
 
-def _parts(count: int, wanted: int) -> list[slice]:
+def _slices(count: int, wanted: int) -> list[slice]:
     """`count` rows in `wanted` nearly equal slices (fewer when there are fewer rows)."""
     wanted = min(wanted, count)
     edges = [count * i // wanted for i in range(wanted + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def _runs(cuts: list[Segment]) -> list[list[Segment]]:
-    """Segments between which gradient flows belong to one backward pass."""
-    grouped: list[list[Segment]] = []
+def _connected(cuts: list[Segment]) -> list[list[Segment]]:
+    """Segments grouped by backward pass: gradient flows between those of one group."""
+    groups: list[list[Segment]] = []
     for segment in cuts:
-        if segment.flow == 0.0 or not grouped:
-            grouped.append([segment])
+        if segment.flow == 0.0 or not groups:
+            groups.append([segment])
         else:
-            grouped[-1].append(segment)
-    return grouped
+            groups[-1].append(segment)
+    return groups
 
 
 @contextmanager
-def _alone_with_chance() -> Iterator[None]:
-    """PyTorch's generator is one for all threads, and dropout takes no other. So a step has it to itself, from its seed
-    to its last draw, and whoever drew from it before finds it as it was (on a CPU).
-    """
-    with _chance:
+def _own_random_numbers() -> Iterator[None]:
+    """Lock PyTorch's default generator, which all threads share and dropout draws from, and restore it (on a CPU)."""
+    with _rng_lock:
         before = torch.default_generator.get_state()
         try:
             yield
@@ -268,7 +338,7 @@ def _alone_with_chance() -> Iterator[None]:
 
 
 def _reseed(seed: int, device: torch.device) -> None:
-    """`torch.manual_seed` without the devices that are not in use, which cost it more than the seeding."""
+    """`torch.manual_seed`, but only for the devices in use: seeding all of them takes longer."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

@@ -260,18 +260,18 @@ def attention_step() -> Iterator[Case]:
 
 
 def few_rows() -> Iterator[Case]:
-    """One vector and several, tiles that are not full, with and without a bias, bent, added to something."""
+    """One vector and several, tiles that are not full, with and without a bias, activated, added to something."""
     module = importlib.import_module("statewise.kernels.few_rows.triton")
-    bends = {"none": lambda y: y, "relu": F.relu, "gelu": lambda y: F.gelu(y, approximate="tanh")}
+    functions = {"none": lambda y: y, "relu": F.relu, "gelu": lambda y: F.gelu(y, approximate="tanh")}
     for rows, inputs, outputs in ((1, 700, 19), (1, 5, 1), (3, 130, 33), (70, 65, 17)):
-        for bend, biased, added in (("none", True, False), ("relu", False, True), ("gelu", True, True)):
+        for activation, biased, added in (("none", True, False), ("relu", False, True), ("gelu", True, True)):
             x_BI, weight_OI = noise(rows, inputs, seed=0).float(), noise(outputs, inputs, seed=1, scale=0.1).float()
             bias_O = noise(outputs, seed=2).float() if biased else None
             onto_BO = noise(rows, outputs, seed=3).float() if added else None
-            y = module.product(x_BI, weight_OI, bias_O, bend, onto_BO)
-            bent = bends[bend](F.linear(x_BI, weight_OI, bias_O))
-            exact = bent if onto_BO is None else onto_BO + bent
-            yield f"rows={rows} outputs={outputs} bend={bend}", float((y - exact).norm() / exact.norm())
+            y = module.product(x_BI, weight_OI, bias_O, activation, onto_BO)
+            activated = functions[activation](F.linear(x_BI, weight_OI, bias_O))
+            exact = activated if onto_BO is None else onto_BO + activated
+            yield f"rows={rows} outputs={outputs} activation={activation}", float((y - exact).norm() / exact.norm())
 
 
 def largest() -> Iterator[Case]:

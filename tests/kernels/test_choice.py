@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from statewise.core import lens
+from statewise.kernels import choice_cache, stepped
 from statewise.kernels import gru as gru_kernel
-from statewise.kernels import stepped
-from statewise.kernels import taken as remembering
 from statewise.kernels.chip import H200, KNOWN
 from statewise.kernels.choice import Choice, choose, force, is_asked, record
+from statewise.kernels.choice_cache import cached_choice
 from statewise.kernels.environment import Variable
 from statewise.kernels.persistent import alarm
-from statewise.kernels.taken import taken
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
@@ -154,15 +153,15 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         asked.append("asked")
         return choose("GRU", obstacles=[], fast=["persistent", "fused"])
 
-    monkeypatch.setattr(remembering, "_taken", {})
-    monkeypatch.setattr(remembering, "chip_of", lambda device: H200)
+    monkeypatch.setattr(choice_cache, "_cache", {})
+    monkeypatch.setattr(choice_cache, "chip_of", lambda device: H200)
     weight: Any = SimpleNamespace(device=torch.device("cuda", 0), shape=(24, 8), dtype=torch.bfloat16)
 
-    def ask(batch: int = 1, like: Any = weight) -> int:
+    def ask(batch: int = 1, like: Any = weight, variant: object = ()) -> int:
         asked.clear()
         with record() as chosen:
-            found = taken("GRU", choose_one, like, batch)
-        assert chosen == {"GRU": found}, "recorded each time"
+            choice = cached_choice("GRU", choose_one, like, variant, batch=batch)
+        assert chosen == {"GRU": choice}, "recorded each time"
         return len(asked)
 
     assert [ask(), ask(), ask(2), ask(2), ask()] == [1, 0, 1, 0, 0]
@@ -176,15 +175,51 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         monkeypatch.setenv(f"STATEWISE_{name}", value)
         assert [ask(), ask()] == [1, 0]
         monkeypatch.delenv(f"STATEWISE_{name}")
-    monkeypatch.setattr(remembering, "chip_of", lambda device: KNOWN["8.0"])
+    monkeypatch.setattr(choice_cache, "chip_of", lambda device: KNOWN["8.0"])
     assert ask() == 1
     monkeypatch.setattr(alarm, "_retired", ["it stalled"])
     assert ask() == 1
     monkeypatch.setattr(stepped, "_retired", ["it was refused"])
     assert ask() == 1
-    assert [ask(like=torch.zeros(24, 8)), ask(like=torch.zeros(24, 8))] == [1, 1], "a CPU has time"
     with force("triton"):
         for _ in range(2):
             with pytest.raises(UserError, match="triton GRU"):
                 ask()
-            assert asked == ["asked"], "an error is found again"
+            assert asked == ["asked"], "an error is not cached"
+    on_cpu, on_meta = torch.zeros(24, 8), torch.zeros(24, 8, device="meta")
+    assert [ask(like=on_cpu), ask(like=on_cpu), ask(2, on_cpu)] == [1, 0, 0], "on a CPU the batch decides nothing"
+    assert [ask(like=on_cpu, variant="zoneout"), ask(like=on_cpu, variant="zoneout"), ask(like=on_meta)] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("mixer", [LSTM(4), GRU(4), Elman(4)], ids=["lstm", "gru", "elman"])
+def test_what_decides_is_seen_at_every_call_on_a_cpu(
+    mixer: LSTM | GRU | Elman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x_BTI = torch.zeros(1, 2, 4)
+
+    def runs() -> str:
+        with record() as chosen:
+            mixer(x_BTI)
+        (choice,) = chosen.values()
+        return choice.implementation
+
+    fastest = runs()
+    assert [runs(), runs()] == [fastest, fastest] != ["naive", "naive"]
+    with lens("*"):
+        assert runs() == "naive"
+    with force("naive"):
+        assert runs() == "naive"
+    assert runs() == fastest
+    monkeypatch.setenv("STATEWISE_KERNEL", "naive")
+    assert runs() == "naive"
+    monkeypatch.delenv("STATEWISE_KERNEL")
+    mixer.kernel = "naive"
+    assert runs() == "naive"
+    mixer.kernel = "auto"
+    traced: list[str] = []
+    torch.func.vmap(lambda x: (traced.append(runs()), x)[1])(torch.zeros(2, 1))
+    assert traced == ["naive"], "torch.func follows plain ops alone"
+    mixer.zoneout = 0.1
+    assert runs() == "naive"
+    mixer.zoneout = 0.0
+    assert runs() == fastest

@@ -16,12 +16,12 @@ KERNELS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "_vector": (
         "few_rows",
         [*NUMBERS, "i32", "i32"],
-        {"BIASED": True, "BEND": "gelu", "ONTO": True, "OUTPUTS": 4, "INPUTS": 1024},
+        {"BIASED": True, "ACTIVATION": "gelu", "ONTO": True, "OUTPUTS": 4, "INPUTS": 1024},
     ),
     "_rows": (
         "few_rows",
         [*NUMBERS, "i32", "i32", "i32"],
-        {"BIASED": True, "BEND": "none", "ONTO": True, "ROWS": 64, "OUTPUTS": 32, "INPUTS": 128, "LINES": 16},
+        {"BIASED": True, "ACTIVATION": "none", "ONTO": True, "ROWS": 64, "OUTPUTS": 32, "INPUTS": 128, "LINES": 16},
     ),
     "_attend": (
         "attention",

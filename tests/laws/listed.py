@@ -28,6 +28,7 @@ class Listed(NamedTuple):
 
     name: str
     make: Callable[[], Machine[Any]]
+    slow: bool = False  # left to the nightly tests
 
     def __call__(self) -> Machine[Any]:
         return shaken(self.make())
@@ -58,9 +59,18 @@ for row in LINEAGE:
     PLAIN += [Listed(f"{row.name}-mixer", _mixer(plain)), Listed(f"{row.name}-model", _model(deep))]
     for spec in (plain, *row.variants):
         LISTED.append(Listed(f"{_label(spec, plain)}-mixer", _mixer(spec)))
-    for spec in (plain, deep, *row.variants):
-        LISTED.append(Listed(f"{_label(spec, plain)}-model", _model(spec)))
+    for spec in (
+        plain,
+        deep,
+        *row.variants,
+    ):  # variants are tried as mixers by day
+        LISTED.append(Listed(f"{_label(spec, plain)}-model", _model(spec), slow=spec not in (plain, deep)))
+
+_MIXERS = {listed.name for listed in PLAIN if listed.name.endswith("-mixer")}
+# A model only stacks its mixer: the mixers, and the models that have none, with the other models left to the night.
+MIXERS_FIRST = [m._replace(slow=m.name.replace("-model", "-mixer") in _MIXERS - {m.name}) for m in PLAIN]
 
 
 def each(machines: list[Listed]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("machine", machines, ids=[listed.name for listed in machines])
+    marks = {True: pytest.mark.slow, False: ()}
+    return pytest.mark.parametrize("machine", [pytest.param(m, id=m.name, marks=marks[m.slow]) for m in machines])

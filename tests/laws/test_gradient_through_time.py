@@ -5,6 +5,8 @@ So the lens `gradient` needs no more of a machine than the contract. In float64.
 
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from listed import PLAIN, Listed, each
 from torch import Tensor
@@ -37,12 +39,13 @@ def test_by_the_state(machine: Listed) -> None:
         y_BTD, _ = made(x_BT[:, CUT + 1 : query + 1], start)
         loss = loss_at(y_BTD[:, -1], query).sum()
         if not loss.requires_grad:  # it learns by counting
-            assert found.state_QTB is None
+            assert all(flow.state_QT is None for flow in found)
             continue
         parts = torch.autograd.grad(loss, asked, allow_unused=True)
         squares = [part.flatten(1).square().sum(1) for part in parts if part is not None]
-        assert found.state_QTB is not None
-        torch.testing.assert_close(found.state_QTB[row, CUT], sum(squares).sqrt(), rtol=1e-8, atol=1e-12)
+        for flow, norm in zip(found, sum(squares).sqrt().tolist(), strict=True):
+            assert flow.state_QT is not None
+            assert flow.state_QT[row, CUT] == pytest.approx(norm, rel=1e-8, abs=1e-12)
 
 
 @each([one for one in PLAIN if one.name.endswith("-mixer")])
@@ -50,10 +53,10 @@ def test_by_what_was_read(machine: Listed) -> None:
     made = machine()
     x_BT = looked_at(made).requires_grad_()
     found = follow(made, x_BT.detach(), loss_at, QUERIES, Silent())
-    assert found.input_QTB is not None
     for row, query in enumerate(QUERIES):
         y_BTD, _ = made(x_BT)
         (gradient,) = torch.autograd.grad(loss_at(y_BTD[:, query], query).sum(), x_BT)
-        expected_TB = gradient[:, : query + 1].norm(dim=-1).mT
-        torch.testing.assert_close(found.input_QTB[row, : query + 1], expected_TB, rtol=1e-8, atol=1e-12)
-        assert found.input_QTB[row, query + 1 :].isnan().all()
+        for flow, norm_T in zip(found, gradient.norm(dim=-1), strict=True):
+            assert flow.input_QT is not None
+            np.testing.assert_allclose(flow.input_QT[row, : query + 1], norm_T[: query + 1], rtol=1e-8, atol=1e-12)
+            assert np.isnan(flow.input_QT[row, query + 1 :]).all()

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from listed import PLAIN, Listed, each
+from listed import MIXERS_FIRST, Listed, each
 
 from statewise.core import laws
 
@@ -11,7 +11,7 @@ batches = st.integers(1, 4)
 seeds = st.integers(0, 2**31)
 
 
-@each(PLAIN)
+@each(MIXERS_FIRST)
 @quickly
 @given(data=st.data(), batch=batches, time=st.integers(2, 9), seed=seeds)
 def test_split_at_any_cuts(machine: Listed, data: st.DataObject, batch: int, time: int, seed: int) -> None:
@@ -21,7 +21,7 @@ def test_split_at_any_cuts(machine: Listed, data: st.DataObject, batch: int, tim
     assert laws.split(made, case, cuts=cuts) <= 1e-10
 
 
-@each(PLAIN)
+@each(MIXERS_FIRST)
 @quickly
 @given(data=st.data(), batch=batches, time=st.integers(1, 7), seed=seeds)
 def test_ragged_at_any_lengths(machine: Listed, data: st.DataObject, batch: int, time: int, seed: int) -> None:
@@ -33,7 +33,7 @@ def test_ragged_at_any_lengths(machine: Listed, data: st.DataObject, batch: int,
     assert laws.ragged(made, case, lengths=lengths) <= 1e-10
 
 
-@each(PLAIN)
+@each(MIXERS_FIRST)
 @quickly
 @given(data=st.data(), batch=batches, time=st.integers(1, 5), seed=seeds)
 def test_any_rows_in_any_order(machine: Listed, data: st.DataObject, batch: int, time: int, seed: int) -> None:
@@ -44,7 +44,7 @@ def test_any_rows_in_any_order(machine: Listed, data: st.DataObject, batch: int,
     assert laws.rows_law(made, case, order=order) <= 1e-10
 
 
-@each(PLAIN)
+@each(MIXERS_FIRST)
 @quickly
 @given(batch=batches, time=st.integers(1, 6), seed=seeds)
 def test_the_other_laws_at_any_size(machine: Listed, batch: int, time: int, seed: int) -> None:

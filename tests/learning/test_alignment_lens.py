@@ -34,7 +34,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["copy", "reversal"])
+@pytest.mark.parametrize("kind", [pytest.param("copy", marks=pytest.mark.slow), "reversal"])
 def test_an_alignment_forms(kind: str, tmp_path: Path) -> None:
     dice = random.Random(0)
     drawn = (tuple(dice.choice("abcdefgh") for _ in range(dice.randint(4, 6))) for _ in range(900))

@@ -77,7 +77,7 @@ def test_one_layer_looks_up_what_elman_cannot_hold() -> None:
     assert accuracy_after("elman", look_up, vocab=vocab, steps=400) < 0.4  # a guess is right in 1 of 4
 
 
-@pytest.mark.parametrize("position", ["learned", "sinusoidal", "rotary"])
+@pytest.mark.parametrize("position", [pytest.param("learned", marks=pytest.mark.slow), "sinusoidal", "rotary"])
 def test_with_positions_it_tells_the_order(position: str) -> None:
     options = {"vocab": 2 * SYMBOLS, "depth": 1, "heads": 4, "position": position}
     assert accuracy_after("transformer", reverse, steps=200, **options) > 0.98
@@ -104,6 +104,7 @@ def test_likeness_alone_reaches_any_distance() -> None:
     assert accuracy_after("basic_attention", recall, vocab=9, steps=200, tie=True) > 0.99
 
 
+@pytest.mark.slow
 def test_an_encoder_and_a_decoder_reverse_a_text() -> None:
     """Written greedily, symbol by symbol, from ragged sources it has never seen."""
     begin, end = 8, 9

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import statewise
 from statewise.training.progress import Silent
 
@@ -15,5 +17,6 @@ def accuracy(out: Path, settings: dict[str, Any]) -> float:
     return float(found["accuracy"])
 
 
+@pytest.mark.slow
 def test_the_recipe_knows_digits(tmp_path: Path) -> None:
     assert accuracy(tmp_path / "grid", {}) > 0.95

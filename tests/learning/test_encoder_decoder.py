@@ -58,7 +58,7 @@ def small(name: str, **options: Any) -> Seq2SeqSpec:
     return Seq2SeqSpec.model_validate({**spec.model_dump(), **sides, **options})
 
 
-@pytest.mark.parametrize("name", ["encoder_decoder", "contextual_decoder"])
+@pytest.mark.parametrize("name", ["encoder_decoder", pytest.param("contextual_decoder", marks=pytest.mark.slow)])
 def test_a_fixed_context_learns_to_reverse(name: str) -> None:
     model = taught(small(name), length=4, reverse=True, steps=300)
     assert exact(model, length=4, reverse=True) > 0.95
@@ -69,7 +69,9 @@ def test_a_transformer_learns_to_reverse() -> None:
     assert exact(model, length=6, reverse=True) > 0.95
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["copy", "reverse"])
+@pytest.mark.parametrize(
+    "reverse", [pytest.param(False, id="copy", marks=pytest.mark.slow), pytest.param(True, id="reverse")]
+)
 def test_soft_alignment_is_the_diagonal_of_the_task(reverse: bool) -> None:
     """Where attention looks follows the answer: forwards when copying, backwards when reversing.
 
@@ -91,6 +93,7 @@ def test_soft_alignment_is_the_diagonal_of_the_task(reverse: bool) -> None:
     assert slope < -0.9 if reverse else slope > 0.9
 
 
+@pytest.mark.slow
 def test_looking_back_is_what_a_long_source_needs() -> None:
     """The seeds' argument: a vector of fixed size forgets what a list keeps."""
     length = 12

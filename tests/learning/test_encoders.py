@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import nltk
+import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -107,6 +108,7 @@ def learns_expressions(by: str, *, steps: int) -> float:
     return float((guesses == torch.tensor([int(value(tree)) for tree in trees])).float().mean())
 
 
+@pytest.mark.slow
 def test_a_tree_evaluates_expressions_that_a_chain_of_its_size_does_not() -> None:
     """Boolean expressions of up to 8 leaves, then of up to 16. The chain has as many weights (a few more),
     and reads the expressions with their brackets."""

@@ -4,6 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import statewise
 from statewise.tasks.forecasting import ForecastEvaluation, ForecastingRun
 from statewise.training.progress import Silent
@@ -36,6 +38,7 @@ def test_the_recipe_beats_every_baseline_and_its_intervals_hold(tmp_path: Path) 
         assert abs(found.coverage[level]["share"] - nominal) < 0.1
 
 
+@pytest.mark.slow
 def test_chaos_is_foreseen_for_a_while(tmp_path: Path) -> None:
     """Mackey-Glass in a closed loop: far better than its last value at first, and worse with every step."""
     settings = {
@@ -87,6 +90,7 @@ def test_a_linear_window_model_is_least_squares(tmp_path: Path) -> None:
     assert abs(mse(found) / found.baselines["least squares AR(8)"]["mse"] - 1) < 0.02
 
 
+@pytest.mark.slow
 def test_time_helps_where_the_dynamics_change() -> None:
     spec = importlib.util.spec_from_file_location("stationarity_example", ROOT / "examples" / "stationarity.py")
     assert spec is not None

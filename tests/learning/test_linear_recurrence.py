@@ -81,7 +81,13 @@ def test_linear_attention_recalls_what_a_key_stands_for(feature: str) -> None:
     assert trained(memory("linear_attention", feature=feature), written_once, steps=250) > 0.95
 
 
-@pytest.mark.parametrize("options", [{}, {"decay": False, "conv": 0, "gate": False}], ids=["gated", "delta alone"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="gated"),
+        pytest.param({"decay": False, "conv": 0, "gate": False}, id="delta alone", marks=pytest.mark.slow),
+    ],
+)
 def test_the_delta_rule_replaces(options: dict[str, object]) -> None:
     """Each key is written three times, and asked for its last value."""
     assert trained(memory("gated_delta", **options), overwritten, steps=250) > 0.95
@@ -105,6 +111,7 @@ def selective_copy(batch: int, generator: torch.Generator, *, length: int = 16) 
     return tokens_BT, torch.cat([torch.full_like(noise_BT, -100), cargo_BC], dim=1)
 
 
+@pytest.mark.slow
 def test_mamba2_copies_what_matters() -> None:
     model = build("mamba2", vocab=SYMBOLS + 1 + CARGO, width=32, depth=2, heads=4)
     assert trained(model, selective_copy, steps=450) > 0.95

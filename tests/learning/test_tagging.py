@@ -4,6 +4,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import statewise
 from statewise.tasks.tagging import TaggingEvaluation
 from statewise.training.progress import Silent
@@ -33,6 +35,7 @@ def write(path: Path, sentences: list[list[tuple[str, str]]]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_recipe_beats_the_most_frequent_tag_on_the_embedded_data(tmp_path: Path) -> None:
     short = {"train.steps": 120, "train.evaluate_every": 120, "train.warmup": 20}
     found = learn(short, out=tmp_path / "run")
@@ -48,6 +51,7 @@ def stems(count: int, seed: int) -> list[str]:
     return ["".join(dice.choices("abdeghlmnoprtuv", k=dice.randint(2, 5))) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_spelling_tags_words_that_training_never_showed(tmp_path: Path) -> None:
     """The ending is the tag, and every held-out stem is new. Without characters nothing is left to go by."""
     endings = {"ski": "ADJ", "je": "VERB", "ost": "NOUN", "no": "ADV"}

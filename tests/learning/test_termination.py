@@ -24,7 +24,7 @@ def trained(spec: MixerSpec, scheme: Scheme, kind: str, *, steps: int, longest: 
     return model.eval()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [s if s == "end" else pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES])
 def test_a_length_that_the_prompt_settles(scheme: Scheme) -> None:
     """As many as there were: the model has to count, and to know when it is done."""
     model = trained(LSTMSpec(width=16), scheme, "determined", steps=250, longest=7)
@@ -36,6 +36,7 @@ def test_a_length_that_the_prompt_settles(scheme: Scheme) -> None:
     assert (written.tokens_BT[inside] == 2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_length_that_the_prompt_distributes(scheme: Scheme) -> None:
     model = trained(LSTMSpec(width=24), scheme, "distributed", steps=250, longest=1)

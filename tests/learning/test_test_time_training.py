@@ -57,7 +57,7 @@ def made(inner: str, *, rate: float) -> TTT:
     return TTT(WIDTH, inner=inner, rate=rate, generator=generator, **sizes)
 
 
-@pytest.mark.parametrize(("inner", "rate"), [("linear", 2.0), ("mlp", 1.0)])
+@pytest.mark.parametrize(("inner", "rate"), [("linear", 2.0), pytest.param("mlp", 1.0, marks=pytest.mark.slow)])
 def test_it_finds_the_relation_inside_the_sequence(inner: str, rate: float) -> None:
     error_T = errors_by_position(made(inner, rate=rate), steps=300)
     assert error_T[0] > 0.9, "nothing is known before the first pair"
@@ -69,7 +69,7 @@ def test_a_static_map_cannot() -> None:
     assert errors_by_position(Static(), steps=300)[-4:].mean() > 0.9
 
 
-@pytest.mark.parametrize(("inner", "rate"), [("linear", 2.0), ("mlp", 1.0)])
+@pytest.mark.parametrize(("inner", "rate"), [("linear", 2.0), pytest.param("mlp", 1.0, marks=pytest.mark.slow)])
 def test_the_inner_loss_falls_along_the_sequence(inner: str, rate: float) -> None:
     """Even before any outer training, on tokens that come again: the inner model learns them."""
     layer = made(inner, rate=rate)

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from statewise.tasks import train
 from statewise.tasks.translation import TranslationRun
 from statewise.training.progress import Silent
 
 
+@pytest.mark.slow
 def test_phrases_are_translated_exactly(tmp_path: Path) -> None:
     settings = {
         "model.encoder.width": 64,

@@ -19,6 +19,7 @@ def test_the_list_names_every_script_that_runs() -> None:
     assert "tree" in call("bench").out
 
 
+@pytest.mark.slow
 def test_what_follows_the_name_is_the_benchmarks_own() -> None:
     done = run("bench", "tree", "--trees", "2", "--leaves", "3", "--width", "4", "--rounds", "1")
     assert done.code == 0

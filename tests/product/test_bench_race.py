@@ -59,6 +59,7 @@ def made_peer(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_both_sides_by_the_clock_from_their_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, peer, out = write_text(tmp_path), made_peer(tmp_path / "nanoGPT"), tmp_path / "race.json"
     race(

@@ -42,7 +42,7 @@ def said(folder: Path) -> Said:
 def longer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study whose trials take long enough to be cut, and what an uncut one finds, in `uncut`."""
     folder = tmp_path_factory.mktemp("longer")
-    write_study(folder, steps=300, every=20)
+    write_study(folder, steps=300, every=20, seeds=1)
     with contextlib.chdir(folder):
         assert call("compare", "tiny.toml", "--workers", "1", "--out", "uncut", "--quiet").code == 0
     return folder
@@ -104,6 +104,7 @@ def test_a_second_time_nothing_is_done_again(folder: Path, said: Said, monkeypat
     assert set(events(Path("studies/tiny")).values()) == {1}
 
 
+@pytest.mark.slow
 def test_another_folder_gets_the_same_figures(folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one worker in place of two. And `--json` is JSON."""
     monkeypatch.chdir(folder)
@@ -116,6 +117,7 @@ def test_another_folder_gets_the_same_figures(folder: Path, said: Said, monkeypa
     assert results(Path("other")) == results(Path("studies/tiny"))
 
 
+@pytest.mark.slow
 def test_one_more_entry_runs_alone_and_some_can_be_left_out(
     folder: Path, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +172,7 @@ def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     assert process.returncode == 130, err
     assert "the same command continues" in err
     wait_until_gone(trial_pids(out))
-    assert len(results(out)) < 4
+    assert len(results(out)) < 2
     report = json.loads((out / "report.json").read_text())
     assert report["missing"]
     assert "</html>" in (out / "report.html").read_text()
@@ -178,7 +180,7 @@ def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     with contextlib.chdir(longer):
         assert call("compare", "tiny.toml", "--out", "interrupted", "--workers", "1").code == 0
     assert results(out) == results(longer / "uncut")
-    assert sessions(out) > 4  # somebody went on with what was begun
+    assert sessions(out) > 2  # somebody went on with what was begun
     lines = [json.loads(line) for path in out.glob("trials/*/sessions.jsonl") for line in path.read_text().splitlines()]
     assert max(line["step"] for line in lines if "pid" in line) > 0  # and not from the beginning
 
@@ -209,6 +211,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(longer: Path)
     }
 
 
+@pytest.mark.slow
 def test_equal_seconds_beside_equal_sizes_through_a_kill(tmp_path: Path) -> None:
     """What was used up before counts, and what was lost does not.
 
@@ -259,6 +262,7 @@ class Killing(Quiet):
             os.kill([json.loads(line)["pid"] for line in lines if "pid" in line][-1], signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_trial_whose_process_dies_is_begun_again_and_given_up_in_the_end(longer: Path) -> None:
     with contextlib.chdir(longer):
         made = plan(load_study("tiny.toml"))
@@ -267,7 +271,7 @@ def test_a_trial_whose_process_dies_is_begun_again_and_given_up_in_the_end(longe
         (failure,) = ran.failed
         assert "SIGKILL" in failure.error
         assert not failure.lasting
-        assert len(ran.found) == 3
+        assert len(ran.found) == 1
         (again,) = run([work], workers=1)
         assert not again.failed
         assert results(Path("dying")) == results(Path("uncut"))
@@ -285,7 +289,7 @@ def changed(first: Path, second: Path, third: Path) -> None:
     third.write_text(third.read_text()[:-20])
 
 
-@pytest.mark.parametrize("harm", [swapped, changed])
+@pytest.mark.parametrize("harm", [swapped, pytest.param(changed, marks=pytest.mark.slow)])
 def test_a_damaged_result_costs_its_own_trial_alone(harm: Any, folder: Path, said: Said) -> None:
     with contextlib.chdir(folder):
         study = Path("studies") / harm.__name__

@@ -11,7 +11,7 @@ from command import TEXT, call
 import statewise
 from statewise.specs import UserError
 from statewise.specs.study import BudgetSpec, EntrySpec, StudySpec
-from statewise.training import memory
+from statewise.training import device as memory
 
 BASE = {
     "data": {"text": ["text.txt"]},
@@ -63,6 +63,7 @@ def test_an_object_a_table_and_a_file_are_one_study(tmp_path: Path, monkeypatch:
     assert weights(json.loads(said.out)) == weights(found.report)
 
 
+@pytest.mark.slow
 def test_what_a_call_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.txt").write_text(TEXT[::-1])

@@ -143,7 +143,7 @@ def test_a_signal_before_the_first_step(
 
 SECOND = """
 import os, signal, sys
-from statewise.training.signals import Signals
+from statewise.training.stop import Signals
 for number in (signal.SIGTERM, signal.SIGINT):
     if (child := os.fork()) == 0:
         with Signals() as signals:

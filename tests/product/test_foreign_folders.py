@@ -86,7 +86,9 @@ def test_no_folder_is_entered_through_a_link(
     assert sorted(target.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", [".lock", "study.toml", "log.jsonl", "workers.log", "trials"])
+@pytest.mark.parametrize(
+    "name", [".lock", pytest.param("study.toml", marks=pytest.mark.slow), "log.jsonl", "workers.log", "trials"]
+)
 def test_no_study_writes_through_a_link(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_study(tmp_path)
     monkeypatch.chdir(tmp_path)

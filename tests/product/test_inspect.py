@@ -112,6 +112,7 @@ def test_a_folder_with_the_name_of_a_lens_is_no_run(tmp_path: Path, monkeypatch:
     assert (tmp_path / "probes/inspect.html").is_file()
 
 
+@pytest.mark.slow
 def test_progress_is_for_people(here: Path, tmp_path: Path) -> None:
     said = run("inspect", "runs/lstm", "attention", "--out", str(tmp_path), cwd=here)
     assert said.code == 0, said.err

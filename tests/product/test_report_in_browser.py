@@ -12,7 +12,8 @@ import pytest
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.comparison.report import Part
-from statewise.comparison.trial import Answer, Course, Failure, Point
+from statewise.comparison.trial import Failure, Point
+from statewise.tasks import Answer, Course
 
 WIDTHS = (360, 390, 768, 1280, 1400)
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"

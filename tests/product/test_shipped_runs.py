@@ -9,7 +9,7 @@ import statewise as sw
 from statewise.comparison.compared import changed_story
 from statewise.comparison.study import spec_of
 from statewise.specs.recipe import load_recipe
-from statewise.tasks.shipped import find_run, shipped_names
+from statewise.tasks.folder import find_run, shipped_names
 
 PASSAGE = """HAMLET:
 To be, or not to be: that is the question:

@@ -15,7 +15,7 @@ from command import TEXT, environment
 STUDY = """
 title = "Two small ones"
 question = "Which of two remembers better?"
-seeds = 2
+seeds = {seeds}
 minutes = 0.1
 
 [base]
@@ -94,10 +94,10 @@ _MEASURED = {
 }
 
 
-def write_study(folder: Path, *, steps: int = 6, every: int = 3, more: str = "") -> Path:
+def write_study(folder: Path, *, steps: int = 6, every: int = 3, seeds: int = 2, more: str = "") -> Path:
     (folder / "text.txt").write_text(TEXT)
     path = folder / "tiny.toml"
-    path.write_text(STUDY.format(steps=steps, every=every, more=more))
+    path.write_text(STUDY.format(steps=steps, every=every, seeds=seeds, more=more))
     return path
 
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.inspection.gradient.context import Gain, gain
-from statewise.inspection.gradient.flow import Decay, decay, follow
+from statewise.inspection.gradient.context import Gain, gain, jacobian_norm, saturation
+from statewise.inspection.gradient.flow import Decay, by_part, follow
 from statewise.inspection.gradient.jacobian import eigenvalues, jacobian, size_of, stretch
-from statewise.inspection.gradient.saturation import jacobian_norm, saturation
 from statewise.inspection.progress import Silent
 from statewise.mixers import GRU, LSTM, Elman, ElmanState
 from statewise.models import build, build_sample
@@ -39,15 +38,18 @@ def positive(time: int, rows: int = 3) -> Tensor:
 def test_a_linear_recurrence_forgets_by_its_eigenvalue(direction: tuple[float, float], eigenvalue: float) -> None:
     towards = torch.tensor(direction, dtype=torch.float64)
     found = follow(linear(), positive(20), lambda y_BD, t: y_BD @ towards, [9, 19], QUIET)
-    assert found.state_QTB is not None
-    assert found.input_QTB is not None
-    for row, query in enumerate(found.queries):
-        for t in range(query):
-            expected = math.sqrt(2) * eigenvalue ** (query - t)
-            assert found.state_QTB[row, t].tolist() == pytest.approx([expected] * 3, rel=1e-12, abs=0)
-            assert found.input_QTB[row, t].tolist() == pytest.approx([expected] * 3, rel=1e-12, abs=0)
-        assert found.state_QTB[row, query + 1 :].isnan().all()
-    fall = decay(found.queries, found.input_QTB)
+    assert len(found) == 3
+    for flow in found:
+        assert flow.state_QT is not None
+        assert flow.input_QT is not None
+        for row, query in enumerate(flow.queries):
+            expected = [math.sqrt(2) * eigenvalue ** (query - t) for t in range(query)]
+            assert flow.state_QT[row, :query].tolist() == pytest.approx(expected, rel=1e-12, abs=0)
+            assert flow.input_QT[row, :query].tolist() == pytest.approx(expected, rel=1e-12, abs=0)
+            assert np.isnan(flow.state_QT[row, query + 1 :]).all()
+    fall = by_part(found, reached_by=0.5)["input"].before
+    assert fall is not None
+    assert fall.distance == tuple(range(20))  # the most distant half of the queries have
     assert fall.mean == pytest.approx([math.sqrt(2) * eigenvalue**d for d in fall.distance], rel=1e-12)
     # The first distance at which λ^d is below the threshold.
     assert fall.length(eigenvalue**5 * 1.001) == 5
@@ -68,15 +70,17 @@ def test_tokens_have_the_gradient_of_their_vectors() -> None:
     y_BTV, _ = model(tokens_BT)
     hook.remove()
     (gradient,) = torch.autograd.grad(y_BTV[:, 5, 3].sum(), seen[0])
-    assert found.input_QTB is not None
-    assert torch.allclose(found.input_QTB[0].mT, gradient.norm(dim=-1), rtol=1e-9)
+    for flow, norm_T in zip(found, gradient.norm(dim=-1), strict=True):
+        assert flow.input_QT is not None
+        np.testing.assert_allclose(flow.input_QT[0], norm_T, rtol=1e-9)
 
 
 def test_what_learns_by_counting_has_no_gradient() -> None:
     model = build_sample(MarkovSpec(order=2), vocab=5)
-    found = follow(model, torch.randint(5, (1, 6)), lambda y_BV, t: y_BV[:, 0], [5], QUIET)
-    assert found.state_QTB is None
-    assert found.input_QTB is None
+    (flow,) = follow(model, torch.randint(5, (1, 6)), lambda y_BV, t: y_BV[:, 0], [5], QUIET)
+    assert flow.state_QT is None
+    assert flow.input_QT is None
+    assert by_part([flow]) == {}
 
 
 def test_products_of_jacobians_are_powers_of_the_matrix() -> None:

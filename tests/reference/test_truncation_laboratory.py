@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.inspection.bptt.cost import cost
-from statewise.inspection.bptt.estimate import estimate, gradient
+from statewise.inspection.bptt.estimate import cost, estimate, gradient
 from statewise.models import build
 from statewise.specs import (
     ElmanSpec,
@@ -22,7 +21,7 @@ from statewise.specs import (
     TTTLinearSpec,
     UnbiasedTruncation,
 )
-from statewise.training.truncation import segments
+from statewise.training import segments
 
 MODELS = {
     "elman": ElmanSpec(width=6, dropout=0.0),

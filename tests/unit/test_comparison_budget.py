@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from covering import covered
 
 from statewise.comparison.budget import Entry, Held, solve
-from statewise.comparison.context import machine_in
 from statewise.comparison.opened import Opener
 from statewise.comparison.study import parse_study, spec_of
-from statewise.core import state_bytes
+from statewise.core import Machine, state_bytes
 from statewise.models import LINEAGE, build
 from statewise.models.growth import context_bytes
 from statewise.specs import LanguageModelSpec, UserError
@@ -35,8 +35,7 @@ def language_model(entry: Entry) -> LanguageModelSpec:
     return entry.spec
 
 
-@pytest.mark.parametrize("amount", [30_000, 70_000])
-@pytest.mark.parametrize("kind", KINDS)
+@covered("kind, amount", KINDS, [30_000, 70_000], strength=1)
 def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: int, opener: Opener) -> None:
     more = {"mlp": "gelu"} if kind.startswith("ttt") else {}  # their widths are even, and too far apart at this size
     (entry,) = solve(study(of_kind(kind, **more), budget={"amount": amount}), opener=opener)
@@ -49,8 +48,9 @@ def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: in
     assert entry.solved["model.width"] == language_model(entry).model.sizes()["width"]
 
 
-@pytest.mark.parametrize(
-    "budget",
+@covered(
+    "kind, budget",
+    KINDS,
     [
         {"amount": 1e5},
         {"amount": 1e6},
@@ -60,9 +60,8 @@ def test_parameters_of_every_kind_are_met_by_a_built_model(kind: str, amount: in
         {"kind": "state_bytes", "amount": 1e5, "context": 1024},
         {"amount": 1e6, "also": {"kind": "flops", "amount": 1e15}},
     ],
-    ids=str,
+    strength=1,
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_meets_every_budget(kind: str, budget: dict[str, Any], opener: Opener) -> None:
     """Within the tolerance that a study has where it says none; the sizes and the work by formula."""
     base = {"train": {"steps": 1000, "batch": 8, "window": 64}}
@@ -231,8 +230,9 @@ def test_every_task_can_be_held_to_any_budget(task: str, opener: Opener) -> None
     )
     by_state = solved(kind="state_bytes", amount=1_500, context=5)
     model = job.for_spec(by_state.spec).build()
-    machine = machine_in(model)
-    assert machine is not None
+    machine = model if isinstance(model, Machine) else model.machine if task == "forecasting" else None
+    machine = machine or model.reader.layers.machine
+    assert isinstance(machine, Machine)
     assert by_state.held[0].met == by_state.state_bytes == context_bytes(machine, 5)
     assert abs(by_state.error or 0) <= 0.05
 

@@ -8,7 +8,8 @@ import made_study as made
 import pytest
 
 from statewise.comparison.report import Part
-from statewise.comparison.trial import Answer, Course, Found, Point
+from statewise.comparison.trial import Found, Point
+from statewise.tasks import Answer, Course
 
 ELMAN, LSTM, GRU = made.ENTRIES[1:4]
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from statewise.comparison.context import bytes_by_context, drawn_out, machine_in, seconds_by_context
+from statewise.comparison.context import bytes_by_context, extended_state, seconds_by_context
 from statewise.comparison.measure import clock, costs, curve, refuse_without, watched
 from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
-from statewise.comparison.trial import Answer, Course, Found, Point, trial_key
+from statewise.comparison.trial import Found, Point, trial_key
 from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build_sample, build_seq2seq, context_bytes
-from statewise.models.classifier import build_classifier
+from statewise.models.classifier import Classifier, build_classifier
 from statewise.specs import GRUSpec, LSTMSpec, ReaderSpec, Seq2SeqSpec, UserError, parse_spec
+from statewise.tasks import Answer, Course
 
 LIST_KEEPERS = ("basic_attention", "transformer")
 
@@ -50,7 +51,7 @@ def test_a_drawn_out_state_is_as_large_as_one_that_was_read(row) -> None:
     model = build_sample(row.spec.small(), vocab=11).eval()
     tokens_BT = model.sample_input(1, 512, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        read, drawn = model.absorb(tokens_BT), drawn_out(model, 512)
+        read, drawn = model.absorb(tokens_BT), extended_state(model, 512)
         growing = not all(leaf.numel() for _, leaf in leaves(model.init_state(1)))
         assert growing == (row.name in LIST_KEEPERS)
         if growing:
@@ -90,11 +91,13 @@ def test_costs_are_figures_where_they_were_measured() -> None:
 
 def test_what_remembers_in_other_tasks() -> None:
     one_way = build_classifier(LSTMSpec(width=8), ReaderSpec(bidirectional=False), num_classes=2, vocab=5)
-    assert set(bytes_by_context(one_way).values()) == {2 * 8 * 4}
+    assert isinstance(one_way, Classifier)
+    assert set(bytes_by_context(one_way.reader.layers.machine).values()) == {2 * 8 * 4}
     both_ways = build_classifier(LSTMSpec(width=8), ReaderSpec(bidirectional=True), num_classes=2, vocab=5)
-    assert machine_in(both_ways) is None
-    assert bytes_by_context(both_ways) == {}
-    assert seconds_by_context(both_ways) is None
+    assert isinstance(both_ways, Classifier)
+    assert both_ways.reader.layers.machine is None
+    assert bytes_by_context(None) == {}
+    assert seconds_by_context(None) is None
     writer = build_seq2seq(
         Seq2SeqSpec(encoder=GRUSpec(width=8), decoder=GRUSpec(width=8)), source_vocab=5, target_vocab=5
     )

@@ -10,7 +10,7 @@ from statewise.comparison.plan import Plan, code_version, plan
 from statewise.comparison.study import load_study, parse_study
 from statewise.comparison.trial import Found, Point, Trial
 from statewise.specs import UserError, parse_spec
-from statewise.tasks.dispatch import figures_of
+from statewise.tasks.dispatch import metric_names
 
 SPACE = {"train.lr": [0.1, 0.01, 0.001], "model.dropout": [0.0, 0.2]}
 
@@ -182,10 +182,10 @@ def test_a_forecaster_is_chosen_by_validation_and_not_by_its_test() -> None:
 
 
 def test_figures_are_the_numbers_of_an_evaluation() -> None:
-    assert "bits_per_byte" in figures_of(parse_spec({}))
-    assert "exact" in figures_of(parse_spec({"task": "translation"}))
-    assert "signature" not in figures_of(parse_spec({"task": "translation"}))
-    assert "root_accuracy" in figures_of(parse_spec({"task": "tree"}))
+    assert "bits_per_byte" in metric_names(parse_spec({}))
+    assert "exact" in metric_names(parse_spec({"task": "translation"}))
+    assert "signature" not in metric_names(parse_spec({"task": "translation"}))
+    assert "root_accuracy" in metric_names(parse_spec({"task": "tree"}))
 
 
 def test_a_larger_vocabulary_does_not_eat_the_budget(opener: Opener, tmp_path: Path) -> None:
@@ -197,6 +197,7 @@ def test_a_larger_vocabulary_does_not_eat_the_budget(opener: Opener, tmp_path: P
     assert all(entry.error is not None and abs(entry.error) <= 0.02 for entry in other.entries)
 
 
+@pytest.mark.slow
 def test_on_other_data_the_budget_is_one_that_all_can_meet(tmp_path: Path, opener: Opener) -> None:
     """A TTT layer has only the widths that its heads divide: with few words, none is near the study's amount."""
     rows = [f"{'abc'[i % 3]} {'de'[i % 2]}\t{'xyz'[i % 3]}" for i in range(60)]

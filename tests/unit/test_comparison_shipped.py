@@ -8,13 +8,13 @@ import pytest
 from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
-from statewise.comparison.report.results import better
 from statewise.comparison.search import mismatch
 from statewise.comparison.study import Chapter, changed, load_story, load_study, spec_of, study_names
 from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE
 from statewise.specs import parse_spec
+from statewise.tasks import metric_of
 
 _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "train.evaluate_every": 100}
 
@@ -23,9 +23,12 @@ _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "tra
 _QUICK = ("cost", "forecast", "prediction", "truncation")
 _STUDIES = [name for name in study_names() if load_story(name).alone]
 _opener = Opener()
+_LARGE = ("chain-vs-tree", "direction", "termination")  # whose data take seconds to read
 
 
-@pytest.mark.parametrize("name", _STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _LARGE else name for name in _STUDIES]
+)
 def test_every_study_is_planned(name: str) -> None:
     made = plan(load_study(name), opener=_opener)
     study = made.study
@@ -40,15 +43,17 @@ def test_every_study_is_planned(name: str) -> None:
     assert study.question.endswith("?")
 
 
-@pytest.mark.parametrize("name", _STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _LARGE else name for name in _STUDIES]
+)
 def test_the_metric_is_watched_along_training(name: str) -> None:
     """So every study has a curve of its own figure, and it is known which end of each figure is the good one."""
     study = load_study(name)
     job = _opener(spec_of(study, study.entry[0])).job
     # Bits per byte are nats in another unit; what a model costs does not change in training.
     assert study.metric in {*job.judges, "bits_per_byte", *COSTS}
-    assert {figure: better(figure) for figure in job.judges} == dict(job.judges)
-    assert study.better == better(study.metric)
+    assert {name: metric_of(name).better for name in job.judges} == dict(job.judges)
+    assert study.better == metric_of(study.metric).better
 
 
 def test_the_default_study_is_the_story_of_the_lineage() -> None:

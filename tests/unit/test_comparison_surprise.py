@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from statewise import load
-from statewise.comparison.measure import sample, surprise
 from statewise.decoding import Sampling
 from statewise.tasks import LanguageModelRun, train
+from statewise.tasks.language_model import fresh_window
+from statewise.tasks.language_model.sample import generated_pieces, text_pieces
 from statewise.training.progress import Silent
 
 TEXT = "abc, abd. " * 60
@@ -28,7 +29,7 @@ def test_windows_are_those_of_the_training(order: str, tmp_path: Path) -> None:
         begin = place - place % 5 if order == "random" else 0
         logits_BTV, _ = run.model(torch.tensor([ids[begin : place + 1]]))
         expected.append(-float(logits_BTV[0, -1].detach().log_softmax(-1)[ids[place + 1]]))
-    found = surprise(run, TEXT[:12])
+    found = text_pieces(run.model, run.tokenizer, TEXT[:12], window=fresh_window(run.spec), backwards=False)
     assert "".join(piece for piece, _ in found) == TEXT[:12]
     assert all(math.isclose(a, b, rel_tol=1e-4) for (_, a), b in zip(found, expected, strict=True))
 
@@ -41,13 +42,14 @@ def test_a_sample_costs_what_it_cost_to_write(direction: str, tmp_path: Path) ->
     made = train("gru", settings=settings, data=tmp_path / "text.txt", out=tmp_path / "run", display=Silent())
     run = load(made.path, device="cpu")
     assert isinstance(run, LanguageModelRun)
-    found = sample(run, "abc")
+    ids = run.write("abc", tokens=200, sampling=Sampling(seed=0))
+    found = generated_pieces(run.model, run.tokenizer, "abc", ids, backwards=direction == "reverse")
     assert "".join(piece for piece, _ in found) == run.generate("abc", tokens=200, sampling=Sampling(seed=0))
     assert found
     at = run.begin("abc")
     state, token_B = at.state, at.token_B
     expected = []
-    for token in run.write("abc", tokens=200, sampling=Sampling(seed=0)):
+    for token in ids:
         logits_BV, state = run.model.step(token_B, state)
         expected.append(-float(logits_BV[0].detach().log_softmax(-1)[token]))
         token_B = torch.tensor([token])

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -67,8 +68,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys())
-@pytest.mark.parametrize("resets_BT", MASKS.values(), ids=MASKS.keys())
+@covered("machine, resets_BT", MACHINES, MASKS, strength=1)
 def test_the_same_as_stepping(machine: Machine[Any], resets_BT: Tensor) -> None:
     compare(machine, resets_BT)
 

@@ -21,7 +21,11 @@ def lstm_state(batch: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("model", "before", "after"), [("sw.LSTM(16)", 2, 5), ("sw.LSTM(16)", 3, 2), ("sw.GRU(16)", 1, 3)]
+    ("model", "before", "after"),
+    [
+        ("sw.LSTM(16)", 2, 5),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("sw.LSTM(16)", 3, 2), ("sw.GRU(16)", 1, 3))),
+    ],
 )
 def test_another_batch_no_longer_ends_the_process(model: str, before: int, after: int) -> None:
     """In a process of its own: this was a segmentation fault."""

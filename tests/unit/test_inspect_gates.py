@@ -6,12 +6,11 @@ import torch
 
 from statewise.core import lens
 from statewise.inspection import live_subject, look
-from statewise.inspection.gates.correlation import Correlation
 from statewise.inspection.gates.feature import FEATURES, along, at_pieces, parse_features
-from statewise.inspection.gates.saturation import Saturating
+from statewise.inspection.gates.statistics import Correlation, Saturating
 from statewise.inspection.gates.trace import sight, trace, twins
 from statewise.inspection.progress import Silent
-from statewise.inspection.reading import Reading
+from statewise.inspection.text import Reading
 from statewise.models import LINEAGE, Ancestor, build, build_sample
 from statewise.specs import UserError
 

@@ -11,7 +11,7 @@ from statewise.inspection.intervene.address import Address, parse_address, place
 from statewise.inspection.intervene.cut import cuts, state_after
 from statewise.inspection.intervene.effect import cost, costs, divergence, silenced, touched
 from statewise.inspection.intervene.measure import possible
-from statewise.inspection.reading import Reading
+from statewise.inspection.text import Reading
 from statewise.models import LINEAGE, build, build_sample
 from statewise.specs import UserError
 

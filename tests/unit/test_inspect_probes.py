@@ -8,8 +8,7 @@ import torch
 from statewise.data.cache import default_folder
 from statewise.data.embedded import MEMORY_TASKS
 from statewise.inspection import look
-from statewise.inspection.probes.plan import planned, run
-from statewise.inspection.probes.trial import Trial, as_tokens, ask, fitted, kept_probe, probe
+from statewise.inspection.probes.trial import Trial, as_tokens, ask, fitted, kept_probe, planned, probe, run
 from statewise.inspection.progress import Silent
 from statewise.models import LINEAGE, build
 from statewise.specs import MarkovSpec, TrainSpec, UserError, WindowSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from statewise.inspection.short import short_names
+from statewise.inspection.lens import short_names
 
 
 @pytest.mark.parametrize(

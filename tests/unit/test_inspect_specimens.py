@@ -12,12 +12,12 @@ from torch import Tensor
 
 from statewise.core import lens
 from statewise.inspection.attention.rows import describe_rows, see_row
-from statewise.inspection.gradient.row_flow import by_part, follow_long_row, follow_row
+from statewise.inspection.gradient.flow import by_part, follow_long_row, follow_row
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import Deed
 from statewise.inspection.intervene.row_measure import after, row_cuts
-from statewise.inspection.surprise.calibration import Tally
 from statewise.inspection.surprise.choices import buckets
+from statewise.inspection.surprise.measure import Tally
 from statewise.tasks.specimen import Choices, Courses, Specimen, Specimens
 
 CLASSES = [name for name, (recipe, _, _) in RUNS.items() if recipe != "forecasting"]
@@ -156,7 +156,7 @@ def test_a_tagger_that_reads_both_ways_leans_on_both_sides(world: Path) -> None:
     for name, both in (("tagger", True), ("tagger-one-way", False)):
         _, specimens = opened(world, name)
         rows = rows_of(specimens.precise())
-        sides = by_part(rows, [follow_row(one, range(len(one.questions)), states=True) for one in rows])
+        sides = by_part([follow_row(one, range(len(one.questions)), states=True) for one in rows])
         assert (sides["input"].after is not None) == both
         assert ("state" in sides) == (not both)  # from both ends there is no one state
 

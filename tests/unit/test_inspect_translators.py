@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import State
-from statewise.inspection.gradient.row_flow import by_part, follow_row
+from statewise.inspection.gradient.flow import by_part, follow_row
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import Deed
 from statewise.inspection.intervene.row_measure import after, row_cuts
@@ -84,7 +84,7 @@ def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) 
     assert flow.state_QT is not None
     assert np.isnan(flow.state_QT[0, : one.first - 1]).all()
     assert flow.state_QT[0, one.first - 1] > 0  # what the source left
-    sides = by_part([one], [flow])
+    sides = by_part([flow])
     assert {"source", "target", "state"} <= set(sides)
     assert sides["source"].before is not None
     assert min(sides["source"].before.distance) == question + 1

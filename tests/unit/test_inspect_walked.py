@@ -12,8 +12,8 @@ from task_runs import opened, write_files
 from torch import Tensor, nn
 
 from statewise.core import Machine, lens, map_state
-from statewise.inspection.gradient.row_flow import by_part, follow_row
-from statewise.inspection.gradient.row_picture import reach, row_drawings
+from statewise.inspection.gradient.flow import by_part, follow_row
+from statewise.inspection.gradient.picture import reach, row_drawings
 from statewise.tasks.specimen import Specimen
 
 WAYS = {
@@ -67,12 +67,12 @@ def test_a_state_on_the_way_weighs_what_a_change_of_it_would(name: str, world: P
     one = opened(world, name)[1].precise().at(0)
     question = len(one.questions) // 2
     flow = follow_row(one, [question], states=True)
-    assert set(flow.walked_QT) == WAYS[name] == {_way(one, reader) for reader in one.readers}
+    assert set(flow.reader_QT) == WAYS[name] == {_way(one, reader) for reader in one.readers}
     for reader in one.readers:
         part = one.stretch(reader)
         order = one.seen_at(reader, len(part))
         assert order is not None
-        norm_T = flow.walked_QT[_way(one, reader)][0]
+        norm_T = flow.reader_QT[_way(one, reader)][0]
         for moment in range(len(part) - 1):
             wanted = norm_by_hand(one, reader, question, moment)
             np.testing.assert_allclose(norm_T[order[moment]], wanted, rtol=1e-9, atol=1e-14)
@@ -93,8 +93,8 @@ def test_to_go_step_by_step_changes_nothing_and_leaves_nothing_behind(name: str,
     queries = range(len(one.questions))
     slow, fast = (follow_row(one, queries, states=states) for states in (True, False))
     np.testing.assert_allclose(slow.input_QT, fast.input_QT, rtol=1e-9, atol=1e-14)
-    assert set(slow.walked_QT) == WAYS[name]
-    assert not fast.walked_QT
+    assert set(slow.reader_QT) == WAYS[name]
+    assert not fast.reader_QT
     assert torch.equal(one.costs(one.x_TE[None]), before_1Q)
     assert all(not reader._forward_hooks for reader in one.readers.values())
 
@@ -111,18 +111,18 @@ def test_maps_join_what_goes_on_with_the_row(world: Path) -> None:
     shown_QT = np.array([[value or 0.0 for value in row] for row in grid.values])
     source = one.parts[0]
     np.testing.assert_array_equal(
-        shown_QT[:, : source.end - 1], flow.walked_QT["state along the source"][:, : source.end - 1]
+        shown_QT[:, : source.end - 1], flow.reader_QT["state along the source"][:, : source.end - 1]
     )
     assert flow.state_QT is not None
     np.testing.assert_array_equal(shown_QT[:, source.end - 1 :], flow.state_QT[:, source.end - 1 :])
-    assert WAYS["translator"] < set(by_part([one], [flow]))
+    assert WAYS["translator"] < set(by_part([flow]))
 
 
 def test_each_direction_reaches_its_own_way(world: Path) -> None:
     """What is read from the end has no say in what stands to its right, and is not said to reach there."""
     specimens = opened(world, "tagger")[1].precise()
     rows = [specimens.at(at) for at in range(3)]
-    sides = by_part(rows, [follow_row(one, range(len(one.questions)), states=True) for one in rows])
+    sides = by_part([follow_row(one, range(len(one.questions)), states=True) for one in rows])
     front, end = sides["state from the front"], sides["state from the end"]
     assert front.before is not None
     assert front.after is None
@@ -165,7 +165,7 @@ def test_a_node_weighs_what_a_change_of_its_state_would(name: str, world: Path) 
             np.testing.assert_allclose(flow.state_QT[row, place], wanted, rtol=1e-9, atol=1e-14)
     beside = np.isnan(flow.distance_QT)
     assert not flow.state_QT[beside].any()  # what is not below a node has no say in it
-    assert "state" in by_part([one], [flow])
+    assert "state" in by_part([flow])
 
 
 def _zero_like(leaf: Tensor, added: list[Tensor]) -> Tensor:

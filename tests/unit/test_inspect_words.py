@@ -11,9 +11,10 @@ from statewise.inspection import live_subject, look
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Look
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.gradient import picture
-from statewise.inspection.gradient.context import Gain, longest_context
-from statewise.inspection.gradient.flow import Decay
+from statewise.inspection.gradient.context import Gain, context_figure, length_words, longest_context
+from statewise.inspection.gradient.flow import Decay, Sides
+from statewise.inspection.gradient.lens import _TOKENS
+from statewise.inspection.gradient.picture import decays
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import Deed
 from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
@@ -72,18 +73,18 @@ def gain_of(nats: tuple[float, ...], targets: int = 9) -> Gain:
 
 def test_context_that_does_harm_is_drawn_as_it_is() -> None:
     """A shorter context that is better than the longest lies below 0, and is not called worth something."""
-    figure = picture.context(gain_of((2.0, 0.9, 1.0)), 0.01)
+    figure = context_figure(gain_of((2.0, 0.9, 1.0)), 0.01)
     assert figure.series[0].y == pytest.approx((1.0, -0.1, 0.0))
-    harmful = picture.context(gain_of((1.0, 1.1, 1.5)), 0.01)
-    assert harmful.finding == "With 4 tokens of context they cost 0.5000 nats more than with 1: it is worth nothing."
+    harmful = context_figure(gain_of((1.0, 1.1, 1.5)), 0.01)
+    assert harmful.finding == "With 4 tokens of context the loss is 0.5000 nats higher than with 1: no benefit."
 
 
 def test_one_token_is_called_one_and_a_single_target_is_confessed() -> None:
-    assert picture.length_words(1, 9) == "about 1 token"
-    assert picture.length_words(2, 9) == "about 2 tokens"
-    assert picture.length_words(None, 9) == "more than the 9 tokens that were tried"
-    assert "single token" in picture.context(gain_of((2.0, 1.0), targets=1), 0.01).finding
-    assert picture.context(gain_of((2.0, 1.0)), 0.01).reading.startswith("The same 9 tokens")
+    assert length_words(1, 9) == "about 1 token"
+    assert length_words(2, 9) == "about 2 tokens"
+    assert length_words(None, 9) == "more than the 9 tokens measured"
+    assert "single token" in context_figure(gain_of((2.0, 1.0), targets=1), 0.01).finding
+    assert context_figure(gain_of((2.0, 1.0)), 0.01).reading.startswith("The same 9 tokens")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_short_text_leaves_tokens_to_try_context_on(tokens: int, longest: int)
 
 def test_a_band_that_begins_at_nothing_does_not_begin_at_the_mean() -> None:
     decay = Decay((0, 1, 2), (1.0, 0.1, 0.01), (0.5, 0.0, 0.001), (2.0, 0.2, 0.02))
-    (figure,) = picture.decays({"input": decay}, 0.05)
+    (figure,) = decays({"input": Sides(decay, None)}, 0.05, _TOKENS, noise=0.0)
     assert figure.series[0].low == pytest.approx((0.5, 0.001, 0.001))
     assert figure.series[0].high == pytest.approx((2.0, 0.2, 0.02))
 
@@ -172,4 +173,4 @@ def test_how_far_was_tried_is_what_the_curve_shows() -> None:
     tried = found.data["decay"]["input"]["distance"][-1]
     assert tried < 29
     assert found.data["decay"]["input"]["memory_length"] is None
-    assert f"more than the {tried} tokens that were tried by its gradients" in found.sentences[0]
+    assert f"more than the {tried} tokens measured long by its gradients" in found.sentences[0]

@@ -18,11 +18,10 @@ from statewise.inspection.attention.weights import describe
 from statewise.inspection.lens import read_settings
 from statewise.inspection.lenses import LENSES, find_lens
 from statewise.inspection.progress import Shown, Silent
-from statewise.inspection.reading import Reading, nats, reach, read, windows
 from statewise.inspection.subject import read_text
-from statewise.inspection.surprise.difference import places
-from statewise.inspection.surprise.measure import Bucket, measure, useful_context
+from statewise.inspection.surprise.measure import Bucket, measure, places, useful_context
 from statewise.inspection.surprise.settings import SurpriseSettings
+from statewise.inspection.text import Reading, nats, reach, read, windows
 from statewise.models import build, build_sample
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, TransformerSpec, UserError
 

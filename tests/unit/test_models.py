@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from statewise.core import leaves, state_bytes
 from statewise.models import LINEAGE, build
 from statewise.models.tree_classifier import build_node_classifier
 from statewise.specs import ElmanSpec, GRUSpec, LSTMSpec, ModelSpec, ReaderSpec, UserError, parse_spec
+
+NAMES = [row.name for row in LINEAGE if row.spec.learns == "gradient"]
 
 
 def count(module: torch.nn.Module) -> int:
@@ -83,8 +86,7 @@ def test_default_models_match_their_formula() -> None:
 # The seed.
 
 
-@pytest.mark.parametrize("init", ["orthogonal", "published", "torch"])
-@pytest.mark.parametrize("name", [row.name for row in LINEAGE if row.spec.learns == "gradient"])
+@covered("name, init", NAMES, ["orthogonal", "published", "torch"], strength=1)
 def test_weights_are_a_function_of_the_seed_alone(name: str, init: str) -> None:
     options = {"vocab": 7, "width": 6, "depth": 2, "init": init}
     if name == "lstm":
@@ -188,12 +190,10 @@ def test_a_block_is_norm_mixer_residual() -> None:
         x = x + block.mixer(block.norm(x))[0]
     expected = model.head(model.stack.final_norm(x))
     torch.testing.assert_close(model(tokens)[0], expected, rtol=0, atol=1e-12)
-    assert isinstance(model.stack.final_norm, torch.nn.LayerNorm)
+    assert model.stack.final_norm.kind == "layer"
 
 
-@pytest.mark.parametrize("norm", ["none", "layer", "rms"])
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("name", [row.name for row in LINEAGE if row.spec.learns == "gradient"])
+@covered("name, residual, norm", NAMES, [False, True], ["none", "layer", "rms"], strength=1)
 def test_residual_and_norm_in_all_combinations(name: str, residual: bool, norm: str) -> None:
     model = build(name, vocab=7, width=4, depth=3, residual=residual, norm=norm, mlp="none").double()
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])

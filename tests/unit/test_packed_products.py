@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.decoding import Sampling, begin, extend
-from statewise.layers import packed
-from statewise.layers.packed import linear, packed_products
+from statewise.kernels.few_rows import linear, packed, packed_products
 from statewise.models import build
 
 
@@ -47,17 +46,19 @@ def test_the_product_is_the_same(rows: int, bias: bool, width: int, input_width:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 64])
-@pytest.mark.parametrize("bend", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize("added", [True, False], ids=["onto", "alone"])
 @torch.no_grad()
-def test_what_comes_after_the_product_is_the_same(rows: int, bend: packed.Bend, added: bool) -> None:
+def test_what_comes_after_the_product_is_the_same(rows: int, activation: packed.Activation, added: bool) -> None:
     layer, x = made(48, 20), noise(rows, 20, seed=9)
     onto = noise(rows, 48, seed=8) if added else None
     product = F.linear(x.double(), layer.weight.double(), layer.bias.double())
-    bent = {"none": product, "relu": F.relu(product), "gelu": F.gelu(product, approximate="tanh")}[bend]
+    activated = {"none": product, "relu": F.relu(product), "gelu": F.gelu(product, approximate="tanh")}[activation]
     with packed_products(rows, {}):
-        found = linear(x, layer.weight, layer.bias, bend=bend, onto=onto)
-    torch.testing.assert_close(found.double(), bent if onto is None else onto.double() + bent, rtol=1e-5, atol=1e-5)
+        found = linear(x, layer.weight, layer.bias, activation=activation, onto=onto)
+    torch.testing.assert_close(
+        found.double(), activated if onto is None else onto.double() + activated, rtol=1e-5, atol=1e-5
+    )
     if onto is not None:
         assert torch.equal(onto, noise(rows, 48, seed=8)), "what is added to is somebody else's"
 

@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from covering import covered
 from torch import Tensor, nn
 
 from statewise.core import lens
@@ -31,7 +32,8 @@ VARIANTS: dict[str, MixerSpec] = {
 }
 SPECS = KINDS | VARIANTS
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
-each_way = pytest.mark.parametrize("bidirectional", [False, True], ids=["one way", "both ways"])
+WAYS = {"one way": False, "both ways": True}
+each_way = pytest.mark.parametrize("bidirectional", WAYS.values(), ids=WAYS.keys())
 
 
 def over_tokens(spec: MixerSpec, **options: Any) -> Reader:
@@ -49,9 +51,7 @@ def tokens(batch: int = 4, time: int = 5) -> Tensor:
     return torch.randint(VOCAB, (batch, time), generator=torch.Generator().manual_seed(2))
 
 
-@each_spec
-@each_way
-@pytest.mark.parametrize("summary", ["last", "mean", "max"])
+@covered("spec, bidirectional, summary", SPECS, WAYS, ["last", "mean", "max"])
 def test_a_row_is_read_as_if_it_were_alone(spec: MixerSpec, bidirectional: bool, summary: str) -> None:
     """Outputs, summaries and the gradients of all parameters."""
     reader = over_tokens(spec, bidirectional=bidirectional, summary=summary)
@@ -77,8 +77,7 @@ def test_a_row_is_read_as_if_it_were_alone(spec: MixerSpec, bidirectional: bool,
             torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
 
 
-@each_spec
-@each_way
+@covered("spec, bidirectional", SPECS, WAYS, strength=1)
 def test_its_size_is_by_formula(spec: MixerSpec, bidirectional: bool) -> None:
     for entry_width in (spec.embedding_width, 5):
         reader = build_reader(spec, entry=nn.Identity(), entry_width=entry_width, bidirectional=bidirectional)
@@ -139,8 +138,7 @@ def test_what_cannot_be_is_refused() -> None:
         build_reader(GRUSpec(width=4), entry=nn.Identity(), entry_width=4)(torch.zeros(1, 2, 3))
 
 
-@each_spec
-@each_way
+@covered("spec, bidirectional", SPECS, WAYS, strength=1)
 def test_what_padding_holds_does_not_matter(spec: MixerSpec, bidirectional: bool) -> None:
     """NaN among values: the same outputs, and gradients of the weights that enter."""
     entry = nn.Linear(3, spec.embedding_width)

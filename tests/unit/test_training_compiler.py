@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from statewise.training.compiler import PlainAdamW, PlainSGD
+from statewise.training.optimizer import PlainAdamW, PlainSGD
 
 _RUN = """
 import sys
@@ -21,7 +21,14 @@ sys.exit(f"loaded: {loaded}" if loaded else 0)
 """
 
 
-@pytest.mark.parametrize(("model", "optimizer"), [("transformer", "adamw"), ("deep_rnn", "muon"), ("lstm", "sgd")])
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [
+        ("transformer", "adamw"),
+        pytest.param("deep_rnn", "muon", marks=pytest.mark.slow),
+        pytest.param("lstm", "sgd", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_does_without_the_compiler(tmp_path: object, model: str, optimizer: str) -> None:
     argv = [sys.executable, "-c", _RUN, str(tmp_path), optimizer, model]
     done = subprocess.run(argv, capture_output=True, text=True)

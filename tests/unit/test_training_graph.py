@@ -23,7 +23,7 @@ from statewise.training import loop as loop_module
 from statewise.training.folder import newest_verified, weights_sha256
 from statewise.training.journal import read_metrics
 from statewise.training.optimizer import optimizer_tensors
-from statewise.training.reading import Readings
+from statewise.training.step_report import Readings
 from statewise.training.task import DIFFERS
 from statewise.training.update import Updater
 

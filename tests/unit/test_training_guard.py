@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from statewise.training import NonFinite, Parallel, RunFolder, Window, fit
 from statewise.training import loop as loop_module
 from statewise.training.folder import newest_verified, weights_sha256
-from statewise.training.guard import Guard
 from statewise.training.journal import read_metrics
 from statewise.training.optimizer import optimizer_tensors
-from statewise.training.reading import Readings
+from statewise.training.step_report import Guard, Readings
 from statewise.training.update import Updater
 
 RATE = 2.0**-7  # the same number in every precision
@@ -131,8 +130,8 @@ class Late(Readings):
     """As a GPU is: what was asked for comes three steps later, or when somebody waits."""
 
     def due(self, *, all_of_them: bool = False) -> Iterator[list[float]]:
-        while len(self._here) > (0 if all_of_them else 3):
-            yield self._here.popleft().tolist()
+        while len(self._on_host) > (0 if all_of_them else 3):
+            yield self._on_host.popleft().tolist()
 
 
 @pytest.fixture

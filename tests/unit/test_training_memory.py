@@ -7,7 +7,7 @@ import torch
 
 from statewise.specs import TrainSpec, UserError
 from statewise.tasks import train
-from statewise.training import memory
+from statewise.training import device as memory
 from statewise.training.progress import Silent
 
 CPU = torch.device("cpu")

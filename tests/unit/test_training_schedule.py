@@ -10,7 +10,7 @@ from tiny_task import TokenTask, distance, spec, tiny
 from statewise.training import RunFolder, fit
 from statewise.training.checkpoint import read_tensors
 from statewise.training.folder import newest_verified
-from statewise.training.schedule import Plateau, learning_rate
+from statewise.training.progress_state import Plateau, learning_rate
 
 
 def rates(**settings: object) -> list[float]:

@@ -11,9 +11,9 @@ from tiny_task import TokenTask, spec, tiny
 
 from statewise.training import Outcome, RunFolder, Window, fit
 from statewise.training import loop as loop_module
-from statewise.training.course import Extent, Progress
 from statewise.training.folder import newest_verified
 from statewise.training.journal import read_metrics
+from statewise.training.progress_state import Extent, Progress
 
 
 class Cut(BaseException):

@@ -11,9 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from statewise.core import leaves
-from statewise.training import NonFinite, RunFolder, fit
+from statewise.training import NonFinite, RunFolder, fit, segments
 from statewise.training.folder import weights_sha256
-from statewise.training.truncation import segments
 
 
 @pytest.mark.parametrize("accumulate", [2, 3, 4, 9])

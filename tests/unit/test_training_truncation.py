@@ -20,7 +20,7 @@ from statewise.specs import (
     TruncationSpec,
     UnbiasedTruncation,
 )
-from statewise.training.truncation import Segment, pass_gradient, segments
+from statewise.training import Segment, pass_gradient, segments
 
 POLICIES = st.one_of(
     st.just(FullTruncation()),

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import few, listed, named
-from statewise.comparison.trial import Answer, Course
 from statewise.display import plain
 from statewise.figures import Axis, Figure, Series
+from statewise.tasks import Answer, Course
 
 _SHOWN = 12
 

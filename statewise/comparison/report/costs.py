@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from statewise.comparison.report.results import SAME, SHARES, Results, differ, pareto, possible
+from statewise.comparison.report.results import SAME, Results, differ, pareto, possible
 from statewise.comparison.report.verdict import (
     compares_sizes,
     few,
@@ -25,7 +25,7 @@ def lesson(results: Results, ranking: Ranking) -> Figure:
         own = "state-by-context" if results.study.metric == "state_bytes" else "time-by-context"
         if figure := by_context.get(results.figure_name(own)):
             return figure
-    if results.study.metric in SHARES:
+    if results.share:
         return bars(results, ranking)
     if compares_sizes(results):
         return against_model_bytes(results, ranking)

@@ -5,12 +5,13 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from statewise.comparison.report.results import WIDE, Results, better, called
+from statewise.comparison.report.results import WIDE, Results
 from statewise.comparison.report.verdict import few, listed, named
 from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Found, Point
 from statewise.display import plain
 from statewise.figures import FORMATS, Axis, Figure, Series, Unit
+from statewise.tasks import metric_of
 
 _LOG = "; the horizontal axis is logarithmic, so the value before training is not shown"
 _STEEP = "; the vertical axis is logarithmic"
@@ -30,7 +31,10 @@ class _Drawn(NamedTuple):
 def learning_curves(results: Results) -> list[Figure]:
     """The metric against time, steps and FLOPs (first against what the budget limits); other metrics against steps."""
     own = _Drawn("", results.metric, results.study.better, lambda one: one.curve)
-    others = [_Drawn(f"-{name}", called(name), better(name), partial(_watched, name)) for name in results.watched()]
+    watched = [metric_of(name) for name in results.watched()]
+    others = [
+        _Drawn(f"-{metric.name}", metric.label, metric.better, partial(_watched, metric.name)) for metric in watched
+    ]
     figures = [_curves(results, one, "steps", "steps", "whole", lambda point: float(point.step)) for one in others]
     if not any(one.curve for runs in results.final.values() for one in runs):
         return figures

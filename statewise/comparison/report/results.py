@@ -12,34 +12,10 @@ from statewise.comparison.statistics import Better
 from statewise.comparison.trial import Failure, Found
 from statewise.figures import Scale
 from statewise.specs import StudySpec
+from statewise.tasks import metric_of
 
 WIDE = 8.0  # ratio of the largest to the smallest value from which on an axis is logarithmic
 SAME = 1.05  # ratio up to which values count as equal: a plot against them would show nothing
-# Validation metrics of which higher is better; of all others, lower is.
-HIGHER = frozenset({"accuracy", "root_accuracy", "node_accuracy", "span_f1", "bleu", "exact", "length_exact"})
-# Differences of shares are given as they are: a percentage of a percentage confuses.
-SHARES = HIGHER - {"bleu"} | {"macro_f1", "new_word_accuracy"}
-UNITS = {
-    "bits_per_byte": "bits per byte",
-    "nats_per_token": "nats per token",
-    "bits_per_token": "bits per token",
-    "perplexity": "perplexity",
-    "accuracy": "accuracy",
-    "root_accuracy": "accuracy at the root",
-    "node_accuracy": "accuracy over nodes",
-    "length_exact": "share of right lengths",
-    "exact": "share of exact matches",
-    "span_f1": "F1 of spans",
-    "macro_f1": "macro F1",
-    "nats": "nats",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "ter": "TER",
-    "mse": "MSE",
-    "mae": "MAE",
-    "milliseconds_per_token": "ms per token",
-    "state_bytes": "bytes of state",
-}
 
 
 class Results(NamedTuple):
@@ -61,7 +37,12 @@ class Results(NamedTuple):
 
     @property
     def metric(self) -> str:
-        return called(self.study.metric)
+        return metric_of(self.study.metric).label
+
+    @property
+    def share(self) -> bool:
+        """Whether the metric is between 0 and 1."""
+        return metric_of(self.study.metric).share
 
     def figure_name(self, name: str) -> str:
         """An identifier that no figure of another study of the report has."""
@@ -143,7 +124,7 @@ class Results(NamedTuple):
 
 def possible(metric: str, value: float) -> float:
     """The value, clipped to [0, 1] for a share: the interval of its mean may reach beyond."""
-    return min(max(value, 0.0), 1.0) if metric in SHARES else value
+    return min(max(value, 0.0), 1.0) if metric_of(metric).share else value
 
 
 def differ(sizes: Sequence[float]) -> bool:
@@ -175,16 +156,6 @@ def pareto(costs_and_scores: Mapping[str, tuple[float, float]], better: Better) 
         )
     ]
     return sorted(front, key=lambda name: points[name])
-
-
-def called(metric: str) -> str:
-    """A metric's name in a sentence."""
-    return UNITS.get(metric, metric.replace("_", " "))
-
-
-def better(metric: str) -> Better:
-    """Which direction of a validation metric is better."""
-    return "higher" if metric in HIGHER else "lower"
 
 
 def sort(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from statewise.comparison.report.lineage import OTHER
-from statewise.comparison.report.results import SHARES, Results, differ, pareto
+from statewise.comparison.report.results import Results, differ, pareto
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS
 from statewise.display import count, plain, rough, share, size, with_interval
@@ -40,7 +40,7 @@ def headline(results: Results, ranking: Ranking) -> str:
 def separates_forms(results: Results, ranking: Ranking) -> bool:
     """Whether the study is about what kind of state solves a task: shares of right answers, of three forms or more."""
     forms = {results.form(one.entry) for one in ranking.standings} - {OTHER}
-    return results.study.metric in SHARES and len(forms) > 2
+    return results.share and len(forms) > 2
 
 
 def compares_sizes(results: Results) -> bool:
@@ -276,7 +276,7 @@ def score_text(standing: Standing) -> str:
 def margin(one: float, other: float, results: Results) -> str:
     """`0.12 (5.1 %) better than`; of shares, and of differences larger than the other score, without a percentage."""
     worse = (one > other) == (results.study.better == "lower")
-    small = abs(one - other) <= abs(other) and results.study.metric not in SHARES
+    small = abs(one - other) <= abs(other) and not results.share
     relative = f" ({share(abs(one - other) / abs(other))})" if small and other else ""
     return f"{rough(abs(one - other))}{relative} {'worse' if worse else 'better'} than"
 

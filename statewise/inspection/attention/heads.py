@@ -14,8 +14,8 @@ from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import Head, Seen, describe, see
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading, windows
 from statewise.inspection.subject import Subject
+from statewise.inspection.text import Reading, windows
 from statewise.specs import UserError
 
 _TITLE = "Attention"

@@ -16,8 +16,8 @@ from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
 from statewise.inspection.attention.heads import chosen_heads, chosen_queries, entropies
 from statewise.inspection.attention.settings import AttentionSettings
 from statewise.inspection.attention.weights import TAP, Head, entropy
-from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding, Named
+from statewise.inspection.lens import choose_rows
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.tasks import Specimen, Specimens, Words
@@ -58,7 +58,7 @@ def _heads(moment: Tensor) -> Tensor:
 
 def look_at_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
     words = specimens.words
-    rows = [specimens.at(at) for at in chosen(specimens, settings.rows)]
+    rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
     seen = [see_row(one) for one in progress.over(rows, "looking at rows")]
     layers = list(seen[0].weights)
     if not layers:

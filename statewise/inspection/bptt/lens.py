@@ -12,15 +12,13 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.inspection.bptt import picture
-from statewise.inspection.bptt.cost import Cost, cost
-from statewise.inspection.bptt.estimate import Estimate, estimate, gradient
+from statewise.inspection.bptt.estimate import Cost, Estimate, cost, estimate, gradient
 from statewise.inspection.bptt.trained import Course, courses
 from statewise.inspection.finding import Finding
-from statewise.inspection.interval import half_width
-from statewise.inspection.lens import Lens
+from statewise.inspection.lens import Lens, half_width
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import windows
 from statewise.inspection.subject import Subject
+from statewise.inspection.text import windows
 from statewise.specs import (
     FixedTruncation,
     FullTruncation,

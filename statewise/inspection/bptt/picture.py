@@ -6,11 +6,10 @@ from typing import Protocol
 
 from statewise.display import duration, plain, rough, share, size, with_interval
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, Unit, number, words
-from statewise.inspection.bptt.cost import Cost
-from statewise.inspection.bptt.estimate import Estimate
+from statewise.inspection.bptt.estimate import Cost, Estimate
 from statewise.inspection.bptt.trained import Course
 from statewise.inspection.finding import Named
-from statewise.inspection.interval import half_width
+from statewise.inspection.lens import half_width
 
 _EXACT = 1e-6  # of the full gradient's norm: less is rounding
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data import END, UNKNOWN
-from statewise.inspection.reading import Reading
+from statewise.inspection.text import Reading
 from statewise.specs import UserError
 
 Values = NDArray[np.float32]

@@ -13,15 +13,10 @@ from pydantic import Field
 from statewise.display import plain, rough, share
 from statewise.figures import Column, Drawing, Table, number, words
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.gates.beside import beside
-from statewise.inspection.gates.correlation import Correlation, Follower
-from statewise.inspection.gates.drawing import overview, passages, saturation_figure, traces, updates
 from statewise.inspection.gates.feature import parse_features
-from statewise.inspection.gates.rows import walk_rows
-from statewise.inspection.gates.saturation import Saturating, Saturation
-from statewise.inspection.gates.text import walk_text
-from statewise.inspection.gates.trace import Observed, Units, twins
-from statewise.inspection.gates.walk import Walk
+from statewise.inspection.gates.picture import beside, overview, passages, saturation_figure, traces, updates
+from statewise.inspection.gates.statistics import Correlation, Follower, Saturating, Saturation
+from statewise.inspection.gates.trace import Observed, Units, Walk, twins, walk_rows, walk_text
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject

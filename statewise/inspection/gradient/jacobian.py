@@ -1,18 +1,25 @@
-"""What a state does to a later one: Jacobians of the recurrence at states that were visited, for any machine.
+"""Jacobians of the recurrence at states that were visited, for any machine: singular values and eigenvalues.
 
-Rows of a batch do not feel each other (a law), so N copies of one state give N rows of the Jacobian in one backward
-pass; no layer needs to be known. N, M: numbers in the state before and after.
+Rows of a batch are independent (a law), so N copies of one state give N rows of the Jacobian in one backward pass, and
+no layer needs to be known. N, M: numbers in the state before and after; T time steps, P visited states.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state, rows
+from statewise.display import plain, rough
+from statewise.figures import Axis, Figure, Series
+from statewise.inspection.progress import Progress
 
-_ROWS = 128  # of a Jacobian that are made at a time
+_ROWS = 128  # of a Jacobian that are computed at a time
 _PROBES = 16  # random directions, where the state is too large for all of them
+_VISITED = 3  # states whose Jacobian is computed
+_WARM = 16  # tokens before the first of them
+_NOISE = 1e-14  # of the largest singular value: below it double precision has only rounding errors
 
 
 class Stretch(NamedTuple):
@@ -85,3 +92,133 @@ def _pulled_back(machine: Machine[Any], x_T: Tensor, state: State, direction_RM:
 
 def _flat(state: State) -> Tensor:
     return torch.cat([leaf.flatten(1) for _, leaf in leaves(state) if leaf.is_floating_point()], dim=1)
+
+
+class Recurrence(NamedTuple):
+    """What the recurrence does to a small change of the state."""
+
+    stretches: Sequence[Stretch] = ()  # over more and more steps from one state
+    eigenvalues_PN: Sequence[Tensor] = ()  # of one step, at several states
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "jacobian": [
+                {"steps": one.steps, "rms": one.rms, "largest": one.singular[0] if one.singular else None}
+                for one in self.stretches
+            ],
+            "spectral_radius": [float(one_N.abs().max()) for one_N in self.eigenvalues_PN],
+        }
+
+
+@torch.no_grad()
+def recurrence(
+    machine: Machine[Any], x_T: Tensor, progress: Progress, *, largest: int, steps: int, state: "State | None" = None
+) -> Recurrence:
+    """Along a row from `state`, by default the initial one; `largest`: the largest state whose Jacobian is computed."""
+    starts = [round(at) for at in torch.linspace(min(_WARM, len(x_T) // 2), len(x_T) - 1, _VISITED).tolist()]
+    states = _visited(machine, x_T, starts, machine.init_state(1) if state is None else state)
+    found_PN = []
+    if size_of(states[0]) <= largest:
+        for start, state in zip(progress.over(starts, "eigenvalues of the recurrence"), states):
+            found_N = eigenvalues(machine, x_T[start : start + 1], state)
+            if found_N is not None:
+                found_PN.append(found_N)
+    spans = [2**power for power in range(steps.bit_length())]
+    spans = [span for span in spans if span <= min(steps, len(x_T) - starts[0])]
+    generator = torch.Generator().manual_seed(0)
+    stretches = [
+        stretch(machine, x_T[starts[0] : starts[0] + span], states[0], largest=largest, generator=generator)
+        for span in progress.over(spans, "products of Jacobians")
+    ]
+    return Recurrence(stretches, found_PN)
+
+
+def _visited(machine: Machine[Any], x_T: Tensor, at: list[int], state: State) -> list[State]:
+    """The states before some time steps."""
+    states = []
+    for t, x_t in enumerate(x_T):
+        if t in at:
+            states.append(state)
+        _, state = machine.step(x_t[None], state)
+    return states
+
+
+@torch.no_grad()
+def constant_leaves(machine: Machine[Any], x_T: Tensor, state: State) -> list[str]:
+    """Parts of a state that a step returns unchanged."""
+    _, later = machine.step(x_T[:1], state)
+    both = zip(leaves(state), leaves(later))
+    return [path for (path, one), (_, other) in both if one is other and one.is_floating_point() and one.numel()]
+
+
+def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, state: "State | None" = None) -> str:
+    """Why there are none."""
+    with torch.no_grad():
+        first, second = (size_of(machine.absorb(x_T[None, :length], state)) for length in (1, 2))
+    if first != second:
+        return "The state grows and its old entries stay unchanged, so the Jacobian of a step has no eigenvalues."
+    return f"The state has {second:,} numbers, more than largest={largest:,}: its eigenvalues were left out."
+
+
+def recurrence_figures(found: Recurrence) -> list[Figure]:
+    figures = []
+    if found.stretches:
+        series = []
+        exact = [one for one in found.stretches if one.singular]
+        for name, place in (("largest", 0.0), ("median", 0.5), ("smallest", 1.0)):
+            values = [(one, one.singular[round(place * (len(one.singular) - 1))]) for one in exact]
+            points = [(float(one.steps), value) for one, value in values if value > _NOISE * one.singular[0]]
+            if points:
+                series.append(_series(f"{name} singular value", points))
+        means = [(float(one.steps), one.rms) for one in found.stretches if one.rms > 0]
+        if means:
+            series.append(_series("root mean square", means))
+        figures.append(
+            Figure(
+                "gradient-jacobian",
+                "Singular values over several steps",
+                "line",
+                Axis("steps", "log", "whole", base=2),
+                Axis("singular value", "log"),
+                tuple(series),
+                reading="Singular values of ∂state(t + steps) / ∂state(t), the product of the Jacobians in between: "
+                "above 1 a change of the state grows, below 1 it decays.",
+                finding=stretch_sentence(found.stretches),
+            )
+        )
+    if found.eigenvalues_PN:
+        radius = [float(one.abs().max()) for one in found.eigenvalues_PN]
+        outside = sum(int((one.abs() > 1).sum()) for one in found.eigenvalues_PN)
+        figures.append(
+            Figure(
+                "gradient-eigenvalues",
+                "Eigenvalues of one step",
+                "plane",
+                Axis("real part"),
+                Axis("imaginary part"),
+                tuple(
+                    Series(f"at state {at + 1}", tuple(one.real.tolist()), tuple(one.imag.tolist()))
+                    for at, one in enumerate(found.eigenvalues_PN)
+                ),
+                reading="Eigenvalues of ∂state(t + 1) / ∂state(t) at states along the text, with the unit circle: "
+                "inside it a change of the state decays, outside it grows.",
+                finding=f"The spectral radius is {', '.join(map(plain, radius))}; {outside} of "
+                f"{sum(map(len, found.eigenvalues_PN)):,} eigenvalues lie outside of the circle.",
+                circle=1.0,
+            )
+        )
+    return figures
+
+
+def _series(name: str, points: Sequence[tuple[float, float]]) -> Series:
+    return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+
+
+def stretch_sentence(stretches: Sequence[Stretch]) -> str:
+    first, last = stretches[0], stretches[-1]
+    largest = f" (largest singular value {rough(last.singular[0])})" if last.singular else ""
+    word = "decays" if last.rms < 0.95 else "grows" if last.rms > 1.05 else "persists"  # as far as it is printed
+    return (
+        f"One step multiplies a small change of the state by {rough(first.rms)} in the mean, {last.steps} steps "
+        f"by {rough(last.rms)}{largest}: the change {word}."
+    )

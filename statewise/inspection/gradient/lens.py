@@ -1,148 +1,300 @@
-"""The lens `gradient`: gradients through time, Jacobians, memory length, clipping, saturation."""
+"""The lens `gradient`: gradients through time, Jacobians, memory length, clipping, softmax saturation."""
 
 import copy
 from typing import Any
 
+import numpy as np
+import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine
+from statewise.figures import Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture
-from statewise.inspection.gradient.clipping import clipping
-from statewise.inspection.gradient.context import Gain, gain, longest_context
-from statewise.inspection.gradient.flow import Decay, Flow, decay, follow
-from statewise.inspection.gradient.jacobian import Stretch
-from statewise.inspection.gradient.recurrence import jacobians, without_eigenvalues
-from statewise.inspection.gradient.rows import look_at_rows
-from statewise.inspection.gradient.saturation import saturation
-from statewise.inspection.gradient.settings import SHORTEST, GradientSettings
-from statewise.inspection.lens import ROW_TASKS, Lens
+from statewise.inspection.gradient.context import (
+    Gain,
+    clipping,
+    clipping_data,
+    clipping_figures,
+    context_figure,
+    gain,
+    length_words,
+    longest_context,
+    saturation,
+    saturation_figures,
+    unsure,
+)
+from statewise.inspection.gradient.flow import Decay, Flow, Sides, by_part, follow, follow_long_row, follow_row
+from statewise.inspection.gradient.jacobian import (
+    Recurrence,
+    constant_leaves,
+    recurrence,
+    recurrence_figures,
+    stretch_sentence,
+    without_eigenvalues,
+)
+from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading, windows
 from statewise.inspection.subject import Subject
-from statewise.specs import UserError
+from statewise.inspection.text import Reading, windows
+from statewise.specs import Spec, UserError
+from statewise.tasks import Specimen, Specimens, Words
 from statewise.tasks.language_model import Documents
 
+_SHORTEST = 4  # tokens that a gradient can be followed through
 _WINDOWS = 4
+_ROWS = 12
+_PRECISE = 1 << 20  # largest input of a row whose whole graph is held in double precision
+_HELD = 1 << 23  # and at all
+_STATES = 2048  # places of a row up to which every state is kept
+_TOKENS = Words("token", "token", "loss (nats)", "distance in tokens", "token", text=True)
+
+
+class GradientSettings(Spec):
+    window: int = Field(64, ge=_SHORTEST, description="tokens that gradients are followed through")
+    rows: int | None = Field(
+        None, ge=1, description="windows of a text, or rows, that are read; default: 4, or 12 rows"
+    )
+    queries: int = Field(16, ge=1, description="time steps, or answers of a row, whose loss is followed back")
+    threshold: float = Field(0.01, gt=0, lt=1, description="share of the largest below which a memory counts as gone")
+    context: int = Field(256, ge=2, description="longest context whose worth is measured")
+    targets: int = Field(256, ge=2, description="tokens that this is measured on")
+    largest: int = Field(1024, ge=1, description="numbers in a state up to which its whole Jacobian is made")
+    steps: int = Field(32, ge=1, description="steps over which Jacobians are multiplied")
+    keys: int = Field(32, ge=2, description="keys that the softmax chooses from")
 
 
 def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
-    if subject.specimens is not None:
-        return look_at_rows(subject, subject.specimens, settings, progress)
-    reading, missing = subject.tokens, []
+    """Gradients are followed in double precision: after many steps they are small, and must not be rounding noise."""
+    if subject.specimens is None:
+        return _look_at_text(subject, subject.tokens, settings, progress)
+    return _look_at_rows(subject, subject.specimens, settings, progress)
+
+
+def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
+    return None if decay is None else {**decay._asdict(), "memory_length": decay.length(threshold)}
+
+
+# -------------------------------------------------------------------- windows of a text
+
+
+def _look_at_text(subject: Subject, reading: Reading, settings: GradientSettings, progress: Progress) -> Finding:
+    missing: list[str] = []
     length = min(settings.window, len(reading) - 1, reading.window or settings.window)
-    if length < SHORTEST:
+    if length < _SHORTEST:
         raise UserError(
             f"{reading.source} has {len(reading) - 1} tokens, too few to follow a gradient", fix="give a longer text"
         )
-    # In double precision: what is left of a gradient after many steps is small, and must not be noise.
     machine = copy.deepcopy(subject.machine).double().eval()
     window_BT = windows(reading, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
-    flow = _flow(machine, reading, window_BT, settings.queries, progress)
-    decays = {
-        name: decay(flow.queries, norm_QTB)
-        for name, norm_QTB in (("input", flow.input_QTB), ("state", flow.state_QTB))
-        if norm_QTB is not None and bool((norm_QTB.nan_to_num() > 0).any())
-    }
-    if not decays:
+    flows = _follow_windows(machine, reading, window_BT, settings.queries, progress)
+    # Only distances that the earlier half of the queries has, too.
+    sides = by_part(flows, reached_by=0.5)
+    found = Recurrence()
+    if sides:
+        x_T = window_BT[0, :-1]
+        found = recurrence(machine, x_T, progress, largest=settings.largest, steps=settings.steps)
+        if not found.eigenvalues_PN:
+            missing.append(without_eigenvalues(machine, x_T, settings.largest))
+    else:
         missing.append("Nothing here is learnt by gradients, so there are none to follow.")
-    stretches, found_PN = jacobians(machine, window_BT[0, :-1], settings, progress) if decays else ([], [])
-    if decays and not found_PN:
-        missing.append(without_eigenvalues(machine, window_BT[0, :-1], settings.largest))
-    worth = _worth(subject.machine, reading, settings, progress)
+    worth = _context_gain(subject.machine, reading, settings, progress)
     clips = None if subject.run is None else clipping(subject.run.path)
-    shares = [saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False)]
+    scaled, unscaled = (saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False))
     figures = [
-        *picture.decays(decays, settings.threshold),
-        *picture.maps(flow),
-        *picture.jacobians(stretches, found_PN),
-        picture.context(worth, settings.threshold),
-        *picture.clips(clips),
-        *picture.softmax(*shares, keys=settings.keys),
+        *picture.decays(sides, settings.threshold, _TOKENS, noise=0.0),
+        *picture.window_maps(flows),
+        *recurrence_figures(found),
+        context_figure(worth, settings.threshold),
+        *clipping_figures(clips),
+        *saturation_figures(scaled, unscaled, keys=settings.keys),
     ]
     return Finding(
         "gradient",
         "Gradients through time",
         subject.name,
-        tuple(_sentences(subject.name, decays, worth, stretches, settings.threshold)),
+        tuple(_text_sentences(subject.name, sides, worth, found, settings.threshold)),
         tuple(figures),
-        data=_data(decays, flow, stretches, found_PN, worth, clips, shares, settings, length),
+        data={
+            "window": length,
+            "threshold": settings.threshold,
+            "decay": {name: _decay_data(side.before, settings.threshold) for name, side in sides.items()},
+            "queries": list(flows[0].queries),
+            **found.data(),
+            "context": {
+                **worth._asdict(),
+                "memory_length": worth.length(settings.threshold),
+                "memory_length_interval": worth.lengths(settings.threshold),
+            },
+            "clipping": clipping_data(clips),
+            "saturation": {"scaled": scaled._asdict(), "unscaled": unscaled._asdict()},
+        },
         missing=tuple(missing),
     )
 
 
-def _flow(machine: Machine[Any], reading: Reading, window_BT: Tensor, queries: int, progress: Progress) -> Flow:
+def _follow_windows(
+    machine: Machine[Any], reading: Reading, window_BT: Tensor, queries: int, progress: Progress
+) -> list[Flow]:
     inputs_BT, targets_BT = window_BT[:, :-1], window_BT[:, 1:]
     time = inputs_BT.shape[1]
     first = min(max(time // 3, 1), time - 1)
     at = sorted({round(first + (time - 1 - first) * (n + 1) / queries) for n in range(queries)})
-    read = machine if reading.end_id is None else Documents(machine, end_id=reading.end_id)
+    reader = machine if reading.end_id is None else Documents(machine, end_id=reading.end_id)
 
     def loss_at(logits_BV: Tensor, t: int) -> Tensor:
         return F.cross_entropy(logits_BV, targets_BT[:, t], reduction="none")
 
-    return follow(read, inputs_BT, loss_at, at, progress)
+    return follow(reader, inputs_BT, loss_at, at, progress)
 
 
-def _worth(machine: Machine[Any], reading: Reading, settings: GradientSettings, progress: Progress) -> Gain:
+def _context_gain(machine: Machine[Any], reading: Reading, settings: GradientSettings, progress: Progress) -> Gain:
     wanted = min(settings.context, reading.window or settings.context)
     longest = longest_context(len(reading), wanted=wanted, targets=settings.targets)
     window_BT = windows(reading, longest + 1, settings.targets).to(machine.like.device)
     return gain(machine, window_BT, progress)
 
 
-def _sentences(
-    name: str, decays: dict[str, Decay], worth: Gain, stretches: list[Stretch], threshold: float
-) -> list[str]:
-    said = []
-    by_gain = picture.length_words(worth.length(threshold), worth.contexts[-1])
-    open_end = picture.unsure(worth, threshold)
-    if decays:
-        shown = decays.get("input", decays.get("state"))
-        assert shown is not None
-        by_gradient = picture.length_words(shown.length(threshold), shown.distance[-1])
-        said.append(
-            f"{name} remembers {by_gradient} by its gradients, and {by_gain} by what context is worth to it{open_end}."
-        )
+def _text_sentences(name: str, sides: dict[str, Sides], worth: Gain, found: Recurrence, threshold: float) -> list[str]:
+    by_gain = f"{length_words(worth.length(threshold), worth.contexts[-1])} by the value of context"
+    by_gain += unsure(worth, threshold)
+    decay = next((side.before for side in sides.values()), None)  # of the input, where it has a gradient
+    if decay is None:
+        sentences = [f"The memory of {name} is {by_gain} long."]
     else:
-        said.append(f"{name} remembers {by_gain} by what context is worth to it{open_end}.")
-    if stretches:
-        said.append(picture.stretch_sentence(stretches))
-    return said
+        by_gradient = length_words(decay.length(threshold), decay.distance[-1])
+        sentences = [f"The memory of {name} is {by_gradient} long by its gradients, and {by_gain}."]
+    return [*sentences, *([stretch_sentence(found.stretches)] if found.stretches else [])]
 
 
-def _data(
-    decays: dict[str, Decay],
-    flow: Flow,
-    stretches: list[Stretch],
-    found_PN: list[Tensor],
-    worth: Gain,
-    clips: Any,
-    shares: list[Any],
-    settings: GradientSettings,
-    length: int,
-) -> dict[str, Any]:
-    return {
-        "window": length,
-        "threshold": settings.threshold,
-        "decay": {
-            name: {**one._asdict(), "memory_length": one.length(settings.threshold)} for name, one in decays.items()
+# -------------------------------------------------------------------- rows of any task
+
+
+def _look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
+    words, missing = specimens.words, []
+    precise = specimens.precise()
+    numbers = _chosen(precise, settings.rows or _ROWS)
+    rows = [precise.at(number) for number in numbers]
+    large = [at for at, one in enumerate(rows) if not _in_parts(one) and one.x_TE.numel() > _PRECISE]
+    if large:
+        rows = [specimens.at(number) if at in large else rows[at] for at, number in enumerate(numbers)]
+        missing.append(f"{len(large)} of {len(rows)} rows are so long that they were followed in single precision.")
+    flows = []
+    for one in progress.over(rows, "following gradients back"):
+        queries = _queries(one, settings.queries)
+        long = len(one) > _STATES
+        flows.append(
+            follow_long_row(one, queries) if long and _in_parts(one) else follow_row(one, queries, states=not long)
+        )
+    missing += _not_followed(specimens, rows)
+    sides = by_part(flows)
+    longest = max(range(len(rows)), key=lambda at: len(rows[at]))
+    found = _row_recurrence(rows[longest], flows[longest], settings, missing, progress)
+    clips = None if subject.run is None else clipping(subject.run.path)
+    figures: list[Drawing] = [
+        *picture.decays(sides, settings.threshold, words),
+        *picture.parts(flows, words),
+        *picture.row_drawings(rows[longest], flows[longest], words),
+        *recurrence_figures(found),
+        *clipping_figures(clips),
+    ]
+    return Finding(
+        "gradient",
+        "Gradients through the input",
+        subject.name,
+        tuple(_row_sentences(subject.name, specimens, rows, flows, sides, settings.threshold)),
+        tuple(figures),
+        data={
+            "rows": [one.name for one in rows],
+            "threshold": settings.threshold,
+            "parts": picture.shares(flows),
+            "decay": {
+                name: {direction: _decay_data(decay, settings.threshold) for direction, decay in side._asdict().items()}
+                for name, side in sides.items()
+            },
+            **found.data(),
+            "clipping": clipping_data(clips),
         },
-        "queries": list(flow.queries),
-        "jacobian": [
-            {"steps": one.steps, "rms": one.rms, "largest": one.singular[0] if one.singular else None}
-            for one in stretches
-        ],
-        "spectral_radius": [float(one_N.abs().max()) for one_N in found_PN],
-        "context": {
-            **worth._asdict(),
-            "memory_length": worth.length(settings.threshold),
-            "memory_length_interval": worth.lengths(settings.threshold),
-        },
-        "clipping": None if clips is None else {**clips._asdict(), "total": clips.total},
-        "saturation": {name: one._asdict() for name, one in zip(("scaled", "unscaled"), shares)},
-    }
+        missing=tuple(missing),
+    )
+
+
+def _not_followed(specimens: Specimens, rows: list[Specimen]) -> list[str]:
+    words, missing = specimens.words, []
+    if any(len(one) > _STATES and _has_states(one) for one in rows):
+        missing.append(f"Rows of more than {_STATES:,} {words.place}s are followed to the input, not to each state.")
+    if not any(map(_has_states, rows)):
+        missing.append("A row is read at once, or from several ends: there is no single state along it to follow.")
+    if any(one.begin is not None and not one.readers for one in rows):
+        missing.append(f"The {rows[0].parts[0].name} is read at once: there is no state along it to follow.")
+    if not words.distance:
+        missing.append(f"A {words.place} has no distance in time from the answer: there is only a map.")
+    if not specimens.told:
+        missing.append("The right answers are not known: the loss is that of the model's own answers.")
+    return missing
+
+
+def _row_recurrence(
+    one: Specimen, flow: Flow, settings: GradientSettings, missing: list[str], progress: Progress
+) -> Recurrence:
+    if one.machine is None or len(one) > _STATES:
+        return Recurrence()
+    z_TI = flow.z_TI[one.first :]
+    with torch.no_grad():
+        state = one.begun(flow.z_TI[None])
+    found = recurrence(one.machine, z_TI, progress, largest=settings.largest, steps=settings.steps, state=state)
+    constant = constant_leaves(one.machine, z_TI, state)
+    if not found.eigenvalues_PN:
+        missing.append(without_eigenvalues(one.machine, z_TI, settings.largest, state=state))
+    elif constant:
+        missing.append(f"{', '.join(constant)}: never changed by a step, so each of its numbers is an eigenvalue 1.")
+    return found
+
+
+def _chosen(specimens: Specimens, count: int) -> list[int]:
+    """Rows whose graph fits in memory. A row that is read along time is followed in chunks: any length fits."""
+    numbers = choose_rows(specimens, count, shortest=_SHORTEST)
+    first = specimens.at(numbers[0])
+    if _in_parts(first):
+        return numbers
+    return choose_rows(specimens, count, shortest=_SHORTEST, longest=_HELD // first.x_TE.shape[1])
+
+
+def _in_parts(one: Specimen) -> bool:
+    """Whether a long row can be read again on the way back, chunk by chunk."""
+    return one.machine is not None and one.begin is None
+
+
+def _has_states(one: Specimen) -> bool:
+    return one.machine is not None or bool(one.readers) or one.composed is not None
+
+
+def _queries(one: Specimen, most: int) -> list[int]:
+    count = len(one.questions)
+    return [int(at) for at in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))]
+
+
+def _row_sentences(
+    name: str,
+    specimens: Specimens,
+    rows: list[Specimen],
+    flows: list[Flow],
+    sides: dict[str, Sides],
+    threshold: float,
+) -> list[str]:
+    words = specimens.words
+    inputs = {which: side for which, side in sides.items() if not picture.is_state(which)}
+    answers = f"{sum(len(flow.queries) for flow in flows)} answers" if inputs else f"{len(rows)} answers"
+    followed = f"Gradients of {name} were followed back from {answers} in {len(rows)} rows of {specimens.source}"
+    if inputs:
+        reaches = "; ".join(
+            f"the {which} matters {picture.reach(side, threshold, words)}" for which, side in inputs.items()
+        )
+        followed = f"{followed}: {reaches}"
+    sentences = [f"{followed}.", *(picture.parts_sentence(picture.shares(flows)) if inputs else [])]
+    return [*sentences, picture.concentration(rows, flows, words)]
 
 
 LENS = Lens(

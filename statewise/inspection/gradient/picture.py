@@ -1,106 +1,155 @@
-"""The figures of the lens `gradient`, each with a sentence computed from its numbers.
+"""Figures of gradient flows, each with a sentence computed from its numbers.
 
-Q queries, T time, P visited states, N numbers in a state.
+Q queries (answers), T places.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
-from torch import Tensor
+import numpy as np
 
-from statewise.display import plain, rough, share
-from statewise.figures import Axis, Figure, Grid, Series
-from statewise.inspection.gradient.clipping import Clipping
-from statewise.inspection.gradient.context import Gain
-from statewise.inspection.gradient.flow import Decay, Flow
-from statewise.inspection.gradient.jacobian import Stretch
-from statewise.inspection.gradient.saturation import Saturation
+from statewise.display import alone, plain, share
+from statewise.figures import Axis, Drawing, Figure, Grid, Passage, Series
+from statewise.inspection.gradient.flow import Decay, Flow, Sides
+from statewise.tasks import Floats, Specimen, Words
 
-_WORDS = {"input": "what was read", "state": "the state"}
-_NOISE = 1e-14  # of the largest singular value: below it double precision has nothing to say
-
-
-def length_words(length: int | None, longest: int) -> str:
-    if length is None:
-        return f"more than the {longest:,} tokens that were tried"
-    return f"about {length:,} token{'' if length == 1 else 's'}"
+_SHOWN = 400  # pieces of a row
+_ACROSS = 40  # places that a map names
+_POINTS = 400  # of a curve, and columns of a map: neighbours are merged beyond that
+_NOISE = 1e-16  # of the largest norm: below it there is nothing to draw
 
 
-def decays(found: Mapping[str, Decay], threshold: float) -> list[Figure]:
-    if not found:
+def reach(sides: Sides, threshold: float, words: Words) -> str:
+    """How far a gradient reaches, in words."""
+
+    def side(decay: Decay, direction: str) -> str:
+        length = decay.length(threshold)
+        if length is None:
+            return f"at least {decay.distance[-1]} {words.step}s {direction} (the longest distance measured)"
+        return f"up to {length} {words.step}{'' if length == 1 else 's'} {direction}"
+
+    back = "down" if words.step == "edge" else "back"
+    both = ((sides.before, back), (sides.after, "ahead"))
+    return " and ".join(side(decay, direction) for decay, direction in both if decay is not None)
+
+
+def is_state(side: str) -> bool:
+    return side.split()[0] == "state"
+
+
+def decays(sides: Mapping[str, Sides], threshold: float, words: Words, *, noise: float = _NOISE) -> list[Drawing]:
+    """Norms by distance. Points below `noise` (of the largest) are left out."""
+    if not sides or not words.distance:
         return []
     series, said = [], []
-    for name, one in found.items():
-        kept = [at for at, mean in enumerate(one.mean) if mean > 0]
-        least = min(low for low in (*one.low, *(one.mean[at] for at in kept)) if low > 0)  # a logarithm has no 0
-        series.append(
-            Series(
-                f"by {_WORDS[name]}",
-                tuple(float(one.distance[at]) for at in kept),
-                tuple(one.mean[at] for at in kept),
-                tuple(max(one.low[at], least) for at in kept),
-                tuple(max(one.high[at], least) for at in kept),
-            )
-        )
-        length = one.length(threshold)
-        where = (
-            f"after {length:,} token{'' if length == 1 else 's'}"
-            if length is not None
-            else f"nowhere within {one.distance[-1]:,} tokens"
-        )
-        said.append(f"with respect to {_WORDS[name]}, below {share(threshold)} of its largest {where}")
+    for name, side in sides.items():
+        points = [] if side.before is None else _points(side.before)
+        if side.after is not None:
+            points += [(-at, mean, low, high) for at, mean, low, high in _points(side.after) if at]
+        least = noise * max(point[1] for point in points)
+        kept = [point for point in sorted(points) if point[1] > least]
+        if not kept:
+            continue
+        # A logarithmic axis has no 0.
+        least = least or min(value for _, mean, low, _ in kept for value in (mean, low) if value > 0)
+        x, mean, low, high = np.array([np.mean(some, axis=0) for some in _together(kept)]).T
+        low = np.clip(low, least, mean if noise else None)
+        series.append(_band(f"by the {name}", x, mean, low, np.maximum(high, low)))
+        said.append(f"the {name} matters {reach(side, threshold, words)}")
     return [
         Figure(
             "gradient-distance",
-            "How far back a loss reaches",
+            "Gradient by distance",
             "line",
-            Axis("distance in tokens", unit="whole"),
-            Axis("norm of ∂loss(t) / ∂(t − distance)", "log"),
+            Axis(words.distance, unit="whole"),
+            Axis(f"gradient norm of the {words.loss}", "log"),
             tuple(series),
-            reading="The norm of the gradient of a token's loss with respect to what lies so many tokens before it, in "
-            "the mean over tokens; the band holds the middle half. A straight fall is a fall by a constant factor.",
-            finding=f"The gradient falls, {'; '.join(said)}.",
+            reading="Norm of the gradient of an answer's loss with respect to the input or state at this distance: "
+            "mean over answers, the band holds the middle half. A straight line is exponential decay.",
+            finding=f"Down to {share(threshold)} of its largest norm, {'; '.join(said)}.",
         )
     ]
 
 
-def maps(flow: Flow) -> list[Figure]:
-    found = []
-    for name, norm_QTB in (("input", flow.input_QTB), ("state", flow.state_QTB)):
-        if norm_QTB is None:
+def _together(items: Any) -> list[Any]:
+    """Neighbours in at most so many groups as can be drawn."""
+    return [items[int(a) : int(b)] for a, b in pairwise(np.linspace(0, len(items), min(len(items), _POINTS) + 1))]
+
+
+def _band(name: str, *columns: Floats) -> Series:
+    x, y, low, high = (tuple(map(float, column)) for column in columns)
+    return Series(name, x, y, low, high)
+
+
+def _points(decay: Decay) -> list[tuple[float, float, float, float]]:
+    return list(zip(map(float, decay.distance), decay.mean, decay.low, decay.high))
+
+
+def _map(
+    name: str,
+    title: str,
+    norm_QT: Floats,
+    x: Axis,
+    y: Axis,
+    *,
+    at_x: Sequence[float],
+    at_y: Sequence[float],
+    range_: float,
+    reading: str,
+    finding: str,
+) -> Figure:
+    """Norms on a logarithmic colour scale; `range_`: the smallest norm that has a colour, of the largest."""
+    norm_QT = np.nan_to_num(norm_QT)
+    seen = norm_QT[norm_QT > 0]
+    high = float(seen.max()) if len(seen) else 1.0
+    low = max(float(seen.min()), high * range_) if len(seen) else 0.1
+    values = tuple(tuple(float(value) if value > 0 else None for value in row) for row in norm_QT)
+    grid = Grid(
+        values,
+        "norm of the gradient",
+        x=tuple(map(float, at_x)),
+        y=tuple(map(float, at_y)),
+        log=True,
+        limits=(low, high) if high > low else None,
+    )
+    return Figure(name, title, "map", x, y, (), reading=reading, finding=finding, grid=grid)
+
+
+# -------------------------------------------------------------------- windows of a text
+
+
+def window_maps(flows: Sequence[Flow]) -> list[Drawing]:
+    """Means over windows of equal length."""
+    figures: list[Drawing] = []
+    for name in ("input", "state"):
+        norms = [flow.input_QT if name == "input" else flow.state_QT for flow in flows]
+        if norms[0] is None:
             continue
-        mean_QT = norm_QTB.mean(-1)
-        seen = mean_QT[mean_QT > 0]
-        if not len(seen):
+        mean_QT = np.mean(np.array(norms), axis=0)
+        if not (np.nan_to_num(mean_QT) > 0).any():
             continue
-        high = float(seen.max())
-        low = max(float(seen.min()), high * 1e-8)
-        values = [[one if one == one and one > 0 else None for one in row] for row in mean_QT.tolist()]
-        far = _far_share(flow.queries, mean_QT)
-        found.append(
-            Figure(
+        queries = flows[0].queries
+        figures.append(
+            _map(
                 f"gradient-map-{name}",
-                f"Gradients by {_WORDS[name]}, as a map",
-                "map",
-                Axis("token that it flows to", unit="whole"),
+                f"Gradients by the {name}, as a map",
+                mean_QT,
+                Axis("token that the gradient flows to", unit="whole"),
                 Axis("token whose loss it is", unit="whole"),
-                (),
-                reading="A row is the loss of one token; the colour says how much it would change with what stands at "
-                "each token before it. Dark far to the left is a long memory.",
-                finding=f"{share(far)} of the gradient flows further back than half of what could be reached.",
-                grid=Grid(
-                    tuple(map(tuple, values)),
-                    "norm of the gradient",
-                    x=tuple(float(t) for t in range(mean_QT.shape[1])),
-                    y=tuple(float(q) for q in flow.queries),
-                    log=True,
-                    limits=(low, high) if high > low else None,
-                ),
+                at_x=range(mean_QT.shape[1]),
+                at_y=queries,
+                range_=1e-8,
+                reading=f"A row is the loss of one token; the colour is the norm of its gradient with respect to the "
+                f"{name} at each earlier token. Dark far to the left means long memory.",
+                finding=f"{share(_far_share(queries, mean_QT))} of the gradient flows to the earlier half of the "
+                "tokens before it.",
             )
         )
-    return found
+    return figures
 
 
-def _far_share(queries: Sequence[int], mean_QT: Tensor) -> float:
+def _far_share(queries: Sequence[int], mean_QT: Floats) -> float:
     far = whole = 0.0
     for row, query in enumerate(queries):
         norm_T = mean_QT[row, : query + 1]
@@ -109,174 +158,214 @@ def _far_share(queries: Sequence[int], mean_QT: Tensor) -> float:
     return far / whole if whole else 0.0
 
 
-def jacobians(stretches: Sequence[Stretch], found_PN: Sequence[Tensor]) -> list[Figure]:
-    figures = []
-    if stretches:
-        series = []
-        exact = [one for one in stretches if one.singular]
-        for name, place in (("largest", 0.0), ("median", 0.5), ("smallest", 1.0)):
-            values = [(one, one.singular[round(place * (len(one.singular) - 1))]) for one in exact]
-            kept = [(float(one.steps), value) for one, value in values if value > _NOISE * one.singular[0]]
-            if kept:
-                series.append(_series(f"{name} singular value", kept))
-        means = [(float(one.steps), one.rms) for one in stretches if one.rms > 0]
-        if means:
-            series.append(_series("root mean square", means))
-        figures.append(
-            Figure(
-                "gradient-jacobian",
-                "What some steps do to a small change of the state",
-                "line",
-                Axis("steps", "log", "whole", base=2),
-                Axis("singular value", "log"),
-                tuple(series),
-                reading="Singular values of ∂state(t + steps) / ∂state(t), the product of the Jacobians on the way: "
-                "above 1 a change grows, below 1 it is forgotten.",
-                finding=stretch_sentence(stretches),
-            )
-        )
-    if found_PN:
-        radius = [float(one.abs().max()) for one in found_PN]
-        outside = sum(int((one.abs() > 1).sum()) for one in found_PN)
-        figures.append(
-            Figure(
-                "gradient-eigenvalues",
-                "Eigenvalues of one step",
-                "plane",
-                Axis("real part"),
-                Axis("imaginary part"),
-                tuple(
-                    Series(f"at state {at + 1}", tuple(one.real.tolist()), tuple(one.imag.tolist()))
-                    for at, one in enumerate(found_PN)
-                ),
-                reading="Eigenvalues of ∂state(t + 1) / ∂state(t) at states that the text visits, with the unit "
-                "circle: inside it what is remembered fades, outside it grows.",
-                finding=f"The spectral radius is {', '.join(map(plain, radius))}; {outside} of "
-                f"{sum(map(len, found_PN)):,} eigenvalues lie outside of the circle.",
-                circle=1.0,
-            )
-        )
-    return figures
+# -------------------------------------------------------------------- rows
 
 
-def _series(name: str, points: Sequence[tuple[float, float]]) -> Series:
-    return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+def shares(flows: Sequence[Flow]) -> dict[str, float]:
+    """Of rows with several parts: the share of an answer's gradient that flows to each, in the mean over answers."""
+    return {name: float(np.mean([part for _, part in several])) for name, several in _shares(flows).items()}
 
 
-def stretch_sentence(stretches: Sequence[Stretch]) -> str:
-    first, last = stretches[0], stretches[-1]
-    largest = f", its largest part by {rough(last.singular[0])}" if last.singular else ""
-    word = "shrinks" if last.rms < 0.95 else "stretches" if last.rms > 1.05 else "keeps"  # as far as it is printed
-    return (
-        f"One step multiplies a small change of the state by {rough(first.rms)} in the mean; {last.steps} steps "
-        f"by {rough(last.rms)}{largest}: the state {word} what it is told."
-    )
+def _shares(flows: Sequence[Flow]) -> dict[str, list[tuple[int, float]]]:
+    """Each share with its query."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for flow in flows:
+        assert flow.input_QT is not None
+        for query, norm_T in zip(flow.queries, flow.input_QT):
+            for part in flow.parts if len(flow.parts) > 1 and norm_T.sum() > 0 else ():
+                found.setdefault(part.name, []).append(
+                    (query, float(norm_T[part.begin : part.end].sum() / norm_T.sum()))
+                )
+    return found
 
 
-def context(worth: Gain, threshold: float) -> Figure:
-    extra = tuple(nats - worth.nats[-1] for nats in worth.nats)
-    return Figure(
-        "gradient-context",
-        "What context is worth",
-        "line",
-        Axis("tokens of context", "log", "whole", base=2),
-        Axis("nats above the longest context"),
-        (
-            Series(
-                "mean over the same tokens",
-                tuple(map(float, worth.contexts)),
-                extra,
-                tuple(one - half for one, half in zip(extra, worth.half)),
-                tuple(one + half for one, half in zip(extra, worth.half)),
-            ),
-        ),
-        reading=f"The same {worth.targets:,} token{'' if worth.targets == 1 else 's'}, predicted from only so many "
-        "before them: how much dearer they are than with the longest context. The band is a 95 % interval.",
-        finding=_worth_sentence(worth, threshold),
-    )
-
-
-def _worth_sentence(worth: Gain, threshold: float) -> str:
-    saved, longest = worth.nats[0] - worth.nats[-1], worth.contexts[-1]
-    if saved <= 0:
-        return (
-            f"With {longest:,} tokens of context they cost {plain(-saved)} nats more than with 1: it is worth nothing."
-        )
-    return (
-        f"From 1 token to {longest:,}, context is worth {plain(saved)} nats; all but {share(threshold)} of it is had "
-        f"with {length_words(worth.length(threshold), longest)}{unsure(worth, threshold)}."
-    )
-
-
-def unsure(worth: Gain, threshold: float) -> str:
-    """How far the interval of the losses leaves the length open, in brackets; nothing where it does not."""
-    if worth.targets == 1:
-        return " (tried on a single token, which says little)"
-    least, most = worth.lengths(threshold)
-    if least == most:
-        return ""
-    more = f"more than {worth.contexts[-1]:,}"
-    return (
-        f" (from {more if least is None else f'{least:,}'} to {more if most is None else f'{most:,}'}, by the interval)"
-    )
-
-
-def clips(found: Clipping | None) -> list[Figure]:
-    if found is None:
+def parts_sentence(parts: Mapping[str, float]) -> list[str]:
+    if not parts:
         return []
+    said = " and ".join(f"{share(part)} flows to the {name}" for name, part in parts.items())
+    return [f"Of the gradient of an answer, {said} in the mean."]
+
+
+def parts(flows: Sequence[Flow], words: Words) -> list[Drawing]:
+    """The share of each part, along the answers."""
+    series, ends = [], {}
+    for name, several in _shares(flows).items():
+        by_query: dict[int, list[float]] = {}
+        for query, part in several:
+            by_query.setdefault(query, []).append(part)
+        points = [
+            (float(query), float(np.mean(some)), *(float(q) for q in np.quantile(some, [0.25, 0.75])))
+            for query, some in sorted(by_query.items())
+            if len(some) > 1
+        ]
+        if len(points) > 1:
+            series.append(_band(f"the {name}", *np.array(points).T))
+            ends[name] = (points[0], points[-1])
+    if not series:
+        return []
+    said = "; ".join(
+        f"the {name} has {share(first[1])} of it at answer {first[0]:.0f} and {share(last[1])} at answer {last[0]:.0f}"
+        for name, (first, last) in ends.items()
+    )
     return [
         Figure(
-            "gradient-clipping",
-            "Clip events over training",
+            "gradient-parts",
+            "Gradient by part of the row",
             "line",
-            Axis("step", unit="whole"),
-            Axis("share of steps, and norm"),
-            (
-                Series("share of steps that were clipped", tuple(map(float, found.steps)), found.share),
-                Series("largest gradient norm", tuple(map(float, found.steps)), found.norm),
-            ),
-            reading="At each note in the journal: how many of the steps since the last one had their gradient scaled "
-            "down to the largest norm allowed, and the largest norm before that.",
-            finding=f"{share(found.total)} of all steps were clipped; the largest norm was {plain(max(found.norm))}.",
+            Axis(f"{words.question}s answered before", unit="whole"),
+            Axis("share of the gradient", limits=(0.0, 1.0)),
+            tuple(series),
+            reading="Share of the gradient of an answer's loss that flows to each part: mean over rows, the band "
+            "holds the middle half.",
+            finding=f"{said[0].upper()}{said[1:]}.",
         )
     ]
 
 
-def softmax(scaled: Saturation, unscaled: Saturation, *, keys: int) -> list[Figure]:
-    widths = tuple(map(float, scaled.widths))
-    width = Axis("width of a head, k", "log", "whole", base=2)
-    cases: tuple[tuple[str, str, Axis, str, str], ...] = (
-        (
-            "gradient-saturation-weight",
-            "Why attention divides by √k: saturation",
-            Axis("largest weight"),
-            "largest",
-            f"A softmax over the dot products of a random query with {keys} random keys: its largest weight. At 1 it "
-            "is no longer a mean, but a choice.",
-        ),
-        (
-            "gradient-saturation-gradient",
-            "Why attention divides by √k: its gradient",
-            Axis("norm of the softmax's Jacobian", "log"),
-            "gradient",
-            "The same softmax: how much its weights move with its scores. Where it is saturated, little is learnt.",
-        ),
-    )
-    last = scaled.widths[-1]
-    figures = []
-    for name, title, axis, field, how in cases:
-        divided, bare = getattr(scaled, field), getattr(unscaled, field)
-        figures.append(
-            Figure(
-                name,
-                title,
-                "line",
-                width,
-                axis,
-                (Series("divided by √k", widths, divided), Series("not divided", widths, bare)),
-                reading=how,
-                finding=f"At k = {last:,} it is {plain(divided[-1])} with the division and {plain(bare[-1])} without; "
-                f"at k = {scaled.widths[0]} the two are {plain(divided[0])} and {plain(bare[0])}.",
-            )
-        )
+def row_drawings(one: Specimen, flow: Flow, words: Words) -> list[Drawing]:
+    """One row: cells as a grid, several queries as a map, a text as a text."""
+    assert flow.input_QT is not None
+    figures: list[Drawing] = []
+    if not words.distance:
+        figures.append(_cells(one, flow))
+    elif len(flow.queries) > 1:
+        figures.append(_row_map(one, flow, words, "input", flow.input_QT))
+        figures += [_row_map(one, flow, words, name, norm_QT) for name, norm_QT in _states(flow).items()]
+    if words.text or words.place == "node":
+        figures.append(_text(one, flow, words))
+    elif words.distance and len(flow.queries) == 1:
+        figures.append(_line(one, flow, words))
     return figures
+
+
+def _shown_query(one: Specimen, flow: Flow) -> tuple[int, Floats]:
+    """The query that most places can influence (of several, the middle one), and the norms of its gradient.
+
+    Of generated texts, the one with the largest gradient: each later token has more before it.
+    """
+    assert flow.input_QT is not None
+    if one.parts:
+        at = int(flow.input_QT.sum(1).argmax())
+        return flow.queries[at], flow.input_QT[at]
+    counted_Q = (~np.isnan(flow.distance_QT)).sum(1)
+    best = np.flatnonzero(counted_Q == counted_Q.max())
+    at = int(best[len(best) // 2])
+    return flow.queries[at], flow.input_QT[at]
+
+
+def _largest(one: Specimen, norm_T: Floats) -> tuple[str, float]:
+    at = int(norm_T.argmax())
+    return alone(one.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+
+
+def concentration(rows: Sequence[Specimen], flows: Sequence[Flow], words: Words) -> str:
+    """How much of a gradient lies on one place, in the mean."""
+    norms = [norm_T for flow in flows if flow.input_QT is not None for norm_T in flow.input_QT if norm_T.sum() > 0]
+    if not norms:
+        return "No gradient flows to the input."
+    most = float(np.mean([norm_T.max() / norm_T.sum() for norm_T in norms]))
+    even = float(np.mean([1 / len(one) for one in rows]))
+    return (
+        f"The {words.place} with the largest gradient has {share(most)} of an answer's gradient in the mean; evenly "
+        f"spread it would have {share(even)}."
+    )
+
+
+def _text(one: Specimen, flow: Flow, words: Words) -> Passage:
+    query, norm_T = _shown_query(one, flow)
+    between = " " if words.spaced else ""
+    total = float(norm_T.sum()) or 1.0
+    pieces = tuple((f"{piece}{between}", float(norm / total)) for piece, norm in zip(one.pieces, norm_T))[:_SHOWN]
+    piece, part = _largest(one, norm_T)
+    left = len(one) - len(pieces)
+    return Passage(
+        "gradient-text",
+        "Gradient of one answer",
+        pieces,
+        "share of the gradient",
+        reading=f"The row ({one.name}), coloured by the share of the gradient of one answer's loss "
+        f"({one.questions[query]}) that flows to each {words.place}.",
+        finding=f"{piece!r} has most of it: {share(part)}.",
+        missing=(f"{left} more {words.place}s are not shown",) if left else (),
+    )
+
+
+def _line(one: Specimen, flow: Flow, words: Words) -> Figure:
+    query, norm_T = _shown_query(one, flow)
+    piece, part = _largest(one, norm_T)
+    at, norms = (tuple(float(np.max(some)) for some in _together(of)) for of in (np.arange(len(one)), norm_T))
+    return Figure(
+        "gradient-row",
+        "Gradient of one answer",
+        "line",
+        Axis(words.place, unit="whole"),
+        Axis("norm of the gradient"),
+        (Series(one.questions[query], at, norms),),
+        reading=f"One row ({one.name}): norm of the gradient of its answer's loss by {words.place}.",
+        finding=f"{words.place.capitalize()} {piece} has most of it: {share(part)}.",
+    )
+
+
+def _states(flow: Flow) -> dict[str, Floats]:
+    """Norms by place. States that are read forwards share the map of the machine that goes on with the row."""
+    ahead = {name: norm_QT for name, norm_QT in flow.reader_QT.items() if not name.endswith(" end")}
+    backwards = {name: norm_QT for name, norm_QT in flow.reader_QT.items() if name not in ahead}
+    if flow.state_QT is not None:
+        joined_QT = flow.state_QT
+        for norm_QT in ahead.values():
+            joined_QT = np.where(np.isnan(joined_QT), norm_QT, joined_QT)
+        return {"state": joined_QT, **backwards}
+    return {**ahead, **backwards}
+
+
+def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats) -> Figure:
+    norm_QT = np.nan_to_num(norm_QT)
+    is_named = len(one) <= _ACROSS
+    names = tuple(f"{at} {alone(piece)}" for at, piece in enumerate(one.pieces)) if is_named else ()
+    most = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
+    if side == "input":
+        title, of = "Gradients of one row, as a map", f"each {words.place}"
+    else:
+        title = f"Gradients by the {side}, as a map"
+        where = "of" if words.place == "node" else "after"
+        of = f"the {side}{',' if ',' in side else ''} {where} each {words.place}"
+    key = "" if side == "input" else f"-{side.replace(',', '').replace(' ', '-')}"
+    return _map(
+        f"gradient-map{key}",
+        title,
+        np.array([np.max(some, axis=0) for some in _together(norm_QT.T)]).T,
+        Axis(f"{words.place} that the gradient flows to", categories=names, unit="whole"),
+        Axis("answer", categories=tuple(f"{at} {alone(one.questions[at])}" for at in flow.queries)),
+        at_x=() if is_named else [some[0] for some in _together(range(len(one)))],
+        at_y=flow.queries,
+        range_=1e-6,
+        reading=f"A row is an answer in {one.name}; the colour is the norm of the gradient of its loss with respect to "
+        f"{of}. Blank: no influence.",
+        finding=f"The {words.place} with the largest gradient has {share(min(most))} to {share(max(most))} of an "
+        "answer's gradient."
+        if most
+        else "No gradient flows.",
+    )
+
+
+def _cells(one: Specimen, flow: Flow) -> Figure:
+    """Cells at their rows and columns."""
+    query, norm_T = _shown_query(one, flow)
+    down, across = one.signals["row"].astype(int), one.signals["column"].astype(int)
+    grid_HW = np.zeros((down.max() + 1, across.max() + 1))
+    grid_HW[down, across] = norm_T
+    at = int(norm_T.argmax())
+    part = float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+    return Figure(
+        "gradient-cells",
+        "Gradient of one answer",
+        "map",
+        Axis("column", categories=tuple(str(w) for w in range(grid_HW.shape[1]))),
+        Axis("row", categories=tuple(str(h) for h in range(grid_HW.shape[0]))),
+        (),
+        reading=f"One grid ({one.name}, {one.questions[query]}): the colour is the norm of the gradient of its "
+        "answer's loss with respect to each cell.",
+        finding=f"Row {down[at]}, column {across[at]} has the largest norm: {plain(float(norm_T[at]))}, {share(part)} "
+        "of all.",
+        grid=Grid(tuple(tuple(map(float, row)) for row in grid_HW), "norm of the gradient"),
+    )

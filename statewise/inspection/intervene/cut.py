@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State
-from statewise.inspection.freshness import fresh_starts
-from statewise.inspection.reading import Reading
+from statewise.inspection.text import Reading, fresh_starts
 from statewise.specs import UserError, lens_setting
 
 _CHUNK = 512

@@ -12,7 +12,7 @@ from statewise.display import rough
 from statewise.figures import Axis, Figure, Series
 from statewise.inspection.intervene.address import Address
 from statewise.inspection.intervene.measure import WORDS, Deed
-from statewise.inspection.short import short_names
+from statewise.inspection.lens import short_names
 
 _ROWS = 16
 _ROOM = 18  # letters beside a picture

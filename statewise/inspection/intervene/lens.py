@@ -35,8 +35,8 @@ from statewise.inspection.intervene.settings import InterveneSettings
 from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading
 from statewise.inspection.subject import Subject, open_subject
+from statewise.inspection.text import Reading
 from statewise.models import TokenMachine
 from statewise.specs import UserError, nearest
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from statewise.core import Machine, leaves, lens
 from statewise.display import plain, rough, share
 from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
-from statewise.inspection.chosen import chosen
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.intervene.address import Address, parse_address
 from statewise.inspection.intervene.drawing import doubling, places_figure, units_figure, with_error
@@ -21,6 +20,7 @@ from statewise.inspection.intervene.measure import MOST_PLACES, WORDS, Deed, ask
 from statewise.inspection.intervene.row_measure import Effect, RowCut, after, costs_before, row_cuts, silenced_rows
 from statewise.inspection.intervene.settings import InterveneSettings
 from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
+from statewise.inspection.lens import choose_rows
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import UserError, nearest
@@ -46,7 +46,7 @@ def look_at_rows(subject: Subject, specimens: Specimens, settings: InterveneSett
                 f"{name}: nothing is written after a row, and a state comes from another row", fix=f"leave {name} out"
             )
     spoken = specimens.words
-    rows = [specimens.at(at) for at in chosen(specimens, settings.places, shortest=_SHORTEST)]
+    rows = [specimens.at(at) for at in choose_rows(specimens, settings.places, shortest=_SHORTEST)]
     machine = rows[0].machine
     found = (
         _touched(rows, machine, settings, progress)

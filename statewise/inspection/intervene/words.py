@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from statewise.display import with_interval
-from statewise.inspection.interval import half_width
 from statewise.inspection.intervene.measure import WORDS, Deed
+from statewise.inspection.lens import half_width
 
 
 def sure(added_P: Tensor) -> str:

@@ -14,8 +14,7 @@ from statewise.display import plain, share, size, whole
 from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
-from statewise.inspection.probes.plan import planned, run
-from statewise.inspection.probes.trial import Probed, Trial
+from statewise.inspection.probes.trial import Probed, Trial, planned, run
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec, TrainSpec, UserError

@@ -8,8 +8,8 @@ from statewise.inspection.finding import Finding
 from statewise.inspection.progress import Progress, ticking
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.surprise.choices import found_in_choices
-from statewise.inspection.surprise.courses import found_in_courses
-from statewise.inspection.surprise.rival import Rival
+from statewise.inspection.surprise.forecasts import found_in_courses
+from statewise.inspection.surprise.measure import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.specs import UserError, option
 from statewise.tasks import Choices, Courses, Floats, Specimens

@@ -12,8 +12,7 @@ import torch
 from statewise.display import alone, plain, rough, share, visible, whole
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.surprise.calibration import Tally, reliability
-from statewise.inspection.surprise.rival import Rival
+from statewise.inspection.surprise.measure import Rival, Tally, reliability
 from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
 

@@ -19,13 +19,11 @@ from statewise.figures import (
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.surprise.answers import look_at_answers
-from statewise.inspection.surprise.calibration import reliability
-from statewise.inspection.surprise.difference import Place, places
-from statewise.inspection.surprise.measure import Surprise, measure, useful_context
+from statewise.inspection.surprise.measure import Place, Surprise, measure, places, reliability, useful_context
 from statewise.inspection.surprise.settings import SurpriseSettings
+from statewise.inspection.text import Reading
 from statewise.specs import UserError
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins

@@ -1,18 +1,89 @@
-"""Surprise along a text of any length, and what it says of calibration and of the use of context.
+"""Surprisal of a text, calibration, use of context, and differences between two models.
 
-T time.
+T tokens, N answers, C confidence bins.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from statewise.core import Machine
+from statewise.display import plain, rough, share
+from statewise.figures import Axis, Figure, Series, between, shared_ends, text_of
 from statewise.inspection.progress import Progress
-from statewise.inspection.reading import Reading, nats, read
-from statewise.inspection.surprise.calibration import Bin, Tally
+from statewise.inspection.text import Reading, nats, read
+from statewise.tasks import Floats
+
+BINS = 10
+
+
+class Bin(NamedTuple):
+    """Predictions of about the same confidence: how often they were right."""
+
+    confidence: float  # in the mean
+    accuracy: float
+    half: float  # of the 95 % interval of the accuracy
+    tokens: int
+
+
+class Tally:
+    """Feed it guesses, then ask for `bins`."""
+
+    def __init__(self) -> None:
+        self._right_C, self._sure_C, self._count_C = torch.zeros(3, BINS, dtype=torch.float64)
+
+    def add(self, sure_N: Tensor, right_N: Tensor) -> None:
+        bin_N = (sure_N * BINS).long().clamp(max=BINS - 1)
+        for total_C, value_N in ((self._right_C, right_N), (self._sure_C, sure_N), (self._count_C, None)):
+            total_C.index_add_(0, bin_N, torch.ones_like(sure_N) if value_N is None else value_N)
+
+    @property
+    def accuracy(self) -> float:
+        return float(self._right_C.sum() / self._count_C.sum())
+
+    def bins(self) -> tuple[Bin, ...]:
+        found = []
+        for right, sure, count in zip(self._right_C.tolist(), self._sure_C.tolist(), self._count_C.tolist()):
+            if count:
+                part = right / count
+                half = 1.96 * math.sqrt(max(part * (1 - part), 0.25 / count) / count)
+                found.append(Bin(sure / count, part, half, int(count)))
+        return tuple(found)
+
+    def error(self) -> float:
+        """The expected calibration error."""
+        total = float(self._count_C.sum())
+        return sum(one.tokens * abs(one.accuracy - one.confidence) for one in self.bins()) / total
+
+
+def reliability(bins: Sequence[Bin], error: float, *, of: str) -> Figure:
+    high = max(max(one.accuracy + one.half for one in bins), 1.0)
+    side = "more" if sum(one.tokens * (one.confidence - one.accuracy) for one in bins) > 0 else "less"
+    return Figure(
+        "surprise-calibration",
+        "Does it know what it does not know?",
+        "line",
+        Axis("probability of the first guess", limits=(0.0, 1.0)),
+        Axis("share that was right", limits=(0.0, high)),
+        (
+            Series(
+                "measured",
+                tuple(one.confidence for one in bins),
+                tuple(one.accuracy for one in bins),
+                tuple(max(one.accuracy - one.half, 0.0) for one in bins),
+                tuple(one.accuracy + one.half for one in bins),
+            ),
+            Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0)),
+        ),
+        reading=f"{of} by the probability of the model's first guess, and how often that guess was right; below the "
+        "diagonal it is too sure of itself. The band is a 95 % interval.",
+        finding=f"The expected calibration error is {share(error)}; in the mean it is {side} sure than right.",
+    )
+
 
 _LN2 = math.log(2)
 
@@ -87,3 +158,65 @@ def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | Non
         if all(later.mean > one.mean - math.hypot(one.half, later.half) for later in known[at + 1 :]):
             return one.low
     return known[-1].low
+
+
+_BEFORE, _AFTER = 32, 12  # characters around a piece
+
+
+class Place(NamedTuple):
+    before: str
+    piece: str
+    after: str
+    first: float  # bits
+    second: float
+
+    @property
+    def gap(self) -> float:
+        """Above 0: the second model paid less."""
+        return self.first - self.second
+
+
+def places(first: list[tuple[str, float]], second: list[tuple[str, float]]) -> list[Place]:
+    """Every shared piece of the text, in its order."""
+    text = text_of(first)
+    assert text_of(second) == text
+    at = shared_ends([first, second])
+    spans = zip([0, *at[:-1]], at)
+    return [
+        Place(text[max(start - _BEFORE, 0) : start], text[start:end], text[end : end + _AFTER], one, other)
+        for (start, end), one, other in zip(spans, between(first, at), between(second, at))
+    ]
+
+
+class Rival(NamedTuple):
+    name: str
+    mine_N: Floats
+    theirs_N: Floats
+    of: str = ""  # what an entry is, where that is no single answer
+
+    @property
+    def apart_N(self) -> Floats:
+        """Above 0: the other paid less."""
+        both = ~(np.isnan(self.mine_N) | np.isnan(self.theirs_N))
+        found: Floats = (self.mine_N - self.theirs_N)[both]
+        return found
+
+    def interval(self) -> tuple[float, float]:
+        """The mean difference, and half of its 95 % interval over answers."""
+        apart_N = self.apart_N
+        half = 1.96 * float(apart_N.std(ddof=1)) / len(apart_N) ** 0.5 if len(apart_N) > 1 else float("nan")
+        return float(apart_N.mean()), half
+
+    def sentence(self, name: str, unit: str) -> str:
+        mean, half = self.interval()
+        better, worse = (self.name, name) if mean > 0 else (name, self.name)
+        sure = "" if abs(mean) > half else ", which is within chance"
+        won = float((self.apart_N > 0).mean())
+        return (
+            f"{better} pays {plain(abs(mean))} ± {rough(half)} {unit} less than {worse} in the mean{sure}; "
+            f"{self.name} pays less for {share(won)} of the {self.of or 'answer'}s."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        mean, half = self.interval()
+        return {"run": self.name, "mean": float(np.nanmean(self.theirs_N)), "difference": mean, "half": half}

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
+from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.elman import batched, fused, naive, persistent, stepped
 from statewise.kernels.elman.batched import elman_moments as elman_moments
 from statewise.kernels.elman.naive import Activation as Activation
@@ -10,7 +11,6 @@ from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
-from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -21,10 +21,10 @@ def choice(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Cho
     return choose("Elman", obstacles=here, wish=wish, fast=fast, absent=absent, traced=RECURRENT_OP)
 
 
-def chosen_before(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
-    """`choice`, remembered."""
-    call = (weights.activation, weights.zoneout > 0, wish, batch)
-    return taken("Elman", lambda: choice(weights, wish=wish, batch=batch), weights.u_DD, *call)
+def chosen(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, cached."""
+    variant = (weights.activation, weights.zoneout > 0, wish)
+    return cached_choice("Elman", lambda: choice(weights, wish=wish, batch=batch), weights.u_DD, variant, batch=batch)
 
 
 _FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
@@ -35,8 +35,8 @@ def elman(
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
     batch = x_BTI.shape[0]
-    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
-    if chosen != "persistent" and h_BD is None:
+    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
+    if implementation != "persistent" and h_BD is None:
         h_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor] = _FORMS[chosen].elman(x_BTI, h_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor] = _FORMS[implementation].elman(x_BTI, h_BD, weights, lengths_B)
     return found

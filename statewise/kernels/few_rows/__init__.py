@@ -1,14 +1,18 @@
-"""A matrix times a few vectors, which is what writing text multiplies: a kernel for GPUs, and where it is taken.
+"""A matrix times a few vectors, as in decoding: packed weights on a CPU, a kernel on GPUs, and where each is used.
 
 B rows, I input width, O output width.
 """
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from statewise.kernels.choice import Choice, is_asked
+from statewise.kernels.few_rows.packed import LARGE as LARGE
+from statewise.kernels.few_rows.packed import Activation
+from statewise.kernels.few_rows.packed import Product as Product
+from statewise.kernels.few_rows.packed import linear as linear
+from statewise.kernels.few_rows.packed import packed_products as packed_products
+from statewise.kernels.few_rows.packed import prepare_cpu as prepare_cpu
 from statewise.kernels.with_triton import load, obstacle
 
 MOST_ROWS = 64  # measured on an H200: more was not tried
@@ -16,7 +20,7 @@ _DTYPES = (torch.bfloat16, torch.float16)
 
 
 def choice(weight_OI: Tensor, *, rows: int) -> Choice:
-    """There is one fast form: whoever asks for a form by name gets PyTorch's product."""
+    """There is one fast implementation; asking for any implementation by name gives PyTorch's product."""
     if is_asked():
         return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
     reason = obstacle(weight_OI)
@@ -31,14 +35,16 @@ def choice(weight_OI: Tensor, *, rows: int) -> Choice:
     return Choice("triton", "each program reads some rows of the matrix once, at the speed of the memory")
 
 
-def prepared(weight_OI: Tensor, rows: int) -> Callable[[Tensor, Tensor | None, str, Tensor | None], Tensor] | None:
-    """What `product` is for this matrix and so many rows; None where PyTorch's product should be taken."""
+def prepare_gpu(weight_OI: Tensor, rows: int) -> Product | None:
+    """The product with this matrix for so many rows, on a GPU; None: use PyTorch's own."""
     if choice(weight_OI, rows=rows).implementation == "fused":
         return None
-    return lambda x_BI, bias_O, bend, onto_BO: product(x_BI, weight_OI, bias_O, bend, onto_BO)
+    return lambda x_BI, bias_O, activation, onto_BO: product(x_BI, weight_OI, bias_O, activation, onto_BO)
 
 
-def product(x_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, bend: str, onto_BO: Tensor | None) -> Tensor:
-    """`onto + bend(W x + b)`, by one kernel and without gradients. `bend`: none, relu or gelu (GPT-2's)."""
-    y_BO: Tensor = load("few_rows").product(x_BI, weight_OI, bias_O, bend, onto_BO)
+def product(
+    x_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, activation: Activation, onto_BO: Tensor | None
+) -> Tensor:
+    """`onto + activation(W x + b)`, by one kernel and without gradients. `gelu` is GPT-2's (tanh)."""
+    y_BO: Tensor = load("few_rows").product(x_BI, weight_OI, bias_O, activation, onto_BO)
     return y_BO

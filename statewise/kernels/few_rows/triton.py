@@ -26,10 +26,10 @@ def _into_cache(pointers):
 
 
 @triton.jit
-def _bent(y, BEND: tl.constexpr):
-    if BEND == "relu":
+def _activated(y, ACTIVATION: tl.constexpr):
+    if ACTIVATION == "relu":
         y = tl.maximum(y, 0.0)
-    if BEND == "gelu":  # tanh(a) = 2 σ(2a) - 1
+    if ACTIVATION == "gelu":  # tanh(a) = 2 σ(2a) - 1
         y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
     return y
 
@@ -37,7 +37,7 @@ def _bent(y, BEND: tl.constexpr):
 @triton.jit(do_not_specialize=["outputs"])
 def _vector(
     x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, outputs, inputs,
-    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
+    BIASED: tl.constexpr, ACTIVATION: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
     OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
     o = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -61,7 +61,7 @@ def _vector(
     y = tl.sum(total, 1)
     if BIASED:
         y += bias
-    y = _bent(y, BEND)
+    y = _activated(y, ACTIVATION)
     if ONTO:
         y += onto
     tl.store(y_ptr + o, y.to(y_ptr.dtype.element_ty), mask=o < outputs)
@@ -70,7 +70,7 @@ def _vector(
 @triton.jit(do_not_specialize=["B", "outputs"])
 def _rows(
     x_ptr, weight_ptr, bias_ptr, onto_ptr, y_ptr, B, outputs, inputs,
-    BIASED: tl.constexpr, BEND: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
+    BIASED: tl.constexpr, ACTIVATION: tl.constexpr, ONTO: tl.constexpr, EARLY: tl.constexpr,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, LINES: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -96,7 +96,7 @@ def _rows(
         total = tl.dot(x, tl.trans(part), total)
     if BIASED:
         total += bias[None, :]
-    total = _bent(total, BEND)
+    total = _activated(total, ACTIVATION)
     if ONTO:
         total += onto
     tl.store(y_ptr + at, total.to(y_ptr.dtype.element_ty), mask=inside)
@@ -129,7 +129,7 @@ def product(
     x_BI: Tensor,
     weight_OI: Tensor,
     bias_O: Tensor | None,
-    bend: str = "none",
+    activation: str = "none",
     onto_BO: Tensor | None = None,
     *,
     tile: dict[str, int] | None = None,
@@ -142,7 +142,7 @@ def product(
     # What is not there is not read; any address will do.
     bias = weight_OI if bias_O is None else bias_O
     onto = weight_OI if onto_BO is None else onto_BO.contiguous()
-    finish = {"BIASED": bias_O is not None, "BEND": bend, "ONTO": onto_BO is not None, **early(x_BI)}
+    finish = {"BIASED": bias_O is not None, "ACTIVATION": activation, "ONTO": onto_BO is not None, **early(x_BI)}
     across = triton.cdiv(outputs, tile["OUTPUTS"])
     if rows == 1:
         _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile, **FUSED)

@@ -3,13 +3,13 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
+from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.gru import batched, fused, naive, persistent, stepped
 from statewise.kernels.gru.batched import gru_moments as gru_moments
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import with_stepped
-from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -21,10 +21,10 @@ def choice(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choic
     return choose("GRU", obstacles=here, wish=wish, fast=fast, absent=absent, traced=RECURRENT_OP)
 
 
-def chosen_before(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
-    """`choice`, remembered."""
-    call = (weights.b_u_D is None, weights.zoneout > 0, wish, batch)
-    return taken("GRU", lambda: choice(weights, wish=wish, batch=batch), weights.u_GD, *call)
+def chosen(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, cached."""
+    variant = (weights.b_u_D is None, weights.zoneout > 0, wish)
+    return cached_choice("GRU", lambda: choice(weights, wish=wish, batch=batch), weights.u_GD, variant, batch=batch)
 
 
 _FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
@@ -35,8 +35,8 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
     batch = x_BTI.shape[0]
-    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
-    if chosen != "persistent" and h_BD is None:
+    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
+    if implementation != "persistent" and h_BD is None:
         h_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor] = _FORMS[chosen].gru(x_BTI, h_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor] = _FORMS[implementation].gru(x_BTI, h_BD, weights, lengths_B)
     return found

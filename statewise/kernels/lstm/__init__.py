@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
+from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.lstm import fused, naive, persistent, stepped
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
@@ -10,7 +11,6 @@ from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.persistent import with_persistent
 from statewise.kernels.stepped import obstacle, with_stepped
-from statewise.kernels.taken import followed, taken
 
 
 def choice(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
@@ -40,11 +40,11 @@ def _with_norm(weights: LSTMWeights, *, wish: Wish, batch: int) -> Choice:
     return choose("LSTM", obstacles=[], wish=wish, fast=["stepped"], absent=absent)
 
 
-def chosen_before(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
-    """`choice`, remembered."""
-    variants = (weights.peephole is None, weights.projection_PD is None, weights.norm is None, weights.coupled)
-    call = (variants, weights.zoneout > 0, wish, batch)
-    return taken("LSTM", lambda: choice(weights, wish=wish, batch=batch), weights.u_GP, *call)
+def chosen(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choice:
+    """`choice`, cached."""
+    parts = weights.peephole is None, weights.projection_PD is None, weights.norm is None, weights.coupled
+    variant = (parts, weights.zoneout > 0, wish)
+    return cached_choice("LSTM", lambda: choice(weights, wish=wish, batch=batch), weights.u_GP, variant, batch=batch)
 
 
 _FORMS = {"naive": naive, "fused": fused, "persistent": persistent, "stepped": stepped}
@@ -61,8 +61,8 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, last state and last cell. Without a state it begins at zeros, which the kernels need not be given."""
     batch = x_BTI.shape[0]
-    chosen = chosen_before(weights, wish=followed(wish, lengths_B), batch=batch).implementation
-    if chosen != "persistent" and (h_BP is None or c_BD is None):
+    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
+    if implementation != "persistent" and (h_BP is None or c_BD is None):
         h_BP, c_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor, Tensor] = _FORMS[chosen].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
+    found: tuple[Tensor, Tensor, Tensor] = _FORMS[implementation].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
     return found

@@ -25,10 +25,10 @@ from statewise.tasks.classification.examples import (
     load_encoding,
     read_split,
 )
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions
 from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_TOKENS = 1 << 14
@@ -41,6 +41,9 @@ class _Content(NamedTuple):
 
 @final
 class ClassificationJob(Job):
+    question = ("train", "validation", "text", "held_out", "embedded", "distance")
+    tokens = ("tokenizer", "vocab", "lower", "min_count")
+
     spec: ClassificationSpec
 
     def __init__(
@@ -79,7 +82,7 @@ class ClassificationJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        return {"accuracy": "higher", "nats": "lower"}
+        return directions("accuracy", "nats")
 
     def build(self) -> AnyClassifier:
         return build_classifier(
@@ -121,7 +124,7 @@ class ClassificationJob(Job):
     def trivial(self) -> Trivial:
         most = int(np.bincount(self._train_label_N, minlength=1).argmax())
         reached = float((self.held_label_N == most).mean())
-        return Trivial(f"always {self.classes.names[most]!r}", "accuracy", reached, "higher")
+        return Trivial(f"always {self.classes.names[most]!r}", "accuracy", reached)
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)

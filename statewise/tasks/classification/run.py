@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from statewise.core import Machine
 from statewise.data import Data, array_of, as_files, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.decoding import Sampling
-from statewise.models import AnyClassifier, build_classifier
+from statewise.models import AnyClassifier, Classifier, build_classifier
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
+from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
 from statewise.tasks.classification.examples import (
     Encoding,
@@ -26,6 +28,7 @@ from statewise.tasks.classification.examples import (
 )
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
+from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import LabelFigures, label_scores
 from statewise.tasks.report import (
     Report,
@@ -36,7 +39,7 @@ from statewise.tasks.report import (
     unknown_note,
     worse_than_trivial,
 )
-from statewise.tasks.run import Opened, PredictingRun, named
+from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.specimen import UNTOLD
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
@@ -80,7 +83,7 @@ class ClassificationEvaluation(NamedTuple):
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
         more = confusion_table(self.labels, self.confusion)
         trivial = {always: self.majority_accuracy, **{key: one["accuracy"] for key, one in self.baselines.items()}}
-        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial, better="higher")
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
 
@@ -101,6 +104,9 @@ class ClassificationRun(PredictingRun):
     >>> len(run.specimens(text="a warm film"))
     1
     """
+
+    evaluation = ClassificationEvaluation
+    packages = ("sklearn.metrics",)
 
     spec: ClassificationSpec
     model: AnyClassifier
@@ -210,6 +216,18 @@ class ClassificationRun(PredictingRun):
     def _read(self, data: Data) -> Labels:
         with as_files(self.spec, data) as files:
             return read_rows(files.data, files.paths)
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
+
+    def answers(self) -> Answers:
+        held = read_split(self.spec.data, seed=self.spec.seed)[1]
+        some = held.chosen(np.arange(min(MOST, len(held.labels))))
+        log_NK = log_probabilities(self.model, self.encoding.encode(some.content), device=self.device)
+        guessed = self.classes.decode(log_NK.argmax(-1).tolist())
+        given = [content if isinstance(content, str) else str(at) for content, at in zip(some.content, some.where)]
+        return Answers([Answer(row, "", true, guess) for row, true, guess in zip(given, some.labels, guessed)])
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> ClassificationSpecimens:
         """Rows for `sw.inspect`: held-out ones, those of `data`, or each line of a `text` (its class is not known)."""

@@ -87,7 +87,7 @@ class ForecastEvaluation(NamedTuple):
 
     def _warning(self, name: str, metric: str, key: str) -> str:
         trivial = {baseline: found.get(key) for baseline, found in self.baselines.items()}
-        return worse_than_trivial(name, metric, self._asdict()[key], trivial, better="lower")
+        return worse_than_trivial(name, key, self._asdict()[key], trivial, label=metric)
 
 
 def at_steps(errors: Errors, steps: Sequence[int]) -> dict[str, dict[str, float]]:

@@ -23,12 +23,12 @@ from statewise.data import (
 )
 from statewise.models import DirectForecaster, Forecaster, Past, RecursiveForecaster, build_forecaster
 from statewise.specs import ForcingSpec, ForecastingSpec, SquaredSpec, TeacherForcing
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
 from statewise.tasks.forecasting.known import Known, learn
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.loss import WeightedSum, real_loss
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions
 from statewise.training import Better, Parallel, Payload, Window, feed_values, forced_forward, truth_probability
 
 _EVALUATION_VALUES = 1 << 17  # read side by side
@@ -60,6 +60,8 @@ def build_of(spec: ForecastingSpec, known: Known) -> Forecaster:
 
 @final
 class ForecastingJob(Job):
+    question = ("train", "validation", "test", "series", "length")
+
     spec: ForecastingSpec
 
     def __init__(self, spec: ForecastingSpec, parts: SeriesParts, known: Known, par: Parallel) -> None:
@@ -115,10 +117,10 @@ class ForecastingJob(Job):
     def judges(self) -> Mapping[str, Better]:
         own = self.spec.loss_name
         if self.spec.objective.of_bits:
-            return {own: "lower"}
+            return directions(own)
         if isinstance(self.spec.objective, SquaredSpec):
-            return {"mse": "lower", "mae": "lower", "squared_error": "lower"}
-        return {own: "lower", "mse": "lower", "mae": "lower"}
+            return directions("mse", "mae", "squared_error")
+        return directions(own, "mse", "mae")
 
     def build(self) -> Forecaster:
         return build_of(self.spec, self.known)

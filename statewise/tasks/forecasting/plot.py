@@ -14,7 +14,9 @@ from statewise.data import Span
 from statewise.disk import write
 from statewise.figures import Axis, Figure, Series, csv_text, paint, svg_file
 from statewise.specs import ForecastingSpec, UserError, optional
+from statewise.tasks.answers import Course
 from statewise.tasks.forecasting.ahead import Ahead
+from statewise.tasks.forecasting.examples import read_parts
 from statewise.tasks.forecasting.write import moment_of
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
@@ -24,6 +26,7 @@ _ERRORS_READ = (
 _FORECAST_READ = (
     "Right of 0 the model has read nothing. An interval should contain the share of the truth that it names."
 )
+_PAST = 2  # horizons of past values that an example shows
 _COLOURS = {"truth": 7, "forecast": 0}
 
 
@@ -150,3 +153,34 @@ def _known(name: str, x: Any, y: Any, low: Any = None, high: Any = None, *, entr
     x, y, *bounds = (tuple(one[there].tolist()) for one in given)
     low, high = bounds or ((), ())
     return Series(name, x, y, low, high, entry)
+
+
+def example_course(forecast: Callable[..., Ahead], spec: ForecastingSpec) -> Course | None:
+    """At the first held-out origin with a whole past: what was forecast, and what came."""
+    context, horizon = spec.forecast.context, spec.forecast.horizon
+    if isinstance(context, str):
+        return None
+    parts = read_parts(spec.data, seed=spec.seed)
+    for span in parts.test or parts.validation:
+        origin = max(span.begin, span.reach + context)
+        if origin + horizon > span.end:
+            continue
+        ahead = forecast(span.series, origin=origin)
+        values_T = span.series.values_TC[:, 0]
+        return Course(
+            name=f"{span.series.channels[0]} from {_time_text(span.series.time_T[origin])}",
+            past=_or_none(values_T[max(origin - _PAST * horizon, 0) : origin].tolist()),
+            truth=_or_none(values_T[origin : origin + horizon].tolist()),
+            forecast=_or_none(ahead.mean_HC[:, 0].tolist()),
+        )
+    return None
+
+
+def _time_text(time: np.generic) -> str:
+    """Only the parts it needs: no seconds where there are only hours."""
+    return str(np.datetime_as_string(time, unit="auto")) if isinstance(time, np.datetime64) else f"{time}"
+
+
+def _or_none(values: Sequence[float]) -> list[float | None]:
+    """JSON has no number for a missing value."""
+    return [value if np.isfinite(value) else None for value in values]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
+from statewise.core import Machine
 from statewise.data import (
     Data,
     Series,
@@ -21,8 +22,10 @@ from statewise.data import (
     whole_span,
 )
 from statewise.decoding import Sampling
-from statewise.models import Forecaster, RecursiveForecaster
+from statewise.models import DirectForecaster, Forecaster, RecursiveForecaster
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
+from statewise.tasks.answers import Answers
+from statewise.tasks.folder import Opened
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
 from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
@@ -31,13 +34,13 @@ from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
 from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
 from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
-from statewise.tasks.forecasting.plot import Shown, check_path, held_out_forecast, save_plot
+from statewise.tasks.forecasting.plot import Shown, check_path, example_course, held_out_forecast, save_plot
 from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
 from statewise.tasks.forecasting.write import appended
 from statewise.tasks.report import of_this_run
-from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
+from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.training import ExposureGap
 
 Part = Literal["validation", "test"]
@@ -70,6 +73,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     True
     """
 
+    evaluation = ForecastEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec
@@ -129,15 +133,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         if self.spec.forecast.context == "all":
             assert isinstance(self.model, RecursiveForecaster)
             return evaluate_whole(self.model, self.spec, known, spans=spans, part=name, device=self.device, steps=steps)
-        return evaluate_windows(
-            self.model,
-            self.spec,
-            known,
-            spans=spans,
-            part=name,
-            device=self.device,
-            steps=steps,
-        )
+        return evaluate_windows(self.model, self.spec, known, spans=spans, part=name, device=self.device, steps=steps)
 
     def stationarity(self, *, seeds: Sequence[int] = SEEDS) -> Stationarity:
         """Train small models with and without the time as input, for each seed: does the series change with time?"""
@@ -154,7 +150,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         if isinstance(self.spec.forecast.context, str):
             raise UserError("a run with forecast.context = all reads whole series: there are no origins to roll")
         name, spans, known = self._chosen(data, part)
-        found = []
+        evaluations = []
         for fold in range(folds):
             cut = [
                 span._replace(
@@ -163,17 +159,11 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
                 )
                 for span in spans
             ]
-            found.append(
-                evaluate_windows(
-                    self.model,
-                    self.spec,
-                    known,
-                    spans=cut,
-                    part=f"{name}, stretch {fold + 1} of {folds}",
-                    device=self.device,
-                )
+            stretch = f"{name}, stretch {fold + 1} of {folds}"
+            evaluations.append(
+                evaluate_windows(self.model, self.spec, known, spans=cut, part=stretch, device=self.device)
             )
-        return found
+        return evaluations
 
     def interpolation(
         self,
@@ -195,6 +185,16 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         name, spans, known = self._chosen(data, None)
         source = f"the {name}" if data is None else source_name(data)
         return ForecastingSpecimens(self.model, spans, spec=self.spec, known=known, source=source, device=self.device)
+
+    def answers(self) -> Answers:
+        return Answers(course=example_course(self.forecast, self.spec))
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        if isinstance(self.model, RecursiveForecaster):
+            return self.model.machine
+        assert isinstance(self.model, DirectForecaster)
+        return self.model.reader.layers.machine
 
     def exposure_gap(
         self,

@@ -31,11 +31,12 @@ from statewise.data import (
 from statewise.disk import make_folder
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import FreeRunning, LanguageModelSpec, ScheduledSampling, TeacherForcing, UserError
+from statewise.tasks.folder import refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
 from statewise.tasks.language_model.penalty import penalty
+from statewise.tasks.metric import directions
 from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
-from statewise.tasks.run import refuse_other_size
 from statewise.training import Better, Parallel, Payload, Window, forced_forward, read_tensors, truth_probability
 
 _LANES, _WINDOW, _WARM = 16, 256, 256
@@ -67,7 +68,7 @@ class LanguageModelEvaluation(NamedTuple):
             f"{self.tokens:,} tokens, {self.bytes:,} bytes{unknown_note(self.unknown / max(1, self.tokens))}"
         )
         trivial = {"the unigram baseline": self.unigram_perplexity, "a uniform guess": self.uniform_perplexity}
-        warning = worse_than_trivial(name, "perplexity", self.perplexity, trivial, better="lower")
+        warning = worse_than_trivial(name, "perplexity", self.perplexity, trivial)
         return Report(("perplexity",), rows, own=1, note=note, warning=warning)
 
 
@@ -95,6 +96,9 @@ class _Content(NamedTuple):
 @final
 class LanguageModelJob(Job):
     """Binds a corpus to the training loop."""
+
+    question = ("validation", "text", "held_out")
+    tokens = ("tokenizer", "vocab")
 
     spec: LanguageModelSpec
 
@@ -135,7 +139,7 @@ class LanguageModelJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        return {"nats": "lower"}
+        return directions("nats")
 
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
@@ -172,7 +176,7 @@ class LanguageModelJob(Job):
     def trivial(self) -> Trivial:
         counts_V = token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab)
         nats = unigram_nats(counts_V, self._validation.tokens)
-        return Trivial("the unigram baseline", "perplexity", _perplexity(nats), "lower")
+        return Trivial("the unigram baseline", "perplexity", _perplexity(nats))
 
     def begin(self, model: Any, rows: int) -> Any:
         state = model.init_state(rows)

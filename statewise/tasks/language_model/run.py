@@ -9,20 +9,25 @@ import torch
 
 from statewise.core import leaves, load_state, save_state
 from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
-from statewise.decoding import Continuation, Sampling, TextStream, begin, generate, read
+from statewise.decoding import Continuation, Sampling, TextStream, begin, extend, generate, read
 from statewise.models import CountingMachine, TokenMachine, build
 from statewise.specs import LanguageModelSpec, UserError, option
+from statewise.tasks.answers import Answers, Sample, tokens_per_second
+from statewise.tasks.folder import Opened, is_shipped
 from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
+from statewise.tasks.language_model.sample import first_text, generated_pieces, text_pieces
 from statewise.tasks.language_model.specimens import TextSpecimens
 from statewise.tasks.report import of_this_run
-from statewise.tasks.run import Opened, SelfReadingRun
-from statewise.tasks.shipped import is_shipped
+from statewise.tasks.run import SelfReadingRun
 from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_sha256
 
 _TOKENS = 200  # written unless another number is asked for
 _LONGEST = 1 << 48  # tokens of a text that anybody continues
 _LEAST = 16  # windows that an exposure gap is measured on
+_SNIPPET = 240  # characters of held-out text whose surprise is shown
+_PROMPT = 32  # of these, the prompt of a sample
+_WARM, _TIMED = 8, 64  # tokens that are generated before the clock runs, and under it
 _HELD_OUT = 20_000  # tokens of held-out text that are inspected where no text is given
 _GENERATED = 2_000  # tokens that a run without its text generates, to be inspected
 
@@ -36,6 +41,8 @@ class LanguageModelRun(SelfReadingRun):
     >>> run.evaluate().perplexity > 1
     True
     """
+
+    evaluation = LanguageModelEvaluation
 
     spec: LanguageModelSpec
     model: TokenMachine[Any]
@@ -188,6 +195,27 @@ class LanguageModelRun(SelfReadingRun):
             backwards=backwards,
             window=fresh_window(self.spec),
         )
+
+    def answers(self) -> Answers:
+        """A sampled text, and the surprise of a held-out one."""
+        data, tokenizer = self.spec.data, self.tokenizer
+        backwards = data.direction == "reverse"
+        held = open_corpus(data, tokenizer=tokenizer).validation.tokens[: 64 * _SNIPPET].tolist()
+        text = first_text(held, tokenizer, characters=_SNIPPET, backwards=backwards)
+        prompt = text[-_PROMPT:] if backwards else text[:_PROMPT]
+        ids = self.write(prompt, sampling=Sampling(seed=0))
+        sample = generated_pieces(self.model, tokenizer, prompt, ids, backwards=backwards)
+        window = fresh_window(self.spec)
+        surprise = text_pieces(self.model, tokenizer, text, window=window, backwards=backwards)
+        return Answers(sample=Sample(prompt, sample, surprise))
+
+    def decode_speed(self) -> float | None:
+        _, at = extend(self.model, self.begin(), Sampling(seed=0), tokens=_WARM)
+
+        def generate_more() -> int:
+            return extend(self.model, at, Sampling(seed=0), tokens=_TIMED)[0].shape[1]
+
+        return tokens_per_second(generate_more, self.device)
 
     def _split(self, data: Data | None) -> Split:
         if data is None:

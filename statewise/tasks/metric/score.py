@@ -1,9 +1,65 @@
-"""What every metric returns: a figure that knows what it is, so that unlike figures are never ranked together."""
+"""Metrics by name, with label and direction; and scores, which know what they measured: only like ones are ranked."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from statewise.specs import UserError
+from statewise.training import Better
+
+
+class Metric(NamedTuple):
+    """A number that an evaluation reports. This is the one place that knows its unit and which direction is better."""
+
+    name: str
+    label: str  # with its unit, in sentences and on axes
+    better: Better = "lower"
+    share: bool = False  # between 0 and 1: differences are given as they are, not in per cent
+    per_token: bool = False  # depends on the tokenizer: models with different ones do not compare
+    cross_entropy: bool = False  # all such metrics of a model are one quantity in different units
+
+
+_KNOWN = (
+    Metric("bits_per_byte", "bits per byte", cross_entropy=True),
+    Metric("nats_per_token", "nats per token", per_token=True, cross_entropy=True),
+    Metric("bits_per_token", "bits per token"),
+    Metric("perplexity", "perplexity", per_token=True, cross_entropy=True),
+    Metric("nats", "nats", per_token=True, cross_entropy=True),
+    Metric("accuracy", "accuracy", "higher", share=True),
+    Metric("root_accuracy", "accuracy at the root", "higher", share=True),
+    Metric("node_accuracy", "accuracy over nodes", "higher", share=True),
+    Metric("new_word_accuracy", "new word accuracy", "higher", share=True),
+    Metric("macro_f1", "macro F1", "higher", share=True),
+    Metric("span_f1", "F1 of spans", "higher", share=True),
+    Metric("exact", "share of exact matches", "higher", share=True),
+    Metric("length_exact", "share of right lengths", "higher", share=True),
+    Metric("bleu", "BLEU", "higher"),
+    Metric("chrf", "chrF", "higher"),
+    Metric("ter", "TER"),
+    Metric("mse", "MSE"),
+    Metric("mae", "MAE"),
+    Metric("milliseconds_per_token", "ms per token"),
+    Metric("state_bytes", "bytes of state"),
+)
+METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _KNOWN})
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of this name. One that is not listed is an error or a loss: lower is better.
+
+    >>> metric_of("accuracy").better, metric_of("length_error").label
+    ('higher', 'length error')
+    """
+    return METRICS.get(name) or Metric(name, name.replace("_", " "))
+
+
+def directions(*names: str) -> dict[str, Better]:
+    """Which direction of each metric is better.
+
+    >>> directions("accuracy", "nats")
+    {'accuracy': 'higher', 'nats': 'lower'}
+    """
+    return {name: metric_of(name).better for name in names}
 
 
 class Score(NamedTuple):

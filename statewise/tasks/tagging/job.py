@@ -17,10 +17,9 @@ from statewise.core import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
 from statewise.models import Tagger, build_tagger, is_constrained
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
-from statewise.tasks.metric import span
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions, span
 from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
 from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
 from statewise.training import Better, Parallel, Payload, Window
@@ -39,6 +38,8 @@ class _Content(NamedTuple):
 
 @final
 class TaggingJob(Job):
+    question = ("train", "validation", "held_out")
+
     spec: TaggingSpec
 
     def __init__(
@@ -74,8 +75,7 @@ class TaggingJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        own: dict[str, Better] = {"accuracy": "higher", "nats": "lower"}
-        return {"span_f1": "higher", **own} if self._spans else own
+        return directions(*(("span_f1",) if self._spans else ()), "accuracy", "nats")
 
     def build(self) -> Tagger:
         return build(self.spec, self.known, weight_K=torch.from_numpy(self._weight_K).float())
@@ -119,7 +119,7 @@ class TaggingJob(Job):
     def trivial(self) -> Trivial:
         most = int(np.bincount(self._tag_N, minlength=1).argmax())
         reached = float((self._held_tag_N == most).mean())
-        return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached, "higher")
+        return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached)
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 
+from statewise.core import Machine
 from statewise.data import (
     Data,
     Layout,
@@ -21,13 +22,16 @@ from statewise.data import (
 from statewise.decoding import Sampling
 from statewise.models import Tagger
 from statewise.specs import TaggedDataSpec, TaggingSpec
+from statewise.tasks.answers import MOST, Answer, Answers
+from statewise.tasks.folder import Opened
 from statewise.tasks.metric import label, span
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
-from statewise.tasks.run import Opened, PredictingRun, named
+from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
 from statewise.tasks.tagging.job import build, by_sentence, encode, guess
 from statewise.tasks.tagging.specimens import TaggingSpecimens
 
+_AROUND = 6  # words on either side of one that an answer shows
 _SENTENCES = 4096  # predicted at a time
 
 
@@ -76,7 +80,7 @@ class TaggingEvaluation(NamedTuple):
         more = f" · {unseen:,} words with a tag never seen in training" if unseen else ""
         note = f"{self.sentences:,} sentences, {self.words:,} words, {self.new_words:,} of them new{more}"
         trivial = {"each word's most frequent tag": self.lexicon_accuracy}
-        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial, better="higher")
+        warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         confusion = confusion_table(self.tags, self.confusion)
         return Report(columns, rows, own=1, note=note, more=confusion, warning=warning)
 
@@ -98,6 +102,9 @@ class TaggingRun(PredictingRun):
     >>> len(run.specimens(text="the cat sees"))
     1
     """
+
+    evaluation = TaggingEvaluation
+    packages = ("sklearn.metrics",)
 
     spec: TaggingSpec
     model: Tagger
@@ -167,6 +174,23 @@ class TaggingRun(PredictingRun):
             tags=[one.label for one in own_scores.labels],
             unseen_tags=dict(unseen),
         )
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        return self.model.reader.layers.machine
+
+    def answers(self) -> Answers:
+        """Word by word, each with some words around it."""
+        some = read_split(self.spec.data, seed=self.spec.seed)[1][:MOST]
+        guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
+        rows: list[Answer] = []
+        for sentence, tags in zip(some, by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)):
+            words = sentence.words
+            for at, (true, tag) in enumerate(zip(sentence.tags, tags)):
+                before, after = words[max(at - _AROUND, 0) : at], words[at + 1 : at + 1 + _AROUND]
+                given = f"{' '.join(before)} [{words[at]}] {' '.join(after)}".strip()
+                rows.append(Answer(given, words[at], true, tag))
+        return Answers(rows[:MOST])
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> TaggingSpecimens:
         """Sentences for `sw.inspect`: held-out ones, those of `data`, or the lines of a `text`."""

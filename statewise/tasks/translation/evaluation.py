@@ -64,10 +64,10 @@ class TranslationEvaluation(NamedTuple):
             more=(self._length_table(),),
             warning=worse_than_trivial(
                 name,
-                "BLEU",
+                "bleu",
                 self.bleu,
                 {"a copy of the source": self.copy["bleu"], "the most frequent target": self.frequent["bleu"]},
-                better="higher",
+                label="BLEU",
             ),
         )
 

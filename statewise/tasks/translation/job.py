@@ -12,10 +12,10 @@ from torch import Tensor
 from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
 from statewise.specs import AnyRunSpec, TranslationSpec
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, some_rows
+from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
-from statewise.tasks.run import refuse_other_size
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
 from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.write import Writer, told
@@ -30,6 +30,9 @@ class _Content(NamedTuple):
 
 @final
 class TranslationJob(Job):
+    question = ("train", "target", "validation", "validation_target", "held_out", "language")
+    tokens = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "target_vocab")
+
     spec: TranslationSpec
 
     def __init__(self, spec: TranslationSpec, train: Pairs, held: Pairs, languages: Languages, par: Parallel) -> None:
@@ -56,7 +59,7 @@ class TranslationJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        return {"nats": "lower", "bleu": "higher", "exact": "higher", "length_exact": "higher"}
+        return directions("nats", "bleu", "exact", "length_exact")
 
     def build(self) -> Machine[Any]:
         return self.translator.build()

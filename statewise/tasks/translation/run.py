@@ -13,9 +13,11 @@ from statewise.data import END, Data, Text, Tokenizer, as_files, read_lines, rea
 from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
 from statewise.models import ConditionalMachine, Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
+from statewise.tasks.answers import MOST, Answer, Answers, tokens_per_second
+from statewise.tasks.folder import Opened
 from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
-from statewise.tasks.run import Opened, PredictingRun, SelfReadingRun, named
+from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
 from statewise.tasks.translation.length import by_length, for_machines
@@ -24,6 +26,7 @@ from statewise.tasks.translation.specimens import Given, TranslationSpecimens, p
 from statewise.tasks.translation.write import Writer, told
 from statewise.training import ExposureGap, vouched_for
 
+_TIMED = 8  # sources that are translated under the clock
 _ROWS = 1024  # translated at a time, so that a long file streams
 _CALIBRATED = 128  # rows whose lengths are drawn many times
 
@@ -56,6 +59,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     'the given text'
     """
 
+    evaluation = TranslationEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
@@ -185,6 +189,29 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         encoded = self.languages.encode(self._held(data))
         batch = self._translator.batch(encoded, np.arange(min(rows, len(encoded))))
         return self._translator.exposure_gap(self.model, batch, choice=choice, seed=seed)
+
+    def answers(self) -> Answers:
+        held = self._held(None)
+        some = held.chosen(range(min(MOST, len(held))))
+        translated = self.translate(list(some.sources))
+        return Answers(
+            [
+                Answer(source, "", " ".join(target.split()), " ".join(text.split()))
+                for source, target, text in zip(some.sources, some.targets, translated)
+            ]
+        )
+
+    def decode_speed(self) -> float | None:
+        """One source after another, decoded as the run's settings say."""
+        sources = self._held(None).sources[: _TIMED + 1]
+        if len(sources) < 2:
+            return None
+        self.translate(sources[0])
+
+        def translate_others() -> int:
+            return sum(len(next(self.hypotheses([source]))[0].tokens) for source in sources[1:])
+
+        return tokens_per_second(translate_others, self.device)
 
     # ---------------------------------------------------------------- lenses
 

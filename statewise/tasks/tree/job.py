@@ -18,9 +18,9 @@ from statewise.core import onto
 from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
 from statewise.models import NodeClassifier, build_node_classifier
 from statewise.specs import TreeSpec
-from statewise.tasks.fingerprint import fingerprint, refuse_other_data
+from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening
-from statewise.tasks.run import refuse_other_size
+from statewise.tasks.metric import directions
 from statewise.tasks.tree.examples import Index, Read, Trees, read_split, refuse_wide
 from statewise.training import Better, Parallel, Payload, Window
 
@@ -29,6 +29,9 @@ _EVALUATION_NODES = 1 << 14
 
 @final
 class TreeJob(Job):
+    question = ("train", "validation", "held_out", "embedded")
+    tokens = ("vocab", "lower", "min_count")
+
     spec: TreeSpec
 
     def __init__(
@@ -84,12 +87,9 @@ class TreeJob(Job):
 
     @property
     def judges(self) -> Mapping[str, Better]:
-        figures: dict[str, Better] = {}
-        if self._held_roots().any():
-            figures["root_accuracy"] = "higher"
-        if self.spec.objective.nodes == "all":
-            figures["node_accuracy"] = "higher"
-        return {**figures, "nats": "lower"}
+        roots = ("root_accuracy",) if self._held_roots().any() else ()
+        nodes = ("node_accuracy",) if self.spec.objective.nodes == "all" else ()
+        return directions(*roots, *nodes, "nats")
 
     def _held_roots(self) -> NDArray[np.bool_]:
         there: NDArray[np.bool_] = self.held.label_N[self.held.first_B] != NO_LABEL

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from statewise.core import Machine
 from statewise.data import (
     NO_LABEL,
     Data,
@@ -28,11 +29,13 @@ from statewise.data import (
     temporary_file,
 )
 from statewise.decoding import Sampling
-from statewise.models import NodeClassifier, build_node_classifier
+from statewise.models import Classifier, NodeClassifier, build_node_classifier
 from statewise.specs import TreeDataSpec, TreeSpec
+from statewise.tasks.answers import MOST, Answer, Answers
+from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import label_scores
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
-from statewise.tasks.run import Opened, PredictingRun, named
+from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
 from statewise.tasks.tree.specimens import TreeSpecimens
@@ -91,11 +94,11 @@ class TreeEvaluation(NamedTuple):
             depths = (f"{one['depth']}: {percent(one['root_accuracy'])}" for one in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
         more = confusion_table(self.classes, self.confusion)
-        own_metric = ("root accuracy", self.root_accuracy, self.majority_root_accuracy)
+        own_metric = ("root_accuracy", self.root_accuracy, self.majority_root_accuracy)
         if self.root_accuracy is None:
-            own_metric = ("node accuracy", self.node_accuracy, self.majority_node_accuracy)
+            own_metric = ("node_accuracy", self.node_accuracy, self.majority_node_accuracy)
         metric, value, majority = own_metric
-        warning = worse_than_trivial(name, metric, value, {always: majority}, better="higher")
+        warning = worse_than_trivial(name, metric, value, {always: majority})
         note = " · ".join(parts)
         return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
@@ -117,6 +120,9 @@ class TreeRun(PredictingRun):
     >>> len(run.specimens(text="(1 (1 1) (0 0))"))
     1
     """
+
+    evaluation = TreeEvaluation
+    packages = ("sklearn.metrics",)
 
     spec: TreeSpec
     model: NodeClassifier
@@ -222,6 +228,26 @@ class TreeRun(PredictingRun):
     def _read(self, data: Data) -> Read:
         with as_files(self.spec, data) as files:
             return formed(read_flat_trees(files.paths, encoding=files.data.encoding), self.spec.read_data)
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
+
+    def answers(self) -> Answers:
+        """Of the roots: a model that reads words is asked for no other node."""
+        held = read_split(self.spec.read_data, seed=self.spec.seed)[1]
+        some = held.chosen(np.arange(min(MOST, len(held.trees))))
+        trees = make_trees(self.spec, some, self.tokenizer, self.classes)
+        label_N = counted(trees, roots_only=True)
+        log_NK = log_probabilities(self.model, trees, wanted_N=label_N != NO_LABEL, device=self.device)
+        guessed = self.classes.decode(log_NK[trees.first_B].argmax(-1).tolist())
+        return Answers(
+            [
+                Answer(" ".join(tree.sentence()), "", str(tree.root_label), guess)
+                for tree, root, guess in zip(some.trees, trees.first_B, guessed)
+                if label_N[root] != NO_LABEL
+            ]
+        )
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> TreeSpecimens:
         """Trees for `sw.inspect`: held-out ones, those of `data`, or those of a `text`, in brackets."""

@@ -1,18 +1,21 @@
 """The look inside: gradients by place, against those of the lens, and against what a window can see."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from statewise.comparison.look import first_pair_rows, influence, look_inside
 from statewise.comparison.plan import plan
+from statewise.comparison.recall import first_pair_rows, gradient_map, influence
 from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.report import Part
 from statewise.comparison.study import parse_study
 from statewise.comparison.worker import run_trial
-from statewise.inspection.gradient.row_flow import follow_row
+from statewise.inspection.gradient.flow import follow_row
+from statewise.models import Classifier
 from statewise.specs import UserError
 from statewise.specs.study import LookSpec
 from statewise.tasks import load
@@ -58,33 +61,46 @@ def part(tmp_path_factory: pytest.TempPathFactory) -> Part:
     return ran(tmp_path_factory.mktemp("look"))
 
 
-def test_gradients_are_those_of_the_lens(part: Part) -> None:
-    """The lens follows one row at a time, through other code."""
+def direct(run: ClassificationRun, text: str, label: str) -> NDArray[np.float64]:
+    """Of log p(label), through the model itself."""
+    assert isinstance(run.model, Classifier)
+    model = copy.deepcopy(run.model).double()
+    batch = run.encoding.encode([text]).batch(np.arange(1)).to(run.device)
+    x_1TE = model.reader.entry(batch.source).detach().requires_grad_()
+    encoded = model.reader.encoded(model.reader.read(model.reader.admit(x_1TE)).outputs_BSC, batch.size_B)
+    model.head(encoded.summary_BC).log_softmax(-1)[0, run.classes.names.index(label)].backward()
+    assert x_1TE.grad is not None
+    return x_1TE.grad[0].norm(dim=-1).numpy()
+
+
+def test_gradients_are_those_of_the_model_and_of_the_lens(part: Part) -> None:
     for found in part.found:
         run = load(part.folder / "trials" / found.key / "run")
         assert isinstance(run, ClassificationRun)
-        rows = first_pair_rows(run.spec, most=3)
-        norm_BT = influence(run, rows.texts, rows.labels)
-        specimens = run.specimens().precise()
-        held = list(read_split(run.spec.data, seed=run.spec.seed)[1].content)
-        for text, norm_T in zip(rows.texts, norm_BT):
-            flow = follow_row(specimens.at(held.index(text)), [0], states=False)
+        held = read_split(run.spec.data, seed=run.spec.seed)[1]
+        rows = first_pair_rows(run.specimens().precise(), distance=5, most=3)
+        asked = [at for at, text in enumerate(held.content) if text.split()[0] == text.split()[-1]][:3]
+        for at, row in zip(asked, rows.rows, strict=True):
+            norm_T = influence(row)
+            np.testing.assert_allclose(norm_T, direct(run, held.content[at], held.labels[at]), rtol=1e-9, atol=1e-15)
+            flow = follow_row(row, [0], states=False)
             np.testing.assert_allclose(norm_T, flow.input_QT[0], rtol=1e-9, atol=1e-15)
 
 
 def test_every_row_asks_for_its_first_pair(part: Part) -> None:
-    rows = first_pair_rows(part.entries[0].spec, most=7)  # type: ignore[arg-type]
-    assert len(rows.texts) == len(rows.labels) == 7
-    for text, label in zip(rows.texts, rows.labels):
-        key, value, *_, asked = text.split()
-        assert (key, value) == (asked, label)
+    specimens = load(part.folder / "trials" / part.found[0].key / "run").specimens()
+    rows = first_pair_rows(specimens, distance=5, most=7)
+    assert len(rows.rows) == 7
+    for row in rows.rows:
+        key, value, *_, asked = (piece.strip() for piece in row.pieces)
+        assert (key, (value,)) == (asked, row.questions)
     covered = [place for _, at in rows.stretches for place in range(*at.indices(15))]
     assert covered == list(range(4 * 2 + 5 + 2)), "every token is shown once"
     assert len({name for name, _ in rows.stretches}) == len(rows.stretches)
 
 
 def test_a_map_of_shares(part: Part) -> None:
-    figure = look_inside(LookSpec(part="recall", rows=16), [part])
+    figure = gradient_map(LookSpec(part="recall", rows=16), [part])
     assert figure is not None
     assert figure.grid is not None
     assert figure.y.categories == ("window", "gru")
@@ -97,10 +113,11 @@ def test_a_map_of_shares(part: Part) -> None:
     assert "in gru" in figure.finding
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_look_at(part: Part, tmp_path: Path) -> None:
-    assert look_inside(None, [part]) is None
-    assert look_inside(LookSpec(part="recall"), [part._replace(found=[])]) is None
+    assert gradient_map(None, [part]) is None
+    assert gradient_map(LookSpec(part="recall"), [part._replace(found=[])]) is None
     base = {**STUDY["base"], "data": {"embedded": "docstrings"}}
     other = ran(tmp_path, base=base, entry=STUDY["entry"][1:])
     with pytest.raises(UserError, match="not a study of embedded recall"):
-        look_inside(LookSpec(part="recall"), [other])
+        gradient_map(LookSpec(part="recall"), [other])

@@ -1,22 +1,54 @@
-"""How far a run has come, and where it ends: by steps, or by seconds of training.
+"""How far a run has come, where it ends, and the learning rate there.
 
-With seconds, `steps` is the ruler: a share of the time stands for the same share of the steps. So the rate ends where
-it should whatever a step costs, and a slow model is evaluated as often as a fast one, which matters because the best
-evaluation is what is kept. The other way, to time some steps and fix their number, repeats more exactly but ends
-wherever the machine's speed takes it; a budget has to be met.
+A run ends by steps or by seconds of training. With seconds, `steps` is the ruler: a share of the time stands for the
+same share of the steps. So the learning rate ends where it should whatever a step costs, and a slow model is evaluated
+as often as a fast one, which matters because the best evaluation is kept. To time some steps and fix their number
+instead would repeat more exactly, but would miss the budget where the machine's speed changes.
 """
 
+import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from statewise.specs import TrainSpec, UserError
-from statewise.training.schedule import Plateau
 
 _EXPLODED_LOSS, _EXPLODED_NORM = 10.0, 1e6  # times those of an untrained model
 
 
+class Plateau(NamedTuple):
+    """What the evaluations so far say: the best, how long ago it was, and the factor on the learning rate."""
+
+    best: float = math.inf
+    stale: int = 0  # evaluations since the best
+    waited: int = 0  # evaluations since the best or the last decay of the learning rate
+    factor: float = 1.0
+
+    def after(self, nats: float, spec: TrainSpec) -> "Plateau":
+        if nats < self.best:
+            return Plateau(nats, 0, 0, self.factor)
+        if spec.schedule == "plateau" and self.waited + 1 >= spec.wait:
+            return Plateau(self.best, self.stale + 1, 0, self.factor * spec.decay)
+        return Plateau(self.best, self.stale + 1, self.waited + 1, self.factor)
+
+
+def learning_rate(step: float, spec: TrainSpec, plateau: Plateau) -> float:
+    """The learning rate of step `step` (counted from 1; a fraction where seconds are counted)."""
+    warm_up = min(1.0, step / spec.warmup) if spec.warmup else 1.0
+    match spec.schedule:
+        case "constant":
+            return spec.lr * warm_up
+        case "plateau":
+            return spec.lr * warm_up * plateau.factor
+        case "cosine" | "linear":
+            done = min(1.0, max(0.0, (step - spec.warmup) / max(1, spec.steps - spec.warmup)))
+            left = 0.5 * (1 + math.cos(math.pi * done)) if spec.schedule == "cosine" else 1 - done
+            return spec.lr * warm_up * (spec.final + (1 - spec.final) * left)
+        case _:
+            assert_never(spec.schedule)
+
+
 class Extent(NamedTuple):
-    """What is done and what is asked for, for those who show it. `all_seconds`: None where steps decide."""
+    """What is done and what is to do, for a display. `all_seconds`: None where steps decide."""
 
     step: int
     steps: int
@@ -39,7 +71,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """All that a run knows of itself besides tensors. Saved with every checkpoint."""
+    """The state of a run besides its tensors. Saved with every checkpoint."""
 
     step: int = 0
     tokens: int = 0
@@ -50,7 +82,7 @@ class Progress:
     evaluated: bool = True  # False: a signal came between a step and the evaluation due after it
     averaged: int = 0
     since_log: tuple[float, int, int, float] = (0.0, 0, 0, 0.0)  # loss, steps, clip events, largest norm
-    first: tuple[float, float] | None = None  # loss and norm of the first step: what an untrained model has
+    first: tuple[float, float] | None = None  # loss and norm of the first step, of an untrained model
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Progress":
@@ -72,11 +104,11 @@ class Progress:
         return Extent(self.step, spec.steps, self.seconds, spec.seconds)
 
     def place(self, spec: TrainSpec) -> float:
-        """Where on the ruler of `spec.steps` it is."""
+        """Its position on the scale of `spec.steps`."""
         return float(self.step) if spec.seconds is None else spec.steps * min(1.0, self.seconds / spec.seconds)
 
     def place_of(self, number: int, spec: TrainSpec) -> float:
-        """Where step `number`, the next, stands, for its rate: the first is not before the first mark."""
+        """The position of the next step, `number`, for its learning rate: at least 1."""
         return float(number) if spec.seconds is None else max(1.0, self.place(spec))
 
     def is_over(self, spec: TrainSpec) -> bool:
@@ -86,19 +118,19 @@ class Progress:
         return self.step > 0 and self.seconds + self.seconds / self.step / 2 >= spec.seconds
 
     def exploded(self, loss: float, norm: float, spec: TrainSpec) -> bool:
-        """Whether a step shows weights that are worth nothing any more, though all their numbers are finite.
+        """Whether a step shows that the weights are useless, though all of them are finite.
 
-        A norm that is clipped does no harm, however large.
+        A clipped norm does no harm, however large.
         """
         first_loss, first_norm = self.first or (loss, norm)
         harmful = spec.clip is None and norm > _EXPLODED_NORM * max(1.0, first_norm)
         return harmful or loss > _EXPLODED_LOSS * max(1.0, abs(first_loss))
 
     def gave_up(self, spec: TrainSpec) -> bool:
-        """Validation has not improved for as long as the spec is patient."""
+        """Whether validation has not improved for `spec.patience` evaluations."""
         return spec.patience is not None and self.plateau.stale >= spec.patience
 
 
 def passed(every: int, *, before: float, after: float) -> bool:
-    """Whether a multiple of `every` lies between two places."""
+    """Whether a multiple of `every` lies between two positions."""
     return after // every > before // every

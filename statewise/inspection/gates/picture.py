@@ -1,6 +1,6 @@
-"""The pictures of gates, cells and units.
+"""Figures of gates, cells and units.
 
-T time, U units.
+T time steps, U units.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from statewise.display import alone, rough, share
 from statewise.figures import Axis, Drawing, Figure, Grid, Passage, Series
-from statewise.inspection.gates.correlation import Correlation, Follower
-from statewise.inspection.gates.saturation import Saturation
-from statewise.inspection.gates.trace import Observed, Units, twins
-from statewise.inspection.short import short_names
+from statewise.inspection.gates.statistics import Correlation, Follower, Saturation
+from statewise.inspection.gates.trace import Observed, Units, Walk, twins
+from statewise.inspection.lens import short_names
 
 _ACROSS = 60  # tokens that a map has room for
 _DOWN = 16  # units
@@ -165,6 +164,41 @@ def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
                 tuple(Series(word, middle, values) for word, values in curves.items()),
                 "Each point is a mean over neighbouring tokens; where `after` is below, an update does what it is for.",
                 f"The update lowers it at {share(improved)} of the tokens.",
+            )
+        )
+    return found
+
+
+_SHOWN = 400  # places of a curve
+
+
+def beside(
+    walk: Walk, kept: Mapping[str, Units], followers: Sequence[Follower], places: Mapping[str, Observed], *, units: int
+) -> list[Drawing]:
+    """The best unit of each of the best followed features, over the first row."""
+    best = {one.feature: one for one in reversed(followers)}
+    length = min(walk.first, _SHOWN)
+    found: list[Drawing] = []
+    for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
+        unit_T = standard(kept[one.name][:length, one.unit])
+        feature_T = standard(walk.features[one.feature][:length])
+        place = places[one.name].place(one.unit)
+        x = tuple(float(t) for t in range(length))
+        sign = "" if one.r > 0 else ", upside down"
+        found.append(
+            Figure(
+                f"gates-unit-{at + 1}",
+                f"A unit for: {one.feature}",
+                "line",
+                Axis(f"{walk.place} of the first row", unit="whole"),
+                Axis("spreads from the mean of this row"),
+                (
+                    Series(one.feature, x, tuple(map(float, feature_T))),
+                    Series(f"{place}{sign}", x, tuple(float(value) * (1 if one.r > 0 else -1) for value in unit_T)),
+                ),
+                "Both are brought to one mean and spread; where they go together, the unit tells the feature.",
+                f"{place} follows {one.feature!r} with r = {one.r:+.2f} over all rows, {rough(one.ratio)} times what "
+                "the best unit usually has by chance.",
             )
         )
     return found

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import leaves
-from statewise.decoding import Sampling, begin, extend, graph, reading
+from statewise.decoding import Sampling, begin, extend, graph
 from statewise.decoding.generate import read
 from statewise.models import LINEAGE, build_sample
 from statewise.specs import ModelSpec, TransformerSpec
@@ -22,20 +22,20 @@ SPECS: dict[str, ModelSpec] = {
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[reading.Pass]]:
+def passed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[graph.Prefill]]:
     """On a CPU too, and every pass that was made."""
     made = []
-    real = reading.Pass.__init__
+    real = graph.Prefill.__init__
 
-    def noted(self: reading.Pass, *args: Any) -> None:
+    def noted(self: graph.Prefill, *args: Any) -> None:
         made.append(self)
         real(self, *args)
 
-    monkeypatch.setattr(reading.Pass, "__init__", noted)
+    monkeypatch.setattr(graph.Prefill, "__init__", noted)
     monkeypatch.setattr(graph, "obstacle", lambda model, device: None)
     yield made
-    reading._passes.clear()
-    reading._seen.clear()
+    graph._prefills.clear()
+    graph._shapes.clear()
     graph._idle.clear()
 
 
@@ -53,7 +53,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_a_pass_leaves_what_reading_leaves(spec: ModelSpec, passed: list[reading.Pass]) -> None:
+def test_a_pass_leaves_what_reading_leaves(spec: ModelSpec, passed: list[graph.Prefill]) -> None:
     model = model_of(spec)
     states = [begin(model, prompt(seed), vocab=VOCAB).state for seed in (1, 2, 3)]
     assert len(passed) == 1, "from the second prompt of a shape on, and once for all of them"
@@ -61,7 +61,7 @@ def test_a_pass_leaves_what_reading_leaves(spec: ModelSpec, passed: list[reading
         assert_same(state, model.absorb(prompt(seed)[:, :-1]))  # also: a later prompt left this one alone
 
 
-def test_it_goes_on_from_any_state(passed: list[reading.Pass]) -> None:
+def test_it_goes_on_from_any_state(passed: list[graph.Prefill]) -> None:
     model = model_of(SPECS["transformer"])
     starts = [begin(model, prompt(seed, time=5), vocab=VOCAB) for seed in (1, 2)]
     passed.clear()
@@ -72,21 +72,21 @@ def test_it_goes_on_from_any_state(passed: list[reading.Pass]) -> None:
         assert_same(after.state, model.absorb(inputs_BT, start.state))
 
 
-def test_few_are_kept_and_long_ones_never(passed: list[reading.Pass], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_are_kept_and_long_ones_never(passed: list[graph.Prefill], monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(SPECS["gru"])
     for time in range(2, 10):
         for seed in (1, 2):
             begin(model, prompt(seed, time=time), vocab=VOCAB)
     assert len(passed) == 8
-    assert len(reading._passes[model]) == reading._KEPT
+    assert len(graph._prefills[model]) == graph._PREFILLS
     passed.clear()
-    monkeypatch.setattr(reading, "_TOKENS", 10)
+    monkeypatch.setattr(graph, "_PREFILL_TOKENS", 10)
     for seed in (1, 2, 3):
         begin(model, prompt(seed, time=20), vocab=VOCAB)
     assert not passed
 
 
-def test_weights_that_moved_are_another_pass(passed: list[reading.Pass]) -> None:
+def test_weights_that_moved_are_another_pass(passed: list[graph.Prefill]) -> None:
     model = model_of(SPECS["gru"])
     for seed in (1, 2):
         begin(model, prompt(seed), vocab=VOCAB)
@@ -99,7 +99,7 @@ def test_weights_that_moved_are_another_pass(passed: list[reading.Pass]) -> None
 
 
 def test_what_cannot_be_captured_is_remembered_by_its_shape(
-    passed: list[reading.Pass], monkeypatch: pytest.MonkeyPatch
+    passed: list[graph.Prefill], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(SPECS["gru"])
 
@@ -107,11 +107,11 @@ def test_what_cannot_be_captured_is_remembered_by_its_shape(
         passed.append(None)  # type: ignore[arg-type]  # only counted
         raise RuntimeError("called a synchronizing CUDA operation\nand more")
 
-    monkeypatch.setattr(reading.Pass, "__init__", refuse)
+    monkeypatch.setattr(graph.Prefill, "__init__", refuse)
     for seed in (1, 2, 3):
         assert_same(begin(model, prompt(seed), vocab=VOCAB).state, model.absorb(prompt(seed)[:, :-1]))
     assert len(passed) == 1
-    assert [*reading._seen[model].values()] == [
+    assert [*graph._shapes[model].values()] == [
         "LanguageModel.absorb cannot be captured: called a synchronizing CUDA operation"
     ]
 
@@ -122,10 +122,10 @@ def test_a_captured_pass_leaves_what_reading_leaves(spec: ModelSpec) -> None:
     model = model_of(spec, "cuda")
     states = [begin(model, prompt(seed, device="cuda"), vocab=VOCAB).state for seed in (1, 2, 3)]
     if spec.kind == "markov":  # looks its counts up on the host
-        assert "cannot be captured" in str(next(iter(reading._seen[model].values())))
+        assert "cannot be captured" in str(next(iter(graph._shapes[model].values())))
     else:
-        assert [*reading._seen[model].values()] == [None], "it was captured"
-        assert len(reading._passes[model]) == 1
+        assert [*graph._shapes[model].values()] == [None], "it was captured"
+        assert len(graph._prefills[model]) == 1
     for seed, state in zip((1, 2, 3), states):
         assert_same(state, model.absorb(prompt(seed, device="cuda")[:, :-1]))
     tokens_BT, _ = extend(model, begin(model, prompt(4, device="cuda"), vocab=VOCAB), Sampling(temperature=0), tokens=5)

@@ -11,7 +11,7 @@ import numpy as np
 from statewise.display import plain, rough, share, whole
 from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.surprise.rival import Rival
+from statewise.inspection.surprise.measure import Rival
 from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.tasks import Courses, Floats, Specimens
 

@@ -1,4 +1,4 @@
-"""Tokens to text as they come: never half a character, never a part of a stop string."""
+"""Tokens to text, incrementally: never half a character, never a part of a stop string."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,16 +31,16 @@ class TextStream:
         self._pending += text[self._shown :]
         self._shown = max(self._shown, len(text))
         if len(self._tokens) > 64:
-            # The window stays short: what is long past cannot change how the next token reads.
+            # The window stays short: distant tokens cannot change how the next one decodes.
             self._tokens = self._tokens[-32:]
             self._shown = len(_complete(self._decode(self._tokens)))
         return self._release()
 
     def _release(self) -> str:
-        found = [(self._pending.find(stop), stop) for stop in self._stop if stop in self._pending]
-        if found:
+        places = [self._pending.find(stop) for stop in self._stop if stop in self._pending]
+        if places:
             self.stopped = True
-            at, _ = min(found)
+            at = min(places)
             text, self._pending = self._pending[:at], ""
             return text
         held = max((_overlap(self._pending, stop) for stop in self._stop), default=0)

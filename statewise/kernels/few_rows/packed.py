@@ -1,11 +1,10 @@
-"""Products with the same large matrices again and again, for a few rows each: matrices laid out for that, once.
+"""Products with the same large matrices again and again, a few rows each, on a CPU: matrices packed for that, once.
 
-A CPU that writes a text multiplies each weight with one vector a row and token. As `F.linear` finds them, weights lie
-in memory row by row, which suits many rows of input. For one or two, a matrix that is wider than its input is
-read much faster column by column; for more, in oneDNN's own blocks, where what comes after the product costs next to
-nothing. The copies are kept as long as their weights: speed for three times the memory. With a single vector, MKL
-leaves all but one core idle; a large matrix is cut into as many parts as there are threads, a batch of products, which
-it shares out. `benchmarks/decode.py` measures what it gives.
+Decoding on a CPU multiplies each weight with one vector per row and token. `F.linear` finds weights in memory row by
+row, which suits many rows of input. For one or two, a matrix that is wider than its input is read much faster column by
+column; for more, in oneDNN's own blocks, where what follows the product costs next to nothing. The copies are kept as
+long as their weights: speed for three times the memory. With a single vector, MKL leaves all but one core idle; a large
+matrix is cut into one part per thread and multiplied as a batch of products. `benchmarks/decode.py` measures the gain.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,22 +24,23 @@ LARGE = 2**18  # numbers from which each thread reads a part; twice as many wher
 _MOST_PARTS = 8  # more would be too small to be worth a thread
 _BLOCK_ROWS = 16  # what oneDNN lays its blocks out for; measured to serve all numbers of rows from 3 to 64
 
-Bend = Literal["none", "relu", "gelu"]
-Product = Callable[[Tensor, Tensor | None], Tensor]
-Finished = Callable[[Tensor, Tensor | None, Bend, Tensor | None], Tensor]  # input, bias, bend, what to add to
+Activation = Literal["none", "relu", "gelu"]
+# Of input, bias, activation, and what to add the result to.
+Product = Callable[[Tensor, Tensor | None, Activation, Tensor | None], Tensor]
+_Bare = Callable[[Tensor, Tensor | None], Tensor]  # input, bias
 Layout = Literal["columns", "rows", "blocks"]
 
 
 class _Kept:
-    """A weight's other layouts, as long as it is what it was when they were made.
+    """A weight's other layouts, valid while the weight has the values they were made from.
 
-    Whether it is, is seen by comparing all of it with a copy, once for each text: a write through `.data` leaves no
-    other trace. That takes as long as a token or two.
+    That is checked by comparing it with a copy, once for each text: a write through `.data` leaves no other trace. The
+    check takes as long as a token or two.
     """
 
     def __init__(self, weight_OI: Tensor) -> None:
         self.copy_OI = weight_OI.detach().clone()
-        self.products: dict[tuple[Layout, int], Finished] = {}
+        self.products: dict[tuple[Layout, int], Product] = {}
 
     def is_of(self, weight_OI: Tensor) -> bool:
         return torch.equal(self.copy_OI, weight_OI)
@@ -49,7 +49,7 @@ class _Kept:
 _kept = WeakIdKeyDictionary()  # by parameter; gone with it
 
 
-def _by_columns(weight_OI: Tensor, parts: int) -> Product:
+def _by_columns(weight_OI: Tensor, parts: int) -> _Bare:
     if parts > 1:
         return _in_parts(
             F.pad(weight_OI.detach(), (0, 0, 0, -len(weight_OI) % parts)), len(weight_OI), parts, turn=True
@@ -62,7 +62,7 @@ def _by_columns(weight_OI: Tensor, parts: int) -> Product:
     return product
 
 
-def _in_parts(padded_OI: Tensor, width: int, parts: int, *, turn: bool) -> Product:
+def _in_parts(padded_OI: Tensor, width: int, parts: int, *, turn: bool) -> _Bare:
     """For one vector. Of rows no copy is made."""
     weight_PIO = padded_OI.reshape(parts, -1, padded_OI.shape[1]).mT
     if turn:
@@ -78,22 +78,23 @@ def _in_parts(padded_OI: Tensor, width: int, parts: int, *, turn: bool) -> Produ
     return product
 
 
-def _in_blocks(weight_OI: Tensor) -> Finished:
+def _in_blocks(weight_OI: Tensor) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), _BLOCK_ROWS)
 
-    def product(x: Tensor, bias_O: Tensor | None, bend: Bend, onto: Tensor | None) -> Tensor:
+    def product(x: Tensor, bias_O: Tensor | None, activation: Activation, onto: Tensor | None) -> Tensor:
         y: Tensor
-        if onto is not None and bend == "none":
+        if onto is not None and activation == "none":
             y = torch.ops.mkldnn._linear_pointwise.binary(x, onto, packed, bias_O, "add")
             return y
-        y = torch.ops.mkldnn._linear_pointwise(x, packed, bias_O, bend, [], "tanh" if bend == "gelu" else "")
+        variant = "tanh" if activation == "gelu" else ""
+        y = torch.ops.mkldnn._linear_pointwise(x, packed, bias_O, activation, [], variant)
         return y if onto is None else onto + y
 
     return product
 
 
 def layout(weight_OI: Tensor, rows: int) -> Layout | None:
-    """The one that is fastest for so many rows, or None: as it is."""
+    """The fastest one for so many rows; None: the weight as it is."""
     if weight_OI.dim() != 2 or weight_OI.numel() < SMALLEST or weight_OI.dtype != torch.float32:
         return None
     if weight_OI.device.type != "cpu":
@@ -110,30 +111,27 @@ def layout(weight_OI: Tensor, rows: int) -> Layout | None:
 
 
 def parts_of(weight_OI: Tensor, rows: int) -> int:
-    """That are multiplied at the same time."""
+    """How many parts are multiplied at the same time."""
     return min(_MOST_PARTS, torch.get_num_threads()) if rows == 1 and weight_OI.numel() >= LARGE else 1
 
 
-def prepared(weight_OI: Tensor, rows: int) -> Finished | None:
-    """Its product and what comes right after, on a CPU, in the layout for so many rows; None: as PyTorch has it.
-
-    Made now, or kept from an earlier time.
-    """
-    name, parts = layout(weight_OI, rows), parts_of(weight_OI, rows)
-    if name is None:
+def prepare_cpu(weight_OI: Tensor, rows: int) -> Product | None:
+    """The product with this matrix for so many rows, on a CPU; None: use PyTorch's own. Made once, then cached."""
+    kind, parts = layout(weight_OI, rows), parts_of(weight_OI, rows)
+    if kind is None:
         return None
-    if name == "rows":  # of which no copy is made
-        return _made(weight_OI, name, parts)
+    if kind == "rows":  # needs no copy
+        return _made(weight_OI, kind, parts)
     kept: _Kept | None = _kept[weight_OI] if weight_OI in _kept else None  # noqa: SIM401 (its `get` is untyped)
     if kept is None or not kept.is_of(weight_OI):
         kept = _kept[weight_OI] = _Kept(weight_OI)
-    if (name, parts) not in kept.products:
-        kept.products[name, parts] = _made(weight_OI, name, parts)
-    return kept.products[name, parts]
+    if (kind, parts) not in kept.products:
+        kept.products[kind, parts] = _made(weight_OI, kind, parts)
+    return kept.products[kind, parts]
 
 
-def _made(weight_OI: Tensor, name: Layout, parts: int) -> Finished:
-    match name:
+def _made(weight_OI: Tensor, kind: Layout, parts: int) -> Product:
+    match kind:
         case "columns":
             return _finished(_by_columns(weight_OI, parts))
         case "rows":
@@ -141,17 +139,17 @@ def _made(weight_OI: Tensor, name: Layout, parts: int) -> Finished:
         case "blocks":
             return _in_blocks(weight_OI)
         case _:
-            assert_never(name)
+            assert_never(kind)
 
 
-def _finished(product: Product) -> Finished:
-    return lambda x, bias_O, bend, onto: _finish(product(x, bias_O), bend, onto)
+def _finished(product: _Bare) -> Product:
+    return lambda x, bias_O, activation, onto: _finish(product(x, bias_O), activation, onto)
 
 
 class _Open(NamedTuple):
     rows: int
-    ready: dict[int, Finished | None]
-    prepare: Callable[[Tensor, int], Finished | None]
+    ready: dict[int, Product | None]
+    prepare: Callable[[Tensor, int], Product | None]
 
 
 _open: Switch[_Open | None] = Switch("packed_products", None)
@@ -160,37 +158,41 @@ _open: Switch[_Open | None] = Switch("packed_products", None)
 @contextmanager
 def packed_products(
     rows: int,
-    ready: dict[int, Finished | None],
-    prepare: Callable[[Tensor, int], Finished | None] = prepared,
+    ready: dict[int, Product | None],
+    prepare: Callable[[Tensor, int], Product | None] = prepare_cpu,
 ) -> Iterator[None]:
-    """Inside, `linear` of `rows` vectors by a parameter takes the form that suits them, which `prepare` finds.
+    """Inside, `linear` of `rows` vectors by a parameter uses the product that `prepare` gives. Without gradients.
 
-    Without gradients. `ready` is the caller's: what was found once is not asked for again while it is the same one,
-    so nobody may write to the parameters meanwhile.
+    `ready` is the caller's cache: a matrix is prepared once for it, so parameters must not change meanwhile.
     """
     with _open.set(_Open(rows, ready, prepare)):
         yield
 
 
 def linear(
-    x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, *, bend: Bend = "none", onto: Tensor | None = None
+    x: Tensor,
+    weight_OI: Tensor,
+    bias_O: Tensor | None = None,
+    *,
+    activation: Activation = "none",
+    onto: Tensor | None = None,
 ) -> Tensor:
-    """`onto + bend(W x + b)`, for matrices that a step of writing multiplies with. `gelu` is GPT-2's."""
+    """`onto + activation(W x + b)`, for the matrices of a decoding step. `gelu` is GPT-2's (tanh)."""
     opened = _open.get()
     if opened is None or x.numel() != opened.rows * weight_OI.shape[1] or x.dtype != weight_OI.dtype:
-        return _finish(F.linear(x, weight_OI, bias_O), bend, onto)
+        return _finish(F.linear(x, weight_OI, bias_O), activation, onto)
     rows, ready, prepare = opened
     if id(weight_OI) not in ready:
         ready[id(weight_OI)] = prepare(weight_OI, rows)
     product = ready[id(weight_OI)]
     if product is None:
-        return _finish(F.linear(x, weight_OI, bias_O), bend, onto)
+        return _finish(F.linear(x, weight_OI, bias_O), activation, onto)
     under = None if onto is None else onto.reshape(rows, -1)
-    return product(x.reshape(rows, -1), bias_O, bend, under).view(*x.shape[:-1], len(weight_OI))
+    return product(x.reshape(rows, -1), bias_O, activation, under).view(*x.shape[:-1], len(weight_OI))
 
 
-def _finish(y: Tensor, bend: Bend, onto: Tensor | None) -> Tensor:
-    match bend:
+def _finish(y: Tensor, activation: Activation, onto: Tensor | None) -> Tensor:
+    match activation:
         case "none":
             pass
         case "relu":
@@ -198,5 +200,5 @@ def _finish(y: Tensor, bend: Bend, onto: Tensor | None) -> Tensor:
         case "gelu":
             y = F.gelu(y, approximate="tanh")
         case _:
-            assert_never(bend)
+            assert_never(activation)
     return y if onto is None else onto + y

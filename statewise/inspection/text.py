@@ -1,6 +1,6 @@
-"""A text as a language model reads it, a piece at a time, whatever its length.
+"""A tokenized text of any length, and a language model that reads it chunk by chunk.
 
-T time, V vocabulary.
+T time steps, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -148,3 +150,12 @@ def _within_a_document(tokens_T: Tensor, end_id: int, start: int, length: int) -
         if after - first >= length and min(max(start, first), after - length) <= last
     ]
     return min(best, key=lambda one: abs(one - start), default=start)
+
+
+def fresh_starts(model: Machine[Any], reading: Reading) -> NDArray[np.intp]:
+    """Tokens before which the state is the initial one, the first of all among them."""
+    fresh_T = np.zeros(len(reading), dtype=bool)
+    fresh_T[:: reach(model, reading) or len(reading)] = True
+    if reading.end_id is not None:
+        fresh_T |= reading.tokens_T.cpu().numpy() == reading.end_id
+    return np.flatnonzero(fresh_T)
