@@ -1,6 +1,7 @@
 """`statewise models`: list the models, or describe one."""
 
 import textwrap
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -40,7 +41,16 @@ def models(
 
 def _rows(context: int) -> list[dict[str, Any]]:
     from statewise.core import state_bytes
-    from statewise.models import ENCODER_DECODERS, ENCODERS, LINEAGE, build, build_seq2seq, context_bytes, source_bytes
+    from statewise.models import (
+        ENCODER_DECODERS,
+        ENCODERS,
+        LINEAGE,
+        build,
+        build_seq2seq,
+        context_bytes,
+        cost_of,
+        source_bytes,
+    )
 
     rows: list[dict[str, Any]] = []
     for row in LINEAGE:
@@ -57,7 +67,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
                 "context": context,
                 "context_bytes": context_bytes(model, context),
                 "initial_bytes": state_bytes(model.init_state(1)),
-                "flops_per_token": row.spec.forward_flops(_VOCAB, context),
+                "flops_per_token": cost_of(partial(build, row.spec, vocab=_VOCAB), context=context).flops,
                 "fixed": row.fixed,
                 "cost": row.cost,
                 "paper": row.paper,

@@ -5,11 +5,11 @@ from statewise.core.capture import Replay as Replay
 from statewise.core.capture import capturing as capturing
 from statewise.core.capture import check_replays_with as check_replays_with
 from statewise.core.capture import no_waiting as no_waiting
-from statewise.core.chance import uniforms as uniforms
 from statewise.core.machine import Composer as Composer
 from statewise.core.machine import Encoder as Encoder
 from statewise.core.machine import Machine as Machine
 from statewise.core.machine import Mixer as Mixer
+from statewise.core.machine import Stacked as Stacked
 from statewise.core.machine import forward_with_resets as forward_with_resets
 from statewise.core.machine import one_step as one_step
 from statewise.core.machine import unroll as unroll
@@ -19,9 +19,9 @@ from statewise.core.observe import is_observed as is_observed
 from statewise.core.observe import lens as lens
 from statewise.core.observe import observe as observe
 from statewise.core.observe import scope as scope
+from statewise.core.randomness import uniforms as uniforms
 from statewise.core.representation import Described as Described
 from statewise.core.representation import state_type as state_type
-from statewise.core.stacked import Stacked as Stacked
 from statewise.core.state import State as State
 from statewise.core.state import concat as concat
 from statewise.core.state import detach as detach

@@ -4,7 +4,7 @@ B batch, T time, D width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
@@ -216,3 +216,14 @@ def forward_with_resets(
     y_NL, after = machine(x_NL, before, length_N)
     y = y_NL.flatten(0, 1)[inside_M].view(batch, time, *y_NL.shape[2:])
     return y, rows(after, last_B)
+
+
+class Stacked(ABC):
+    """A module in which several matrices stand one below the other: gates, or queries, keys and values.
+
+    One product serves them all, but an optimiser that looks at a matrix as a whole has to see them apart.
+    """
+
+    @abstractmethod
+    def stacked(self) -> Mapping[str, Sequence[int]]:
+        """By a parameter's name, the rows of each matrix in it; none for a table of gains, biases or filters."""

@@ -1,8 +1,10 @@
-"""A picture of whatever can be drawn: one place that knows which form needs which hand."""
+"""Any drawing as SVG: inside a page, or as a file of its own."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib import resources
 from itertools import groupby
 from typing import TypeAlias
 
@@ -72,3 +74,48 @@ def _shades(one: Passage, spots: Sequence[Spot]) -> Iterator[str]:
             f' width="{wide * _CHARACTER:.1f}" height="{_LINE - 2:g}" fill="{_HEAT if level > 0 else _COOL}"'
             f' fill-opacity="{min(abs(level) * 0.1, 0.9):.1f}"><title>{escape(said)}</title></rect>'
         )
+
+
+_VARIABLE = re.compile(r"(--[\w-]+):\s*([^;}]+)")
+_RULE = re.compile(r"(\.chart[^{}]*)\{([^{}]*)\}")
+
+
+def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
+    """The drawing in the light colours of a page, written out for programs that know no CSS variables."""
+    drawn = draw(one, colours=colours, width=width)
+    opening, rest = drawn.split(">", 1)
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'{opening} font-family="sans-serif"><style>{_rules()}</style>{paper}{rest}\n'
+
+
+def hues() -> list[str]:
+    """The page's eight colours on white."""
+    return [value for name, value in sorted(_light().items()) if re.fullmatch(r"--c\d", name)]
+
+
+def _light() -> dict[str, str]:
+    css = _css()
+    return dict(_VARIABLE.findall(css[: css.index("@media")]))
+
+
+@cache
+def _css() -> str:
+    return resources.files("statewise.figures").joinpath("style.css").read_text(encoding="utf-8")
+
+
+@cache
+def _rules() -> str:
+    css, light = _css(), _light()
+    rules = []
+    for selector, body in _RULE.findall(css):
+        short = selector.replace(".chart ", "").strip()
+        if not short or short.startswith((".chart", ".lit")):
+            continue  # of the page alone
+        if "var(--c)" in body:
+            rules += [f".c{at} {short}{{{body.replace('var(--c)', hue)}}}" for at, hue in enumerate(hues())]
+        else:
+            rules.append(f"{short}{{{body}}}")
+    text = "\n".join(rules)
+    for name, value in light.items():
+        text = text.replace(f"var({name})", value)
+    return text

@@ -1,7 +1,8 @@
-"""A text with a number at every piece of it, shown as colour."""
+"""A text with a number at every piece, shown as colour; and comparing two segmentations of one text."""
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from statewise.figures.figure import FORMATS, Unit
@@ -70,3 +71,37 @@ def stretched(bounds: Sequence[float], values: Sequence[float]) -> tuple[float, 
     while math.isfinite(beyond) and beyond > bounds[-1] * times:
         times *= 2
     return tuple(bound * times for bound in bounds)
+
+
+Pieces = Sequence[tuple[str, float]]
+
+
+def text_of(pieces: Pieces) -> str:
+    return "".join(piece for piece, _ in pieces)
+
+
+def ends(pieces: Pieces) -> list[int]:
+    return list(accumulate(len(piece) for piece, _ in pieces))
+
+
+def shared_ends(several: Sequence[Pieces]) -> list[int]:
+    """Where all of them have an end: the finest cut in which they can be compared."""
+    return sorted(set.intersection(*(set(ends(pieces)) for pieces in several)) - {0})
+
+
+def between(pieces: Pieces, at: Sequence[int]) -> list[float]:
+    """What was paid between one end and the next."""
+    paid = {0: 0.0}
+    paid.update(zip(ends(pieces), accumulate(cost for _, cost in pieces)))
+    return [paid[end] - paid[start] for start, end in zip([0, *at[:-1]], at)]
+
+
+def with_their_halves(tokens: Pieces) -> list[tuple[str, float]]:
+    """Of tokens that are parts of one character, the last writes it, and pays for all of them."""
+    found, pending = [], 0.0
+    for piece, cost in tokens:
+        pending += cost
+        if piece:
+            found.append((piece, pending))
+            pending = 0.0
+    return found

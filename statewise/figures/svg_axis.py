@@ -91,15 +91,21 @@ def grid(
             parts.append(f'<line class="grid" x1="{left:.1f}" y1="{at:.1f}" x2="{right:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text class="tick" x="{left - 6:.1f}" y="{at + 4:.1f}" text-anchor="end">{shown}</text>')
     parts.append(f'<path class="axis" d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}"/>')
-    middle = (left + right) / 2
-    label = escape(shortened(figure.x.label, width - 8))
-    half = min(text_width(figure.x.label), width - 8) / 2
-    at = min(max(middle, half + 4), width - half - 4)
-    parts.append(f'<text class="label" x="{at:.1f}" y="{bottom + 36:.1f}" text-anchor="middle">{label}</text>')
+    return [*parts, *axis_labels(figure, frame, x_room=width - 8, y_room=bottom - top, y=bottom + 36, width=width)]
+
+
+def axis_labels(
+    figure: Figure, frame: Frame, *, x_room: float, y_room: float, y: float, width: int, x: int = 13
+) -> list[str]:
+    """The x label at height `y`, centred below the plot as far as the picture allows; the y label upright at `x`."""
+    label = escape(shortened(figure.x.label, x_room))
+    half = min(text_width(figure.x.label), x_room) / 2
+    at = min(max((frame.left + frame.right) / 2, half + 4), width - half - 4)
+    parts = [f'<text class="label" x="{at:.1f}" y="{y:.1f}" text-anchor="middle">{label}</text>']
     if figure.y.label:
-        label = escape(shortened(figure.y.label, bottom - top))
+        label, middle = escape(shortened(figure.y.label, y_room)), (frame.top + frame.bottom) / 2
         parts.append(
-            f'<text class="label" transform="translate(13 {(top + bottom) / 2:.1f}) rotate(-90)"'
+            f'<text class="label" transform="translate({x} {middle:.1f}) rotate(-90)"'
             f' text-anchor="middle">{label}</text>'
         )
     return parts

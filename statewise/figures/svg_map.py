@@ -1,14 +1,49 @@
-"""A coloured grid as SVG: cells one by one where they are few, else one image of as many pixels as there are cells."""
+"""A coloured grid as SVG, and its palette: few cells are drawn one by one, many as one image."""
 
 import base64
+import struct
+import zlib
 from collections.abc import Sequence
 from html import escape
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
 from statewise.figures.label import shortened, text_width, told_apart
-from statewise.figures.palette import colour, css, png
 from statewise.figures.svg import svg
-from statewise.figures.svg_axis import Frame, tick_text
+from statewise.figures.svg_axis import Frame, axis_labels, tick_text
+
+Colour = tuple[int, int, int]
+
+# Lightness falls evenly along each half, so that a map keeps its order on paper and for the colour-blind.
+DEEPENING: tuple[Colour, ...] = ((253, 246, 236), (248, 205, 140), (233, 122, 58), (168, 42, 76), (59, 15, 74))
+DIVERGING: tuple[Colour, ...] = ((8, 64, 129), (98, 160, 214), (245, 245, 242), (232, 144, 88), (150, 52, 4))
+
+
+def colour(depth: float, *, signed: bool = False) -> Colour:
+    """Of a depth between 0 and 1."""
+    stops = DIVERGING if signed else DEEPENING
+    place = min(max(depth, 0.0), 1.0) * (len(stops) - 1)
+    at = min(int(place), len(stops) - 2)
+    part = place - at
+    first, second = stops[at], stops[at + 1]
+    red, green, blue = (round(a + (b - a) * part) for a, b in zip(first, second))
+    return red, green, blue
+
+
+def css(one: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*one)
+
+
+def png(rows: Sequence[Sequence[Colour | None]]) -> bytes:
+    """Pixels as a PNG file; None is transparent."""
+    lines = [b"\0" + b"".join(bytes((*one, 255)) if one else b"\0\0\0\0" for one in row) for row in rows]
+    size = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 6, 0, 0, 0)
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    body = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(b"".join(lines), 9)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
 
 _CELLS = 1600  # that are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs
@@ -46,18 +81,7 @@ def draw_map(figure: Figure, *, width: int) -> str:
     parts.append(f'<path class="frame" d="M{left:.1f} {frame.top}H{frame.right:.1f}V{frame.bottom:.1f}H{left:.1f}z"/>')
     parts += _rows(figure.y, names_y, grid.y, frame, high)
     parts += _columns(figure.x, names_x, grid.x, frame, cell, level=level)
-    middle = (frame.left + frame.right) / 2
-    label = escape(shortened(figure.x.label, width - 16))
-    half = text_width(figure.x.label) / 2
-    at = min(max(middle, half + 4), width - half - 4)
-    parts.append(f'<text class="label" x="{at:.1f}" y="{height - 6:.1f}" text-anchor="middle">{label}</text>')
-    if figure.y.label:
-        label = escape(shortened(figure.y.label, frame.bottom))
-        centre = (frame.top + frame.bottom) / 2
-        parts.append(
-            f'<text class="label" transform="translate(12 {centre:.1f}) rotate(-90)"'
-            f' text-anchor="middle">{label}</text>'
-        )
+    parts += axis_labels(figure, frame, x_room=width - 16, y_room=frame.bottom, y=height - 6, width=width, x=12)
     parts += _legend(grid, frame, width)
     return "".join([*parts, "</svg>"])
 

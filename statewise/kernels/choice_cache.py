@@ -11,8 +11,8 @@ from torch import Tensor
 
 from statewise.core import tool
 from statewise.kernels import persistent, stepped
-from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Choice, Wish, note, outside
+from statewise.kernels.gpu import gpu_of
 
 _cache: dict[tuple[object, ...], Choice] = {}
 
@@ -24,9 +24,9 @@ def cached_choice(op: str, choose: Callable[[], Choice], weight: Tensor, variant
     device = weight.device
     key: tuple[object, ...] = (op, variant, device, outside())
     if device.type == "cuda":
-        dtype, chip = persistent.compute_dtype(weight), chip_of(device.index or 0)
+        dtype, gpu = persistent.compute_dtype(weight), gpu_of(device.index or 0)
         alike = dtype is not torch.float32 or stepped.one_precision()
-        key += (batch, weight.shape, dtype, alike, chip, persistent.retired(), stepped.retired())
+        key += (batch, weight.shape, dtype, alike, gpu, persistent.retired(), stepped.retired())
     choice = _cache.get(key)
     if choice is None:
         choice = _cache[key] = choose()

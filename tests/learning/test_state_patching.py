@@ -6,8 +6,7 @@ from torch.nn import functional as F
 
 from statewise.decoding import Sampling
 from statewise.inspection.intervene.address import Address, put, zeroed
-from statewise.inspection.intervene.cut import state_after
-from statewise.inspection.intervene.effect import continued
+from statewise.inspection.intervene.effect import continued, state_after
 from statewise.models import TokenMachine, build
 
 A, B, END = 0, 1, 2

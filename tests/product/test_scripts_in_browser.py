@@ -8,10 +8,10 @@ from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.display.letter import alone, clusters, visible
 from statewise.figures import html
-from statewise.figures.direction import levels, order, runs_right_to_left
 from statewise.figures.figure import Axis, Figure, Grid, Series
 from statewise.figures.passage import Passage
 from statewise.figures.table import Column, Table, words
+from statewise.figures.typeset import levels, order, runs_right_to_left
 
 LINES = (
     "שלום world 12 (כן), 3.5 לא",

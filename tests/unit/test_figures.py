@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 
 from statewise.figures import html
-from statewise.figures.drawing import Drawing, draw
+from statewise.figures.drawing import Drawing, draw, hues, svg_file
 from statewise.figures.figure import Axis, Figure, Grid, Series
 from statewise.figures.markdown import figure as as_markdown
 from statewise.figures.paint import paint
-from statewise.figures.palette import DEEPENING, DIVERGING, colour, png
-from statewise.figures.passage import LEVELS, Passage
-from statewise.figures.piece import between, ends, shared_ends
-from statewise.figures.standalone import hues, svg_file
+from statewise.figures.passage import LEVELS, Passage, between, ends, shared_ends
+from statewise.figures.svg_map import DEEPENING, DIVERGING, colour, png
 from statewise.figures.table import Column, Table, words
 
 EVIL = "<script>alert(1)</script> & $x$"

@@ -12,17 +12,14 @@ from statewise.cli.output import put
 from statewise.display.letter import alone, clusters, columns, visible, whole_letters
 from statewise.display.number import with_interval
 from statewise.figures import html, markdown
-from statewise.figures.direction import levels, order, runs_right_to_left
-from statewise.figures.drawing import draw
+from statewise.figures.drawing import draw, svg_file
 from statewise.figures.figure import Axis, Figure, Series, ticks
 from statewise.figures.label import shortened, text_width, told_apart
 from statewise.figures.paint import paint, unwritten
-from statewise.figures.passage import Passage, stretched
-from statewise.figures.piece import with_their_halves
-from statewise.figures.standalone import svg_file
+from statewise.figures.passage import Passage, stretched, with_their_halves
 from statewise.figures.svg_axis import tick_text
 from statewise.figures.table import Column, Table, words
-from statewise.figures.typeset import typeset
+from statewise.figures.typeset import levels, order, runs_right_to_left, typeset
 from statewise.inspection.subject import read_text
 from statewise.specs import UserError
 

@@ -9,7 +9,7 @@ from statewise.inspection.bptt.picture import _lowest
 
 
 def measured(**nats: tuple[float, ...]) -> Any:
-    return {name: SimpleNamespace(course=SimpleNamespace(nats=values)) for name, values in nats.items()}
+    return {name: SimpleNamespace(trained=SimpleNamespace(nats=values)) for name, values in nats.items()}
 
 
 @pytest.mark.parametrize(

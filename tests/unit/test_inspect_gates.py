@@ -1,20 +1,27 @@
 """Which unit follows what: a planted one is found, noise is not, and what was read is what the model did."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from statewise.core import lens
 from statewise.inspection import live_subject, look
-from statewise.inspection.gates.feature import FEATURES, along, at_pieces, parse_features
+from statewise.inspection.gates.feature import FEATURES, at_pieces, at_tokens, parse_features
 from statewise.inspection.gates.statistics import Correlation, Saturating
-from statewise.inspection.gates.trace import sight, trace, twins
+from statewise.inspection.gates.trace import observable, trace, twins
 from statewise.inspection.progress import Silent
-from statewise.inspection.text import Reading
 from statewise.models import LINEAGE, Ancestor, build, build_sample
 from statewise.specs import UserError
+from statewise.tasks import TextSpecimens
 
 TEXT = 'He said "It (really) is [3 (or 4)] o\'clock." Then:\n    nothing happened in 1984.\n'
+
+
+def a_text(tokens_T: Tensor, model: Any = None, *, end_id: int, decode: Any = None, **more: Any) -> TextSpecimens:
+    return TextSpecimens(model, tokens_T, end_id=end_id, decode=decode, source="here", **more)
 
 
 def feature(name: str) -> list[float]:
@@ -56,12 +63,12 @@ def test_a_piece_of_several_characters_has_their_mean() -> None:
 
 def test_documents_know_nothing_of_each_other_and_a_reversed_text_is_the_same_text() -> None:
     tokens = [9, *map(ord, '"a'), 9, *map(ord, "b(c")]
-    reading = Reading(torch.tensor(tokens), 9, lambda ids: "".join(map(chr, ids)), "here")
-    found = along(FEATURES, reading)
+    text = a_text(torch.tensor(tokens), end_id=9, decode=lambda ids: "".join(map(chr, ids)))
+    found = at_tokens(FEATURES, text)
     assert found["quotes"].tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert found["nesting"].tolist() == [0, 0, 0, 0, 0, 1, 1]
-    back = Reading(torch.tensor([9, *map(ord, "c(b")]), 9, reading.decode, "here", backwards=True)
-    assert along(FEATURES, back)["nesting"].tolist() == [0, 1, 1, 0]
+    back = a_text(torch.tensor([9, *map(ord, "c(b")]), end_id=9, decode=text.decode, backwards=True)
+    assert at_tokens(FEATURES, back)["nesting"].tolist() == [0, 1, 1, 0]
 
 
 # Correlation.
@@ -142,16 +149,17 @@ def test_chances_are_no_gates() -> None:
 def test_a_trace_is_what_a_lens_sees(kind: str) -> None:
     heads = {"heads": 2} if kind in ("ttt_linear", "transformer", "gated_delta") else {}
     model = build(kind, vocab=7, width=8, depth=2, **heads).double()
-    reading = Reading(torch.randint(7, (40,), generator=torch.Generator().manual_seed(0)), 6, None, "here")
-    found = sight(model, reading)
+    tokens_T = torch.randint(7, (40,), generator=torch.Generator().manual_seed(0))
+    text = a_text(tokens_T, model, end_id=6)
+    found = observable(text)
     assert found.observed
-    starts = [0, *[at for at, token in enumerate(reading.tokens_T.tolist()) if token == 6 and at]]
+    starts = [0, *[at for at, token in enumerate(tokens_T.tolist()) if token == 6 and at]]
     parts = []
     for begin, stop in zip(starts, [*starts[1:], 40]):
         with torch.no_grad(), lens() as seen:
-            model(reading.tokens_T[None, begin:stop])
+            model(tokens_T[None, begin:stop])
         parts.append({one.name: torch.stack(seen.seen[one.name]).flatten(1) for one in found.observed})
-    chunks = list(trace(model, reading, found.observed, Silent(), chunk=7))
+    chunks = list(trace(text, found.observed, Silent(), chunk=7))
     assert [begin for begin, _ in chunks] == sorted({begin for begin, _ in chunks})
     for one in found.observed:
         whole = np.concatenate([chunk[one.name] for _, chunk in chunks])

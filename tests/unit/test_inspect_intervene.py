@@ -7,13 +7,11 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, fork, leaves
 from statewise.inspection import live_subject, look
-from statewise.inspection.intervene.address import Address, parse_address, places, zeroed
-from statewise.inspection.intervene.cut import cuts, state_after
-from statewise.inspection.intervene.effect import cost, costs, divergence, silenced, touched
-from statewise.inspection.intervene.measure import possible
-from statewise.inspection.text import Reading
+from statewise.inspection.intervene.address import Address, changed, parse_address, places, possible, zeroed
+from statewise.inspection.intervene.effect import cost, costs, cuts, divergence, silenced, state_after
 from statewise.models import LINEAGE, build, build_sample
 from statewise.specs import UserError
+from statewise.tasks import TextSpecimens
 
 EVERYTHING = Address("")
 VOCAB = 11
@@ -63,8 +61,8 @@ def test_one_unit_is_touched_and_nothing_else() -> None:
     model = machine("lstm")
     state = state_after(model, tokens(9, 0))
     before = fork(state)
-    changed = zeroed(state, parse_address("layers.0.c_BD[D=3]"))
-    for path, leaf in flat(changed).items():
+    without = zeroed(state, parse_address("layers.0.c_BD[D=3]"))
+    for path, leaf in flat(without).items():
         expected = flat(before)[path].clone()
         if path == "layers.0.c_BD":
             expected[:, 3] = 0
@@ -93,9 +91,9 @@ def test_every_place_of_every_state_can_be_touched(name: str) -> None:
     state, other = state_after(model, tokens(9, 1)), state_after(model, tokens(6, 2))
     read_T = tokens(6, 3)
     for address, act in possible(model.init_state(1), places(state)):
-        changed = touched(model, state, address, act, other=other)
+        after = changed(model, state, address, act, other=other)
         frozen = address if act == "freeze" else None
-        assert cost(model, changed, read_T[None], frozen=frozen).isfinite().all(), (address, act)
+        assert cost(model, after, read_T[None], frozen=frozen).isfinite().all(), (address, act)
 
 
 def test_half_a_list_is_not_taken_away() -> None:
@@ -104,7 +102,7 @@ def test_half_a_list_is_not_taken_away() -> None:
     keys = Address("layers.0.keys_BSGK")
     for act in ("forget", "freeze"):
         with pytest.raises(UserError, match="a part of a list"):
-            touched(model, state, keys, act)
+            changed(model, state, keys, act)
     assert flat(zeroed(state, keys))["layers.0.length_B"].tolist() == [5]
 
 
@@ -115,7 +113,7 @@ def test_half_a_list_is_not_taken_away() -> None:
 def test_with_all_of_anothers_state_it_is_the_other(name: str) -> None:
     model = machine(name)
     mine, other, read_T = state_after(model, tokens(9, 1)), state_after(model, tokens(13, 2)), tokens(8, 3)
-    swapped = cost(model, touched(model, mine, EVERYTHING, "swap", other=other), read_T[None])
+    swapped = cost(model, changed(model, mine, EVERYTHING, "swap", other=other), read_T[None])
     torch.testing.assert_close(swapped, cost(model, other, read_T[None]), rtol=0, atol=1e-12)
 
 
@@ -123,7 +121,7 @@ def test_with_all_of_anothers_state_it_is_the_other(name: str) -> None:
 def test_who_forgets_everything_reads_as_if_for_the_first_time(name: str) -> None:
     model = machine(name)
     read_T = tokens(8, 3)
-    forgotten = cost(model, touched(model, state_after(model, tokens(9, 1)), EVERYTHING, "forget"), read_T[None])
+    forgotten = cost(model, changed(model, state_after(model, tokens(9, 1)), EVERYTHING, "forget"), read_T[None])
     logits_BTV, _ = model(read_T[None, :-1])
     expected = F.cross_entropy(logits_BTV[0], read_T[1:], reduction="none")[None]
     torch.testing.assert_close(forgotten, expected, rtol=0, atol=1e-12)
@@ -174,8 +172,8 @@ def test_a_head_without_weights_gives_nothing() -> None:
 def test_cuts_have_room_and_the_state_of_their_document() -> None:
     model = machine("lstm")
     tokens_T = torch.cat([torch.tensor([10]), tokens(40, 0) % 10, torch.tensor([10]), tokens(60, 1) % 10])
-    reading = Reading(tokens_T, 10, None, "here")
-    found = cuts(model, reading, places=9, ahead=12)
+    text = TextSpecimens(model, tokens_T, end_id=10, decode=None, source="here")
+    found = cuts(text, places=9, ahead=12)
     assert len(found) == 9
     for cut in found:
         assert 10 not in cut.tokens_T.tolist()
@@ -183,7 +181,7 @@ def test_cuts_have_room_and_the_state_of_their_document() -> None:
         for (_, mine), (_, right) in zip(leaves(cut.state), leaves(state_after(model, tokens_T[start : cut.at]))):
             torch.testing.assert_close(mine, right, rtol=0, atol=0)
     with pytest.raises(UserError, match="too few"):
-        cuts(model, reading, places=2, ahead=70)
+        cuts(text, places=2, ahead=70)
 
 
 @some

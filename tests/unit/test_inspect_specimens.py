@@ -11,11 +11,10 @@ from task_runs import RUNS, opened, write_files
 from torch import Tensor
 
 from statewise.core import lens
-from statewise.inspection.attention.rows import describe_rows, see_row
+from statewise.inspection.attention.weights import describe, see_row
 from statewise.inspection.gradient.flow import by_part, follow_long_row, follow_row
-from statewise.inspection.intervene.address import Address
-from statewise.inspection.intervene.measure import Deed
-from statewise.inspection.intervene.row_measure import after, row_cuts
+from statewise.inspection.intervene.address import Address, Intervention
+from statewise.inspection.intervene.effect import row_cuts, row_effects
 from statewise.inspection.surprise.choices import buckets
 from statewise.inspection.surprise.measure import Tally
 from statewise.tasks.specimen import Choices, Courses, Specimen, Specimens
@@ -259,7 +258,7 @@ def test_a_head_is_described_by_what_it_does() -> None:
     before_TS = torch.diag(torch.ones(5), -1)[:6, :6]
     before_TS[0, 0] = 1
     even_TS = torch.full((6, 6), 1 / 6)
-    heads = describe_rows(0, [torch.stack([before_TS, even_TS], dim=1)])
+    heads = describe(0, [torch.stack([before_TS, even_TS], dim=1)])
     assert heads[0].previous == pytest.approx(5 / 6)
     assert heads[0].entropy == pytest.approx(0)
     assert heads[1].share == pytest.approx(1)
@@ -276,8 +275,8 @@ def test_to_forget_is_to_begin_afresh(world: Path) -> None:
     assert one.machine is not None
     z_1TI = one.enter(one.x_TE[None])
     for cut in row_cuts(one, one.machine):
-        deed = Deed(Address(""), "forget")
-        found = after(cut, one.machine, [deed], cut.state)[deed]
+        deed = Intervention(Address(""), "forget")
+        found = row_effects(cut, one.machine, [deed], cut.state)[deed]
         afresh = one.machine(z_1TI[:, cut.at :])[0]
         whole = torch.cat([cut.read_1TC, afresh], dim=1)
         wanted_Q = one.judge(whole, one.x_TE[None])[0] - one.costs(one.x_TE[None])[0]
@@ -292,8 +291,8 @@ def test_a_state_from_the_same_moment_changes_nothing(world: Path) -> None:
         one = specimens.precise().at(0)
         assert one.machine is not None
         cut = row_cuts(one, one.machine)[0]
-        deed = Deed(Address(""), "swap")
-        assert not after(cut, one.machine, [deed], cut.state)[deed].added_Q.any()
+        deed = Intervention(Address(""), "swap")
+        assert not row_effects(cut, one.machine, [deed], cut.state)[deed].added_Q.any()
 
 
 # -------------------------------------------------------------------- figures of quality

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from statewise.core import State
 from statewise.inspection.gradient.flow import by_part, follow_row
-from statewise.inspection.intervene.address import Address
-from statewise.inspection.intervene.measure import Deed
-from statewise.inspection.intervene.row_measure import after, row_cuts
+from statewise.inspection.intervene.address import Address, Intervention
+from statewise.inspection.intervene.effect import row_cuts, row_effects
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.tasks.translation import TranslationRun
@@ -51,8 +50,8 @@ def test_with_the_context_of_another_source_it_translates_that(name: str, world:
     assert one.machine is not None
     cut, theirs = row_cuts(one, one.machine)[0], row_cuts(other, one.machine)[0]
     assert (cut.at, cut.read_1TC.shape[1]) == (one.first, 0)
-    swap, forget = (Deed(Address(""), act) for act in ("swap", "forget"))
-    found = after(cut, one.machine, [swap, forget], theirs.state)
+    swap, forget = (Intervention(Address(""), act) for act in ("swap", "forget"))
+    found = row_effects(cut, one.machine, [swap, forget], theirs.state)
 
     target_T = torch.from_numpy(held.targets[0])
     input_T = torch.cat([target_T[-1:], target_T[:-1]])

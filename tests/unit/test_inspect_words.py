@@ -8,16 +8,15 @@ import torch
 from statewise.figures.figure import Series
 from statewise.figures.table import Cell, Column, Table
 from statewise.inspection import live_subject, look
-from statewise.inspection.attention.settings import AttentionSettings
-from statewise.inspection.attention.weights import Look
+from statewise.inspection.attention.lens import AttentionSettings
+from statewise.inspection.attention.weights import CrossWeights
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gradient.context import Gain, context_figure, length_words, longest_context
 from statewise.inspection.gradient.flow import Decay, Sides
 from statewise.inspection.gradient.lens import _TOKENS
 from statewise.inspection.gradient.picture import decays
-from statewise.inspection.intervene.address import Address
-from statewise.inspection.intervene.measure import Deed
-from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
+from statewise.inspection.intervene.address import Address, Intervention
+from statewise.inspection.intervene.picture import against_none, difference, with_half, worst_part
 from statewise.inspection.lenses import LENSES
 from statewise.inspection.probes.lens import _furthest, _worth
 from statewise.kernels import student_t
@@ -31,9 +30,9 @@ def test_a_mean_over_moments_has_its_interval() -> None:
     added_P = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     t = float(student_t.quantile(torch.tensor(0.975, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)))
     half = t * float(added_P.std()) / 2
-    assert sure(added_P) == f"0.25 ± {half:.2f}"
-    assert without(added_P, "nats") == f"0.25 ± {half:.2f} nats more"
-    assert without(-added_P, "nats") == f"0.25 ± {half:.2f} nats less"
+    assert with_half(added_P) == f"0.25 ± {half:.2f}"
+    assert difference(added_P, "nats") == f"0.25 ± {half:.2f} nats more"
+    assert difference(-added_P, "nats") == f"0.25 ± {half:.2f} nats less"
 
 
 @pytest.mark.parametrize(
@@ -41,26 +40,27 @@ def test_a_mean_over_moments_has_its_interval() -> None:
     [
         ([1.1, 1.2, 1.1, 1.2], [0.1, 0.2, 0.1, 0.2], "worse than none"),
         ([0.1, 0.2, 0.1, 0.2], [1.1, 1.2, 1.1, 1.2], "better than none"),
-        ([0.0, 1.0, 0.0, 1.1], [1.0, 0.0, 1.0, 0.0], "not surely better or worse than none"),
-        ([0.3], [0.2], "not surely better or worse than none"),  # one moment says nothing of chance
+        ([0.0, 1.0, 0.0, 1.1], [1.0, 0.0, 1.0, 0.0], "not significantly better or worse than none"),
+        ([0.3], [0.2], "not significantly better or worse than none"),  # one moment says nothing of chance
         # Each differs widely from moment to moment, and one is always a little dearer: pairs tell that.
         ([5.1, 0.1, 9.1, 2.1], [5.0, 0.0, 9.0, 2.0], "worse than none"),
     ],
 )
-def test_another_memory_beside_none(other: list[float], none: list[float], said: str) -> None:
-    assert beside_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
+def test_another_memory_against_none(other: list[float], none: list[float], said: str) -> None:
+    assert against_none(torch.tensor(other).double(), torch.tensor(none).double()) == said
 
 
 def test_the_part_that_is_missed_most() -> None:
-    one, other = Deed(Address("a"), "zero"), Deed(Address("b"), "zero")
+    one, other = Intervention(Address("a"), "zero"), Intervention(Address("b"), "zero")
     more_P, less_P = torch.tensor([0.3, 0.5]).double(), torch.tensor([-0.3, -0.5]).double()
     assert worst_part({one: less_P}, "it", "nats")[1].startswith("a set to 0 costs -0.4")
     assert worst_part({one: less_P, other: more_P}, "it", "nats") == (
         other,
-        f"Of 2 parts of it, each set to 0, b costs most: {sure(more_P)} nats",
+        f"Of 2 parts of it, each set to 0, b costs most: {with_half(more_P)} nats",
     )
     assert (
-        worst_part({one: less_P, other: less_P}, "it", "nats")[1] == "None of 2 parts of it, each set to 0, is missed"
+        worst_part({one: less_P, other: less_P}, "it", "nats")[1]
+        == "None of 2 parts of it, each set to 0, increases the loss"
     )
 
 
@@ -135,10 +135,10 @@ def test_luck_is_not_called_skill() -> None:
 def test_layers_and_heads_of_an_alignment_are_chosen() -> None:
     chance = torch.Generator().manual_seed(0)
     first_THS, second_THS = (torch.rand(3, heads, 4, generator=chance) for heads in (2, 2))
-    look = Look({"layers.0.weights": first_THS, "layers.1.weights": second_THS})
-    torch.testing.assert_close(look.mean(), torch.stack([first_THS, second_THS]).mean((0, 2)))
-    torch.testing.assert_close(look.mean(layers=(1,), heads=(0,)), second_THS[:, 0])
-    assert not torch.equal(look.mean(layers=(0,)), look.mean())
+    cross = CrossWeights({"layers.0.weights": first_THS, "layers.1.weights": second_THS})
+    torch.testing.assert_close(cross.mean(), torch.stack([first_THS, second_THS]).mean((0, 2)))
+    torch.testing.assert_close(cross.mean(layers=(1,), heads=(0,)), second_THS[:, 0])
+    assert not torch.equal(cross.mean(layers=(0,)), cross.mean())
 
 
 # In a notebook.

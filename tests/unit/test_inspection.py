@@ -19,11 +19,12 @@ from statewise.inspection.lens import read_settings
 from statewise.inspection.lenses import LENSES, find_lens
 from statewise.inspection.progress import Shown, Silent
 from statewise.inspection.subject import read_text
+from statewise.inspection.surprise.lens import SurpriseSettings
 from statewise.inspection.surprise.measure import Bucket, measure, places, useful_context
-from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.inspection.text import Reading, nats, reach, read, windows
+from statewise.inspection.text import read, windows
 from statewise.models import build, build_sample
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, TransformerSpec, UserError
+from statewise.tasks import TextSpecimens
 
 QUIET = Silent()
 END = 0
@@ -39,8 +40,8 @@ def letters(ids: Any) -> str:
     return "".join("·abcdefghijklmnop"[int(one)] for one in ids)
 
 
-def reading(tokens_T: Tensor, **more: Any) -> Reading:
-    return Reading(tokens_T, END, letters, "a stream", **more)
+def reading(tokens_T: Tensor, model: Any = None, **more: Any) -> TextSpecimens:
+    return TextSpecimens(model, tokens_T, end_id=END, decode=letters, source="a stream", **more)
 
 
 # ---------------------------------------------------------------- reading
@@ -52,7 +53,7 @@ def test_a_long_text_is_read_as_a_whole_would_be(length: int) -> None:
     model = build(LSTMSpec(width=6, dropout=0.0), vocab=9).double().eval()
     tokens_T = stream(length)
     tokens_T[length // 2] = tokens_T[-1] = END
-    found = torch.cat([nats(one) for one in read(model, reading(tokens_T), QUIET)])
+    found = torch.cat([one.nats_T for one in read(reading(tokens_T, model), QUIET)])
     inputs_BT = tokens_T[None, :-1]
     with torch.no_grad():
         logits_BTV, _ = forward_with_resets(
@@ -66,18 +67,18 @@ def test_positions_count_from_the_last_fresh_start() -> None:
     model = build(ElmanSpec(width=4, dropout=0.0), vocab=9).eval()
     tokens_T = stream(600)
     tokens_T[550] = END
-    position_T = torch.cat([one.position_T for one in read(model, reading(tokens_T), QUIET)])
+    position_T = torch.cat([one.position_T for one in read(reading(tokens_T, model), QUIET)])
     assert position_T.tolist() == [*range(550), *range(49)]
-    position_T = torch.cat([one.position_T for one in read(model, reading(tokens_T, window=100), QUIET)])
+    position_T = torch.cat([one.position_T for one in read(reading(tokens_T, model, window=100), QUIET)])
     assert position_T.tolist() == [*(at % 100 for at in range(550)), *range(49)]
 
 
 def test_a_memory_that_grows_starts_afresh_where_nobody_said_when() -> None:
     attention = build(TransformerSpec(width=8, heads=2, depth=1, dropout=0.0), vocab=9)
     vector = build(ElmanSpec(width=4), vocab=9)
-    assert reach(vector, reading(stream(9))) is None
-    assert reach(attention, reading(stream(9))) is not None
-    assert reach(attention, reading(stream(9), window=7)) == 7
+    assert reading(stream(9), vector).reach is None
+    assert reading(stream(9), attention).reach is not None
+    assert reading(stream(9), attention, window=7).reach == 7
 
 
 def test_windows_lie_inside_a_document() -> None:
@@ -95,7 +96,6 @@ def test_names_of_tokens() -> None:
     one = reading(torch.tensor([0, 1, 2, 0, 3]))
     assert one.names() == ["<end>", "a", "b", "<end>", "c"]
     assert one.names(1, 3) == ["a", "b"]
-    assert len(one.part(1, 3)) == 2
 
 
 # ---------------------------------------------------------------- surprise
@@ -104,7 +104,7 @@ def test_names_of_tokens() -> None:
 def test_surprise_is_minus_log_probability() -> None:
     model = build_sample(MarkovSpec(order=1), vocab=5, tokens=2000)
     tokens_T = stream(50, vocab=5)
-    found = measure(model, reading(tokens_T), QUIET)
+    found = measure(reading(tokens_T, model), QUIET)
     with torch.no_grad():
         log_TV = model(tokens_T[None, :-1])[0][0].log_softmax(-1)
     expected = -log_TV[torch.arange(49), tokens_T[1:]] / math.log(2)
@@ -128,7 +128,7 @@ def test_calibration_of_what_is_known() -> None:
             return p_V.expand(*tokens_BT.shape, 3), state
 
     tokens_T = torch.tensor([1, 2] * 500 + [1])
-    found = measure(Sure(), Reading(tokens_T, None, None, "made"), QUIET)
+    found = measure(TextSpecimens(Sure(), tokens_T, end_id=None, decode=None, source="made"), QUIET)
     assert found.error == pytest.approx(0.3, abs=1e-3)
     assert len(found.bins) == 1
     assert found.bins[0].confidence == pytest.approx(0.8)
@@ -280,7 +280,7 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
     assert list(Shown().over([1, 2, 3], "work")) == [1, 2, 3]
     assert capsys.readouterr().err == ""
     clock = iter(float(at) for at in range(0, 1000, 3))
-    monkeypatch.setattr("statewise.inspection.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("statewise.display.progress.time.monotonic", lambda: next(clock))
     assert list(Shown().over(range(10), "work")) == list(range(10))
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("work: 1 of 10")
@@ -291,8 +291,12 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
 def test_who_cannot_say_how_far_it_is_says_that_it_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("_QUIET", 0.05), ("_SECOND", 0.02), ("_LINE", 0.05)):
-        monkeypatch.setattr(f"statewise.inspection.progress.{name}", seconds)
+    for name, seconds in (
+        ("_SECONDS_BEFORE", 0.05),
+        ("_SECONDS_BETWEEN_TICKS", 0.02),
+        ("_SECONDS_BETWEEN_LINES", 0.05),
+    ):
+        monkeypatch.setattr(f"statewise.display.progress.{name}", seconds)
     with Shown().busy("work"):
         pass
     assert capsys.readouterr().err == ""
@@ -326,7 +330,7 @@ def test_heads_are_described_by_what_they_do() -> None:
     before_TS = torch.zeros(time, time).index_put((torch.arange(1, time), torch.arange(time - 1)), torch.tensor(1.0))
     before_TS[0, 0] = 1.0
     even_TS = torch.tril(torch.ones(time, time)) / torch.arange(1, time + 1)[:, None]
-    sharp, wide = describe(0, torch.stack([before_TS, even_TS], dim=1)[None])
+    sharp, wide = describe(0, [torch.stack([before_TS, even_TS], dim=1)], causal=True)
     assert (sharp.entropy, sharp.previous, sharp.distance) == (0.0, 1.0, 1.0)
     assert wide.share == pytest.approx(1)
     assert wide.itself == pytest.approx(wide.first)

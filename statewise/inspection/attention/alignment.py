@@ -1,27 +1,45 @@
-"""How a target lies on its source: which way, and how well it agrees with what is known.
+"""Alignments of an encoder-decoder: where each target token attends in the source, and whether that is right.
 
 T target, S source.
 """
 
+import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from statewise.data import END
+from statewise.display import alone, plain, rough, share
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, number, words
+from statewise.inspection.attention.weights import (
+    Head,
+    cross_weights,
+    describe,
+    entropy,
+    refuse_unknown,
+    see_row,
+    valid_queries,
+)
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.progress import Progress
+from statewise.inspection.subject import Subject
+from statewise.tasks import Specimen, Specimens
+
 Known = Literal["copy", "reversal"]
 
 
 class Agreement(NamedTuple):
-    right: int  # tokens whose largest weight is where it should be
-    near: int  # or beside it: what a reader leaves at a place also knows its neighbours
+    right: int  # tokens whose largest weight is at the right place
+    near: int  # or at a neighbour: an encoder's output at a place also depends on its neighbours
     tokens: int
     weight: float  # mean weight on the right place
 
 
 def known(source: Sequence[str], target: Sequence[str]) -> Known | None:
-    """What a target is of its source, where that says which token came from which: one that reads the same from
-    both ends is taken for a copy."""
+    """Whether a target is a copy or the reversal of its source; a palindrome counts as a copy."""
     if list(source) == list(target):
         return "copy"
     if list(source)[::-1] == list(target):
@@ -30,7 +48,7 @@ def known(source: Sequence[str], target: Sequence[str]) -> Known | None:
 
 
 def gold(kind: Known, length: int) -> list[int]:
-    """For each token of the target its place in the source."""
+    """For each token of the target, its place in the source."""
     return list(range(length)) if kind == "copy" else list(range(length))[::-1]
 
 
@@ -43,7 +61,7 @@ def agreement(weights_TS: Tensor, places: Sequence[int]) -> Agreement:
 
 
 def slope(weights_TS: Tensor) -> float:
-    """Correlation of a token's place with the mean place it looks at: 1 runs forward, -1 backward."""
+    """Correlation of a token's place with the mean place it attends to: 1 runs forward, -1 backward."""
     weights_TS = weights_TS.double()
     time, places = weights_TS.shape
     if time < 2 or places < 2:
@@ -53,3 +71,224 @@ def slope(weights_TS: Tensor) -> float:
     if float(mean_T.std()) < 1e-12:
         return 0.0
     return float(torch.corrcoef(torch.stack([t_T, mean_T]))[0, 1])
+
+
+class Pair(NamedTuple):
+    """A source and its target, token by token, with the attention weights between them."""
+
+    source: tuple[str, ...]  # the end symbol last
+    target: tuple[str, ...]
+    weights_TS: Tensor  # the mean over layers and heads, or over those that were asked for
+    entropies: dict[str, list[float]]  # by layer, of each head
+    kind: Known | None
+    agreement: Agreement | None
+
+    @property
+    def slope(self) -> float:
+        return slope(self.weights_TS)
+
+
+def look_at_pairs(
+    subject: Subject,
+    specimens: Specimens,
+    progress: Progress,
+    *,
+    rows: int,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    queries: Sequence[int],
+    drawn: int,
+    judged: int,
+) -> Finding:
+    """The settings are those of the lens."""
+    looks = specimens.at(0).looks
+    pattern = None if looks is None else re.sub(r"\d+", "*", looks)  # of every layer
+    within = _within([specimens.at(at) for at in range(min(rows, len(specimens)))], pattern)
+    tables = [_heads_within(within)] if within else []
+    if pattern is None:
+        said = f"{subject.name} has no attention to its source: its target depends on the source through the state."
+        return Finding("attention", "Alignment", subject.name, (said,), tables=tuple(tables), data={"pairs": []})
+    pairs = [
+        _pair(specimens.at(at), pattern, layers, heads)
+        for at in progress.over(range(min(judged, len(specimens))), "aligning")
+    ]
+    averaged = _averaged(layers=layers, heads=heads)
+    figures: list[Drawing] = [
+        _map(at, one, queries, averaged, told=specimens.told) for at, one in enumerate(pairs[:drawn])
+    ]
+    return Finding(
+        "attention",
+        "Alignment",
+        subject.name,
+        tuple(_sentences(subject.name, pairs)),
+        tuple(figures),
+        (_table(pairs), _heads(pairs), *tables),
+        {
+            "pairs": [
+                {
+                    "source": one.source,
+                    "target": one.target,
+                    "slope": one.slope,
+                    "kind": one.kind,
+                    "agreement": None if one.agreement is None else one.agreement._asdict(),
+                    "weights": one.weights_TS.tolist() if at < drawn else None,
+                }
+                for at, one in enumerate(pairs)
+            ]
+        },
+        missing=_not_shown(len(pairs), len(specimens), drawn),
+    )
+
+
+def _not_shown(pairs: int, all_: int, drawn: int) -> tuple[str, ...]:
+    missing = []
+    if pairs < all_:
+        missing.append(f"The first {pairs:,} of {all_:,} pairs were aligned; the setting judged aligns more.")
+    if pairs > drawn:
+        missing.append(f"{drawn} of {pairs:,} alignments are drawn; the numbers are of all.")
+    return tuple(missing)
+
+
+def _pair(one: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[int]) -> Pair:
+    assert one.machine is not None
+    with torch.no_grad():
+        z_1TI = one.enter(one.x_TE[None])
+        state = one.begun(z_1TI)
+    cross = cross_weights(one.machine, state, z_1TI[0, one.first :], pattern=pattern)
+    source, target = one.pieces[: one.first], one.questions
+    most = max(one_THS.shape[1] for one_THS in cross.weights.values())
+    refuse_unknown(layers=(layers, range(len(cross.weights))), heads=(heads, range(most)))
+    weights_TS = cross.mean(layers=layers, heads=heads).double().cpu()
+    content = target[:-1] if target[-1] == END else target  # a target that was cut has no end symbol
+    kind = known([piece for piece in source if piece != END], content)
+    right = None if kind is None or not content else agreement(weights_TS, gold(kind, len(content)))
+    entropies = {name: entropy(one_THS.double()).mean(0).tolist() for name, one_THS in cross.weights.items()}
+    return Pair(source, target, weights_TS, entropies, kind, right)
+
+
+def _within(rows: Sequence[Specimen], pattern: str | None) -> dict[str, list[Head]]:
+    """Self-attention heads, by the name of their layer."""
+    seen = [see_row(one).weights for one in rows]
+    names = [name for name in seen[0] if pattern is None or not fnmatchcase(name, pattern)]
+    return {
+        name: describe(layer, [weights[name] for weights in seen if name in weights])
+        for layer, name in enumerate(names)
+    }
+
+
+def _heads_within(within: dict[str, list[Head]]) -> Named:
+    columns = (
+        Column("layer", "layer", text=True),
+        Column("head", "head"),
+        Column("entropy", "entropy", "bits"),
+        Column("share", "of the largest", "0: one token, 1: a mean"),
+        Column("distance", "distance", "tokens, in the mean"),
+        Column("itself", "on itself"),
+    )
+    rows = tuple(
+        (
+            words(name),
+            number(one.head, lambda value: f"{value:.0f}"),
+            number(one.entropy, plain),
+            number(one.share, share),
+            number(one.distance, rough),
+            number(one.itself, share),
+        )
+        for name, heads in within.items()
+        for one in heads
+    )
+    reading = "Means over the tokens of several pairs: heads of the encoder attend to the source, others to the target."
+    return Named("attention-within", "The self-attention heads", reading, Table(columns, rows))
+
+
+def _averaged(**wanted: Sequence[int]) -> str:
+    """What a map is the mean of."""
+    some = [
+        f"{name[:-1] if len(numbers) == 1 else name} {', '.join(map(str, numbers))}"
+        for name, numbers in wanted.items()
+        if numbers
+    ]
+    return f"of {' and '.join(some)}" if some else "in the mean over layers and heads"
+
+
+def _map(at: int, one: Pair, wanted: Sequence[int], averaged: str, *, told: bool) -> Figure:
+    queries = valid_queries(wanted, len(one.target), of=f"the target of pair {at + 1}")
+    direction = "forward" if one.slope > 0.5 else "backward" if one.slope < -0.5 else "in no one direction"
+    right = ""
+    if one.agreement is not None:
+        right = f"; the target is a {one.kind}, and {one.agreement.right} of {one.agreement.tokens} tokens attend right"
+    return Figure(
+        f"attention-pair-{at}",
+        f"Pair {at + 1}: {' '.join(one.source[:6])[:48]}",
+        "map",
+        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(one.source))),
+        Axis(
+            "target, as given" if told else "target",
+            categories=tuple(f"{place} {alone(one.target[place])}" for place in queries),
+        ),
+        (),
+        reading="A row is a token of the target; the colour is its attention weight on each token of the source, "
+        f"{averaged}.",
+        finding=f"The alignment runs {direction} (correlation {plain(one.slope)}){right}.",
+        grid=Grid(
+            tuple(map(tuple, one.weights_TS[queries].tolist())),
+            "weight",
+            limits=(0.0, float(one.weights_TS[queries].max()) or 1.0),
+        ),
+    )
+
+
+def _sentences(name: str, pairs: list[Pair]) -> list[str]:
+    forward = sum(one.slope > 0.5 for one in pairs)
+    backward = sum(one.slope < -0.5 for one in pairs)
+    said = [
+        f"Of {len(pairs)} alignments of {name}, {forward} {'runs' if forward == 1 else 'run'} forward, {backward} "
+        f"backward, and {len(pairs) - forward - backward} in no one direction."
+    ]
+    judged = [one.agreement for one in pairs if one.agreement is not None]
+    if judged:
+        tokens = sum(one.tokens for one in judged)
+        right, near = sum(one.right for one in judged), sum(one.near for one in judged)
+        weight = sum(one.weight * one.tokens for one in judged)
+        said.append(
+            f"{len(judged)} of the targets are a copy or a reversal, so the right alignment is known: "
+            f"{share(right / tokens)} of their tokens attend most to the right place, {share(near / tokens)} to it or "
+            f"a neighbour; it has {share(weight / tokens)} of the weight."
+        )
+    return said
+
+
+def _table(pairs: list[Pair]) -> Named:
+    columns = (
+        Column("source", "source", text=True),
+        Column("target", "target", text=True),
+        Column("slope", "direction", "1 forward, −1 backward"),
+        Column("right", "right", "of known alignments"),
+        Column("weight", "weight", "on the right place"),
+    )
+    rows = []
+    for one in pairs:
+        right = None if one.agreement is None else one.agreement.right / one.agreement.tokens
+        weight = None if one.agreement is None else one.agreement.weight
+        rows.append(
+            (
+                words(" ".join(one.source[:-1])),
+                words(" ".join(one.target[:-1])),
+                Cell(one.slope, plain(one.slope)),
+                Cell(right, "–" if right is None else share(right)),
+                Cell(weight, "–" if weight is None else share(weight)),
+            )
+        )
+    return Named("attention-pairs", "The pairs", "One row a pair.", Table(columns, tuple(rows)))
+
+
+def _heads(pairs: list[Pair]) -> Named:
+    """Entropy of each head, in the mean over pairs."""
+    rows = []
+    for name in pairs[0].entropies:
+        for head in range(len(pairs[0].entropies[name])):
+            mean = sum(one.entropies[name][head] for one in pairs) / len(pairs)
+            rows.append((words(name), Cell(head, str(head)), Cell(mean, plain(mean))))
+    columns = (Column("layer", "layer", text=True), Column("head", "head"), Column("entropy", "entropy", "bits"))
+    reading = "Mean entropy of the weights over the source: 0 selects one token."
+    return Named("attention-heads", "The heads that attend to the source", reading, Table(columns, tuple(rows)))

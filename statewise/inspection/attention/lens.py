@@ -1,22 +1,255 @@
-"""The lens `attention`: heads and, of what writes after having read, alignments."""
+"""The lens `attention`: the heads of any model, and alignments of encoder-decoders.
 
-from statewise.inspection.attention.heads import look_at_heads
-from statewise.inspection.attention.pairs import look_at_pairs
-from statewise.inspection.attention.rows import look_at_rows
-from statewise.inspection.attention.settings import AttentionSettings
-from statewise.inspection.finding import Finding
-from statewise.inspection.lens import ROW_TASKS, Lens
+T places that attend, H heads, S places that are attended to.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from statewise.display import alone, plain, rough, share
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
+from statewise.inspection.attention.alignment import look_at_pairs
+from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
+from statewise.inspection.finding import Finding, Named
+from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
+from statewise.inspection.text import windows, with_tokens
+from statewise.specs import Spec
+from statewise.tasks import Specimens, TextSpecimens
+
+
+class AttentionSettings(Spec):
+    window: int = Field(40, ge=2, le=256, description="tokens of a map, or of the row that is drawn")
+    rows: int = Field(8, ge=1, description="windows, or rows, that heads are described on")
+    layers: tuple[int, ...] = Field(
+        (), description="layers that are drawn, from 0; default: as many as fit, of alignments the mean"
+    )
+    heads: tuple[int, ...] = Field(
+        (), description="heads that are drawn, from 0; default: as many as fit, of alignments the mean"
+    )
+    queries: tuple[int, ...] = Field((), description="tokens whose looks are drawn, from 0; default: all")
+    maps: int = Field(4, ge=1, le=64, description="maps that are drawn at most")
+    pairs: int = Field(4, ge=1, le=64, description="pairs whose alignment is drawn; translations")
+    judged: int = Field(64, ge=1, description="pairs that are judged; translations")
 
 
 def look(subject: Subject, settings: AttentionSettings, progress: Progress) -> Finding:
     specimens = subject.specimens
-    if specimens is None:
-        return look_at_heads(subject, settings, progress)
-    if specimens.at(0).begin is not None:  # it goes on from what something else has read
-        return look_at_pairs(subject, specimens, settings, progress)
-    return look_at_rows(subject, specimens, settings, progress)
+    assert specimens is not None
+    if isinstance(specimens, TextSpecimens):
+        return _look_at_text(subject, specimens, settings, progress)
+    if specimens.at(0).begin is not None:  # a decoder, after an encoder
+        return look_at_pairs(
+            subject,
+            specimens,
+            progress,
+            rows=settings.rows,
+            layers=settings.layers,
+            heads=settings.heads,
+            queries=settings.queries,
+            drawn=settings.pairs,
+            judged=settings.judged,
+        )
+    return _look_at_rows(subject, specimens, settings, progress)
+
+
+def _look_at_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
+    length = min(settings.window, len(text.tokens_T), text.window or settings.window)
+    window_BT = windows(text, length, settings.rows)
+    device = subject.machine.like.device
+    seen = [
+        see(subject.machine, window_1T.to(device))
+        for window_1T in progress.over(list(torch.split(window_BT, 1)), "looking at windows")
+    ]
+    if not seen[0].weights:
+        return _none(subject, "its only access to the past is its state")
+    first = text.windows(length - 1, settings.rows).rows[0]
+    return _found(
+        subject,
+        settings,
+        seen,
+        drawn=seen[0],
+        pieces=with_tokens(text, text.tokens_T[first.begin : first.end + 1]).names(),
+        place="token",
+        where="The first window",
+        causal=True,
+        data={"window": length},
+    )
+
+
+def _look_at_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
+    place = specimens.words.place
+    rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
+    seen = [see_row(one) for one in progress.over(rows, "looking at rows")]
+    if not seen[0].weights:
+        return _none(subject, f"its {place}s do not attend to each other")
+    drawn = max(
+        range(len(rows)), key=lambda at: (len(rows[at]) <= settings.window, -abs(len(rows[at]) - settings.window))
+    )
+    row, length = rows[drawn], min(len(rows[drawn]), settings.window)
+    found = _found(
+        subject,
+        settings,
+        seen,
+        drawn=seen[drawn],
+        pieces=row.pieces[:length],
+        place=place,
+        where=row.name,
+        causal=False,
+        data={"rows": [one.name for one in rows]},
+    )
+    cut = f"The row that is drawn has {len(row)} {place}s; the first {length} are shown."
+    return found._replace(missing=(cut,)) if len(row) > length else found
+
+
+def _none(subject: Subject, instead: str) -> Finding:
+    said = f"{subject.name} has no attention: {instead}."
+    return Finding("attention", "Attention", subject.name, (said,), data={"layers": []})
+
+
+def _found(
+    subject: Subject,
+    settings: AttentionSettings,
+    seen: Sequence[Seen],
+    *,
+    drawn: Seen,
+    pieces: Sequence[str],
+    place: str,
+    where: str,
+    causal: bool,
+    data: dict[str, object],
+) -> Finding:
+    layers = list(seen[0].weights)
+    heads = [
+        head
+        for layer, name in enumerate(layers)
+        for head in describe(layer, [one.weights[name] for one in seen if name in one.weights], causal=causal)
+    ]
+    names = [f"{at} {alone(piece)}" for at, piece in enumerate(pieces)]
+    queries = valid_queries(settings.queries, len(pieces))
+    figures: list[Drawing] = [
+        _map(one, drawn.weights[layers[one.layer]][:, one.head], names, queries, place, where, causal=causal)
+        for one in _chosen_heads(heads, settings)
+    ]
+    if len(heads) > 1:
+        figures.append(_entropies(heads))
+    apart = max(one.apart for one in seen)
+    return Finding(
+        "attention",
+        "Attention",
+        subject.name,
+        tuple(_sentences(subject.name, heads, layers, apart, place, causal=causal)),
+        tuple(figures),
+        (_table(heads, place),),
+        {"layers": layers, "heads": [one._asdict() for one in heads], "kernel_difference": apart, **data},
+    )
+
+
+def _chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[Head]:
+    """Those that the settings name, else the sharpest."""
+    refuse_unknown(
+        layers=(settings.layers, {one.layer for one in heads}), heads=(settings.heads, {one.head for one in heads})
+    )
+    able = [
+        one
+        for one in heads
+        if (not settings.layers or one.layer in settings.layers) and (not settings.heads or one.head in settings.heads)
+    ]
+    sharpest = sorted(able, key=lambda one: one.entropy)[: settings.maps]
+    return sorted(sharpest, key=lambda one: (one.layer, one.head))
+
+
+def _map(
+    one: Head,
+    weights_TS: Tensor,
+    names: Sequence[str],
+    queries: Sequence[int],
+    place: str,
+    where: str,
+    *,
+    causal: bool,
+) -> Figure:
+    rows = tuple(
+        tuple(
+            None if causal and at > query else float(value)
+            for at, value in enumerate(weights_TS[query, : len(names)].tolist())
+        )
+        for query in queries
+    )
+    return Figure(
+        f"attention-layer-{one.layer}-head-{one.head}",
+        f"Layer {one.layer}, head {one.head}",
+        "map",
+        Axis(f"{place} attended to", categories=tuple(names)),
+        Axis(f"{place} that attends", categories=tuple(names[query] for query in queries)),
+        (),
+        reading=f"{where}: a row is a {place}; the colour is its attention weight on each {place}.",
+        finding=f"It attends to {place}s {rough(one.distance)} away in the mean, with {plain(one.entropy)} bits of "
+        f"entropy: {share(one.itself)} on the {place} itself, {share(one.previous)} on the one before, "
+        f"{share(one.first)} on the first.",
+        grid=Grid(rows, "weight", limits=(0.0, max(max(v or 0.0 for v in row) for row in rows) or 1.0)),
+    )
+
+
+def _entropies(heads: Sequence[Head]) -> Figure:
+    layers = sorted({one.layer for one in heads})
+    most = max(one.head for one in heads) + 1
+    by_place = {(one.layer, one.head): one for one in heads}
+    values = tuple(
+        tuple(by_place[layer, head].share if (layer, head) in by_place else None for head in range(most))
+        for layer in layers
+    )
+    sharpest = min(heads, key=lambda one: one.share)
+    return Figure(
+        "attention-entropy",
+        "Entropy of each head",
+        "map",
+        Axis("head", categories=tuple(str(head) for head in range(most))),
+        Axis("layer", categories=tuple(str(layer) for layer in layers)),
+        (),
+        reading="Mean entropy of a head's weights, as a share of that of uniform weights: 0 selects one token, 1 is a "
+        "plain mean.",
+        finding=f"The sharpest is layer {sharpest.layer}, head {sharpest.head}, with {share(sharpest.share)}.",
+        grid=Grid(values, "share of the largest entropy", limits=(0.0, 1.0)),
+    )
+
+
+def _sentences(
+    name: str, heads: Sequence[Head], layers: Sequence[str], apart: float, place: str, *, causal: bool
+) -> list[str]:
+    sharpest, widest = min(heads, key=lambda one: one.share), max(heads, key=lambda one: one.share)
+    furthest = max(heads, key=lambda one: one.distance)
+    previous = sum(one.previous > 0.5 for one in heads)
+    local = f"; {previous} of them put{'s' * (previous == 1)} most weight on the {place} before" if causal else ""
+    return [
+        f"{name} has {len(heads)} heads in {len(layers)} layers: the sharpest (layer {sharpest.layer}, head "
+        f"{sharpest.head}) uses {share(sharpest.share)} of the largest possible entropy, the widest "
+        f"{share(widest.share)}; layer {furthest.layer}, head {furthest.head} attends furthest, "
+        f"{rough(furthest.distance)} {place}s in the mean{local}.",
+        f"The weights are those of the equation; the fast kernel's {'logits' if causal else 'answers'} differ by at "
+        f"most {rough(apart)}.",
+    ]
+
+
+def _table(heads: Sequence[Head], place: str) -> Named:
+    columns = (
+        Column("layer", "layer"),
+        Column("head", "head"),
+        Column("entropy", "entropy", "bits"),
+        Column("share", "of the largest", "0: one token, 1: a mean"),
+        Column("distance", "distance", f"{place}s, in the mean"),
+        Column("itself", "on itself"),
+        Column("previous", "on the one before"),
+        Column("first", "on the first"),
+    )
+    forms = (lambda value: f"{value:.0f}", lambda value: f"{value:.0f}", plain, share, rough, share, share, share)
+    rows = tuple(tuple(number(value, form) for value, form in zip(one, forms)) for one in heads)
+    reading = f"Means over the {place}s of several rows; a {place} that can only attend to itself is left out."
+    return Named("attention-heads", "The heads", reading, Table(columns, rows))
 
 
 LENS = Lens(

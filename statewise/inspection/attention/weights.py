@@ -1,77 +1,110 @@
-"""Attention's weights as the equation has them, although a faster kernel does the work: a lens is opened for them.
+"""Attention weights as the equation has them: while a lens is open, the naive kernel runs and shows them.
 
-B rows, T queries, H heads, S places that are looked at.
+B rows, T queries, H heads, S places that are attended to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, lens
+from statewise.specs import UserError
+from statewise.tasks import Specimen
 
-TAP = "*weights"  # whatever looks shows its weights under a name that ends so
+TAP = "*weights"  # the names of attention weights end so
 
 
 class Head(NamedTuple):
-    """What one head does, in the mean over queries that have something to choose from."""
+    """One head, in the mean over queries with more than one place to attend to."""
 
     layer: int
     head: int
     entropy: float  # bits
-    share: float  # of the entropy of a head that looks everywhere alike
-    distance: float  # places that it looks back, in the mean
-    itself: float  # weight on the query's own place, on the one before it, and on the first of all
+    share: float  # of the entropy of uniform weights
+    distance: float  # to the places that it attends to
+    itself: float  # weight on the query's own place, on the one before it, and on the first
     previous: float
     first: float
 
 
 class Seen(NamedTuple):
-    names: tuple[str, ...]  # of the layers that look
-    weights: tuple[Tensor, ...]  # of each, [B, T, H, S]
-    apart: float  # the largest difference between the logits that these weights give and those of the fast kernel
+    weights: dict[str, Tensor]  # of one row, by the layer's name, [T, H, S]
+    apart: float  # largest difference between the outputs with these weights and those of the fast kernel
 
 
 @torch.no_grad()
-def see(machine: Machine[Any], tokens_BT: Tensor) -> Seen:
-    """Read some rows from the beginning, with and without the lens."""
-    fast_BTV, _ = machine(tokens_BT, None)
+def see(machine: Machine[Any], tokens_1T: Tensor) -> Seen:
+    """Read a window from the initial state, with and without the lens."""
+    fast_1TV, _ = machine(tokens_1T, None)
     with lens(TAP) as opened:
-        slow_BTV, _ = machine(tokens_BT, None)
-    names = tuple(opened.names)
-    weights = tuple(torch.stack([_rows(one) for one in opened.seen[name]], dim=1) for name in names)
-    return Seen(names, weights, float((fast_BTV - slow_BTV).abs().max()))
+        slow_1TV, _ = machine(tokens_1T, None)
+    weights = {name: torch.stack([_heads(step) for step in steps]) for name, steps in opened.seen.items()}
+    return Seen(weights, float((fast_1TV - slow_1TV).abs().max()))
 
 
-def _rows(weights: Tensor) -> Tensor:
-    """`[B, H, S]` of one moment; who has no heads has one."""
-    return weights if weights.dim() == 3 else weights[:, None]
+@torch.no_grad()
+def see_row(one: Specimen) -> Seen:
+    """The same for a row of any task. Rows that are read backwards are turned around."""
+    x_1TE = one.x_TE[None]
+    fast = one.answer(one.read(one.enter(x_1TE)), x_1TE)
+    z_1TI = one.enter(x_1TE)
+    with lens(TAP) as opened:
+        slow = one.answer(one.read(z_1TI), x_1TE)
+    weights = {}
+    for name, steps in opened.seen.items():
+        at = one.seen_at(name, len(steps))
+        if at is None:
+            continue
+        order = torch.from_numpy(np.ascontiguousarray(at - one.stretch(name).begin))
+        back = torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
+        weights_THS = torch.stack([_heads(step) for step in steps]).cpu()[back]
+        # What is read from its end lists the places from there, too.
+        weights[name] = weights_THS[..., back] if weights_THS.shape[-1] == len(back) else weights_THS
+    return Seen(weights, float((fast - slow).abs().max()))
 
 
-def describe(layer: int, weights_BTHS: Tensor) -> list[Head]:
-    weights_BTHS = weights_BTHS.double()
-    _, time, heads, places = weights_BTHS.shape
-    back_TS = (torch.arange(time)[:, None] - torch.arange(places)[None]).clamp(min=0).to(weights_BTHS)
-    at_T = torch.arange(time)
-    entropy_BTH = entropy(weights_BTHS)
-    most_T = torch.log2(at_T.double() + 1).to(weights_BTHS)
+def _heads(step: Tensor) -> Tensor:
+    """`[H, S]` of one row at one time step; without a head axis, one head."""
+    return step[0] if step.dim() == 3 else step[0, None]
+
+
+def describe(layer: int, weights: Sequence[Tensor], *, causal: bool = False) -> list[Head]:
+    """What each head does in the mean over all queries of all rows, each `[T, H, S]`.
+
+    `causal`: a query can attend to everything before it, and shares of entropy are weighted by the largest possible.
+    Otherwise the places that a query can attend to are those with a weight.
+    """
     found = []
-    for head in range(heads):
-        weights_BTS = weights_BTHS[:, :, head]
-        mean_entropy = float(entropy_BTH[:, 1:, head].mean())
-        found.append(
-            Head(
-                layer,
-                head,
-                mean_entropy,
-                mean_entropy / float(most_T[1:].mean()),
-                float((weights_BTS * back_TS).sum(-1)[:, 1:].mean()),
-                float(weights_BTS[:, at_T, at_T][:, 1:].mean()),
-                float(weights_BTS[:, at_T[1:], at_T[1:] - 1].mean()),
-                float(weights_BTS[:, 1:, 0].mean()),
+    for head in range(weights[0].shape[1]):
+        sums, count = np.zeros(7), 0
+        for weights_THS in weights:
+            weights_TS = weights_THS[:, head].double().cpu()
+            time, places = weights_TS.shape
+            at_T, at_S = torch.arange(time), torch.arange(places)
+            open_T = at_T + 1 if causal else (weights_THS > 0).any(1).sum(-1).clamp(min=1).cpu()
+            able_T = open_T > 1
+            if not bool(able_T.any()):
+                continue
+            away_TS = at_T[:, None] - at_S[None]
+            entropy_T, most_T = entropy(weights_TS), open_T.double().log2()
+            per_T = (
+                entropy_T,
+                entropy_T / most_T.clamp(min=1e-9),
+                (weights_TS * (away_TS.clamp(min=0) if causal else away_TS.abs())).sum(-1),
+                (weights_TS * (away_TS == 0)).sum(-1),
+                (weights_TS * (away_TS == 1)).sum(-1),
+                weights_TS[:, 0],
+                most_T,
             )
-        )
+            sums += [float(one_T[able_T].sum()) for one_T in per_T]
+            count += int(able_T.sum())
+        *means, most = (sums / max(count, 1)).tolist()
+        if causal:
+            means[1] = means[0] / most if most else 0.0
+        found.append(Head(layer, head, *means))
     return found
 
 
@@ -80,8 +113,8 @@ def entropy(weights: Tensor) -> Tensor:
     return -(weights * weights.clamp(min=1e-300).log2()).sum(-1)
 
 
-class Look(NamedTuple):
-    """One text written given another: where each written token looked."""
+class CrossWeights(NamedTuple):
+    """Attention of each generated token to the source."""
 
     weights: dict[str, Tensor]  # by the name of the layer, [T, H, S]
 
@@ -93,12 +126,27 @@ class Look(NamedTuple):
 
 
 @torch.no_grad()
-def look_along(machine: Machine[Any], state: State, x_T: Tensor, *, pattern: str) -> Look:
-    """Told what it writes, one moment at a time, from the state that a source left. Several looks are averaged."""
-    moments: dict[str, list[Tensor]] = {}
+def cross_weights(machine: Machine[Any], state: State, x_T: Tensor, *, pattern: str) -> CrossWeights:
+    """Read a given target step by step, from the state that a source left. Several taps in a step are averaged."""
+    steps: dict[str, list[Tensor]] = {}
     for x_t in x_T:
         with lens(pattern) as opened:
             _, state = machine.step(x_t[None], state)
         for name, several in opened.seen.items():
-            moments.setdefault(name, []).append(torch.stack([_rows(one)[0] for one in several]).mean(0))
-    return Look({name: torch.stack(several) for name, several in moments.items()})
+            steps.setdefault(name, []).append(torch.stack([_heads(one) for one in several]).mean(0))
+    return CrossWeights({name: torch.stack(several) for name, several in steps.items()})
+
+
+def valid_queries(wanted: Sequence[int], length: int, *, of: str = "the window") -> list[int]:
+    wrong = [query for query in wanted if not 0 <= query < length]
+    if wrong:
+        raise UserError(f"queries = {wrong[0]} is not a token of {of}", fix=f"0 to {length - 1}")
+    return list(wanted) or list(range(length))
+
+
+def refuse_unknown(**settings: tuple[Sequence[int], Collection[int]]) -> None:
+    """`layers=(wanted, known)`, `heads=(wanted, known)`."""
+    for name, (wanted, known) in settings.items():
+        wrong = [number for number in wanted if number not in known]
+        if wrong:
+            raise UserError(f"{name} = {wrong[0]} is not there", fix=f"this model has {name} 0 to {max(known)}")

@@ -6,6 +6,7 @@ B rows, T time steps, P parameters.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 from weakref import finalize
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine, State, detach
+from statewise.inspection.lens import half_width
 from statewise.specs import FullTruncation, TruncationSpec
 from statewise.training import Segment, pass_gradient, segments
 
@@ -169,3 +171,25 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+class Trained(NamedTuple):
+    """Trainings with one policy."""
+
+    nats: tuple[float, ...]  # on held-out text, by seed
+    seconds: float  # of training, the mean over seeds
+
+
+class Measured(NamedTuple):
+    """A policy over all batches."""
+
+    estimates: tuple[Estimate, ...]
+    cost: Cost
+    random: bool  # whether the policy draws its cuts
+    trained: Trained | None = None
+
+    def mean(self, field: str) -> float:
+        return fmean(getattr(one, field) for one in self.estimates)
+
+    def half(self, field: str) -> float | None:
+        return half_width([getattr(one, field) for one in self.estimates])

@@ -1,21 +1,22 @@
-"""The lens `bptt`: bias, variance, memory and time of every truncation, on one model, one text and the same seeds."""
+"""The lens `bptt`: bias, variance, memory and time of each truncation policy, on one model, text and seeds."""
 
 import copy
 import math
+import tempfile
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 
 from statewise.core import Machine
 from statewise.inspection.bptt import picture
-from statewise.inspection.bptt.estimate import Cost, Estimate, cost, estimate, gradient
-from statewise.inspection.bptt.trained import Course, courses
+from statewise.inspection.bptt.estimate import Estimate, Measured, Trained, cost, estimate, gradient
 from statewise.inspection.finding import Finding
-from statewise.inspection.lens import Lens, half_width
+from statewise.inspection.lens import Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
@@ -28,7 +29,8 @@ from statewise.specs import (
     UnbiasedTruncation,
     UserError,
 )
-from statewise.tasks import LanguageModelRun
+from statewise.tasks import LanguageModelRun, load, train
+from statewise.training import Silent
 
 
 class BPTTSettings(Spec):
@@ -43,38 +45,23 @@ class BPTTSettings(Spec):
     seeds: int = Field(2, ge=1, description="train: trainings of each policy")
 
 
-class Measured(NamedTuple):
-    """A policy over all batches."""
-
-    estimates: tuple[Estimate, ...]
-    cost: Cost
-    by_chance: bool  # whether the policy draws its cuts
-    course: Course | None = None
-
-    def mean(self, field: str) -> float:
-        return fmean(getattr(one, field) for one in self.estimates)
-
-    def half(self, field: str) -> float | None:
-        return half_width([getattr(one, field) for one in self.estimates])
-
-
 def look(subject: Subject, settings: BPTTSettings, progress: Progress) -> Finding:
-    reading = subject.tokens
+    text = subject.text_rows
     if not any(p.requires_grad for p in subject.machine.parameters()):
         raise UserError(f"{subject.name} does not learn by gradients", fix="name a run that was trained by them")
     if settings.draws & (settings.draws - 1):
         lower = 2 ** int(math.log2(settings.draws))
         raise UserError(f"draws = {settings.draws} is not a power of two", fix=f"try {lower} or {2 * lower}")
-    length = min(settings.window, len(reading) - 1, reading.window or settings.window)
+    length = min(settings.window, len(text.tokens_T) - 1, text.window or settings.window)
     if length <= settings.length:
         raise UserError(
             f"a window of {length} tokens is not longer than length={settings.length}: there is nothing to cut",
             fix="give a longer text, a longer window or a smaller length",
         )
     wanted = settings.rows * settings.batches
-    window_NT = windows(reading, length + 1, wanted).to(subject.machine.like.device)
+    window_NT = windows(text, length + 1, wanted).to(subject.machine.like.device)
     if len(window_NT) < 2:
-        raise UserError(f"{reading.source} has room for one window of {length} tokens", fix="give a longer text")
+        raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
     batches = list(window_NT.chunk(min(settings.batches, len(window_NT))))
     policies: dict[str, TruncationSpec] = {
         "full": FullTruncation(),
@@ -86,10 +73,10 @@ def look(subject: Subject, settings: BPTTSettings, progress: Progress) -> Findin
     if settings.train:
         if not isinstance(subject.run, LanguageModelRun):
             raise UserError("train=true needs a trained folder, whose recipe is run again", fix="name a run")
-        learnt = courses(
+        trained = train_each(
             subject.run, policies, steps=settings.steps, window=length, seeds=settings.seeds, progress=progress
         )
-        found = {name: one._replace(course=learnt[name]) for name, one in found.items()}
+        found = {name: one._replace(trained=trained[name]) for name, one in found.items()}
     return Finding(
         "bptt",
         "The BPTT laboratory",
@@ -115,14 +102,14 @@ def _measure(
     estimates: dict[str, list[Estimate]] = {name: [] for name in policies}
     for name, number in progress.over(work, "gradients by policy and batch"):
         some_BT, policy = batches[number], policies[name]
-        by_chance = isinstance(policy, RandomTruncation | UnbiasedTruncation)
+        random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
         estimates[name].append(
             estimate(
                 exact,
                 some_BT[:, :-1],
                 some_BT[:, 1:],
                 policy,
-                draws=draws if by_chance else 1,
+                draws=draws if random else 1,
                 seed=number,
                 full_P=full[number],
             )
@@ -134,9 +121,44 @@ def _measure(
             partial(gradient, machine, inputs_BT, targets_BT, policy, key=(0, 1)),
             known=[*machine.parameters(), inputs_BT, targets_BT],
         )
-        by_chance = isinstance(policy, RandomTruncation | UnbiasedTruncation)
-        found[name] = Measured(tuple(estimates[name]), taken, by_chance)
+        random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
+        found[name] = Measured(tuple(estimates[name]), taken, random)
     return found
+
+
+def train_each(
+    run: LanguageModelRun,
+    policies: Mapping[str, TruncationSpec],
+    *,
+    steps: int,
+    window: int,
+    seeds: int,
+    progress: Progress,
+) -> dict[str, Trained]:
+    """The run's own recipe again with each policy, on the same seeds, in a temporary folder."""
+    trials = [(name, seed) for name in policies for seed in range(seeds)]
+    nats: dict[str, list[float]] = {name: [] for name in policies}
+    seconds = dict.fromkeys(policies, 0.0)
+    with tempfile.TemporaryDirectory() as place:
+        for name, seed in progress.over(trials, "training with each truncation"):
+            spec = run.spec.train.model_copy(
+                update={
+                    "truncation": policies[name],
+                    "window": window,
+                    "steps": steps,
+                    "seconds": None,
+                    "warmup": min(run.spec.train.warmup, steps // 4),
+                    "evaluate_every": steps,
+                    "save_every": steps,
+                }
+            )
+            recipe = run.spec.model_copy(update={"train": spec, "seed": seed})
+            again = train(recipe, out=Path(place) / f"{name}-{seed}", display=Silent())
+            opened = load(again.path, device=str(run.device), mixer=again.mixers)
+            assert isinstance(opened, LanguageModelRun)
+            nats[name].append(opened.evaluate().nats_per_token)
+            seconds[name] += again.outcome.seconds / seeds
+    return {name: Trained(tuple(nats[name]), seconds[name]) for name in policies}
 
 
 def _data(found: Mapping[str, Measured], settings: BPTTSettings, length: int) -> dict[str, Any]:
@@ -146,7 +168,7 @@ def _data(found: Mapping[str, Measured], settings: BPTTSettings, length: int) ->
         record: dict[str, Any] = {field: {"mean": one.mean(field), "half": one.half(field)} for field in fields}
         record["off_by"] = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
         record |= {"seconds": one.cost.seconds, "held_bytes": one.cost.held_bytes}
-        record["course"] = None if one.course is None else one.course._asdict()
+        record["course"] = None if one.trained is None else one.trained._asdict()
         policies[name] = record
     return {"window": length, "length": settings.length, "keep": settings.keep, "policies": policies}
 

@@ -2,29 +2,14 @@
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Protocol
 
 from statewise.display import duration, plain, rough, share, size, with_interval
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, Unit, number, words
-from statewise.inspection.bptt.estimate import Cost, Estimate
-from statewise.inspection.bptt.trained import Course
+from statewise.inspection.bptt.estimate import Measured
 from statewise.inspection.finding import Named
 from statewise.inspection.lens import half_width
 
 _EXACT = 1e-6  # of the full gradient's norm: less is rounding
-
-
-class Measured(Protocol):
-    @property
-    def estimates(self) -> tuple[Estimate, ...]: ...
-    @property
-    def cost(self) -> Cost: ...
-    @property
-    def by_chance(self) -> bool: ...
-    @property
-    def course(self) -> Course | None: ...
-    def mean(self, field: str) -> float: ...
-    def half(self, field: str) -> float | None: ...
 
 
 def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
@@ -39,7 +24,7 @@ def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
         f"Memory falls from {size(found['full'].cost.held_bytes)} to {size(fixed.cost.held_bytes)} with fixed cuts and "
         f"{size(unbiased.cost.held_bytes)} with the re-weighted ones.",
     ]
-    if fixed.course is not None:
+    if fixed.trained is not None:
         said.append(f"Trained with each, {_lowest(found)}.")
     return said
 
@@ -70,7 +55,7 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
         _bars("bptt-memory", "Memory", found, {n: float(o.cost.held_bytes) for n, o in found.items()}, "bytes"),
         _bars("bptt-time", "Time", found, {n: o.cost.seconds for n, o in found.items()}, "seconds"),
     ]
-    if unbiased.course is not None:
+    if unbiased.trained is not None:
         drawn.append(_final(found))
     return drawn
 
@@ -81,7 +66,7 @@ def _convergence(cut: Mapping[str, Measured]) -> Figure:
         off_by = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
         most = max(each.estimates[0].draws for each in cut.values())
         draws = [2.0**power for power in range(len(off_by))]
-        if not one.by_chance:  # the same at every draw
+        if not one.random:  # the same at every draw
             draws, off_by = [1.0, float(most)], [off_by[0], off_by[0]]
         kept = [(n, value) for n, value in zip(draws, off_by) if value > 0]
         if kept:
@@ -153,7 +138,7 @@ def _interval(mean: float, half: float | None) -> str:
 
 def _lowest(found: Mapping[str, Measured]) -> str:
     """Who ends lowest, and whether that can be told: policies share their seeds, so differences are paired."""
-    nats = {name: one.course.nats for name, one in found.items() if one.course is not None}
+    nats = {name: one.trained.nats for name, one in found.items() if one.trained is not None}
     best, next_ = sorted(nats, key=lambda name: fmean(nats[name]))[:2]
     gaps = [other - own for own, other in zip(nats[best], nats[next_])]
     half = half_width(gaps)
@@ -165,7 +150,7 @@ def _lowest(found: Mapping[str, Measured]) -> str:
 
 
 def _final(found: Mapping[str, Measured]) -> Figure:
-    nats = {name: one.course.nats for name, one in found.items() if one.course is not None}
+    nats = {name: one.trained.nats for name, one in found.items() if one.trained is not None}
     means = {name: fmean(values) for name, values in nats.items()}
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
     return Figure(
@@ -200,7 +185,7 @@ def table(found: Mapping[str, Measured]) -> Named:
         Column("held_bytes", "memory", "held at most"),
         Column("seconds", "time", "a gradient"),
     ]
-    trained = any(one.course is not None for one in found.values())
+    trained = any(one.trained is not None for one in found.values())
     if trained:
         columns += [Column("nats", "final loss", "nats per token"), Column("training", "training", "a run")]
     rows = []
@@ -213,8 +198,8 @@ def table(found: Mapping[str, Measured]) -> Named:
             Cell(one.cost.seconds, duration(one.cost.seconds)),
         ]
         if trained:
-            nats = None if one.course is None else fmean(one.course.nats)
-            row += [number(nats, plain), number(None if one.course is None else one.course.seconds, duration)]
+            nats = None if one.trained is None else fmean(one.trained.nats)
+            row += [number(nats, plain), number(None if one.trained is None else one.trained.seconds, duration)]
         rows.append(tuple(row))
     reading = "Everything is relative to the gradient through the whole window; intervals are over batches."
     return Named("bptt-policies", "The policies", reading, Table(tuple(columns), tuple(rows)))

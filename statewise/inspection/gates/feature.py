@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data import END, UNKNOWN
-from statewise.inspection.text import Reading
 from statewise.specs import UserError
+from statewise.tasks import TextSpecimens
 
 Values = NDArray[np.float32]
 
@@ -152,13 +152,13 @@ def at_pieces(features: Sequence[Feature], pieces: Sequence[str]) -> dict[str, V
     return found
 
 
-def along(features: Sequence[Feature], reading: Reading) -> dict[str, Values]:
-    """Each feature at each token of a reading. Documents know nothing of each other, and their ends have no letters."""
-    names = reading.names()
-    ends = [at for at, token in enumerate(reading.tokens_T.tolist()) if token == reading.end_id]
+def at_tokens(features: Sequence[Feature], text: TextSpecimens) -> dict[str, Values]:
+    """Each feature at each token of a text. Documents are independent, and end symbols have no letters."""
+    names = text.names()
+    ends = [at for at, token in enumerate(text.tokens_T.tolist()) if token == text.end_id]
     found = {feature.name: np.zeros(len(names), dtype=np.float32) for feature in features}
     for begin, stop in zip([0, *(at + 1 for at in ends)], [*ends, len(names)]):
         pieces = names[begin:stop]
-        for name, values in at_pieces(features, pieces[::-1] if reading.backwards else pieces).items():
-            found[name][begin:stop] = values[::-1] if reading.backwards else values
+        for name, values in at_pieces(features, pieces[::-1] if text.backwards else pieces).items():
+            found[name][begin:stop] = values[::-1] if text.backwards else values
     return found

@@ -14,13 +14,14 @@ from statewise.display import plain, rough, share
 from statewise.figures import Column, Drawing, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gates.feature import parse_features
-from statewise.inspection.gates.picture import beside, overview, passages, saturation_figure, traces, updates
+from statewise.inspection.gates.picture import overview, passages, saturation_figure, unit_curves, unit_map, updates
 from statewise.inspection.gates.statistics import Correlation, Follower, Saturating, Saturation
-from statewise.inspection.gates.trace import Observed, Units, Walk, twins, walk_rows, walk_text
+from statewise.inspection.gates.trace import Observed, Trace, Units, trace_rows, trace_text, twins
 from statewise.inspection.lens import ROW_TASKS, Lens
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec
+from statewise.tasks import TextSpecimens
 
 _KEPT = 1500  # tokens whose values are kept to be shown
 
@@ -45,12 +46,13 @@ class _Seen(NamedTuple):
 
 def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
     own = parse_features(settings.features)
-    if subject.specimens is None:
-        return _along(
-            walk_text(subject, settings.names, own, tokens=settings.tokens, progress=progress), subject, settings
-        )
-    walks = walk_rows(subject.specimens, settings.names, own, places=settings.tokens, progress=progress)
-    found = [(walk.part, _along(walk, subject, settings)) for walk in walks]
+    specimens, names = subject.specimens, settings.names
+    assert specimens is not None
+    if isinstance(specimens, TextSpecimens):
+        traces = [trace_text(specimens, names, own, tokens=settings.tokens, progress=progress)]
+    else:
+        traces = trace_rows(specimens, names, own, places=settings.tokens, progress=progress)
+    found = [(trace.part, _along(trace, subject, settings)) for trace in traces]
     return found[0][1] if not found[0][0] else _together(found)
 
 
@@ -80,20 +82,20 @@ def _of_part(name: str, part: str) -> str:
     return name.replace("gates-", f"gates-{part}-", 1)
 
 
-def _along(walk: Walk, subject: Subject, settings: GatesSettings) -> Finding:
-    missing = list(walk.missing)
-    seen = _read(walk, settings)
+def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
+    missing = list(trace.missing)
+    seen = _read(trace, settings)
     if seen.correlation.constant:
         missing.append(f"features that never change here: {', '.join(seen.correlation.constant)}")
     followers = seen.correlation.followers()
-    places = {one.name: one for one in walk.observed}
-    figures: list[Drawing] = [overview(seen.correlation, walk.observed)]
-    pieces = walk.pieces[: settings.shown]
-    if walk.text:
+    places = {one.name: one for one in trace.observed}
+    figures: list[Drawing] = [overview(seen.correlation, trace.observed)]
+    pieces = trace.pieces[: settings.shown]
+    if trace.text:
         figures += passages(pieces, seen.kept, followers, places, units=settings.units)
     else:
-        figures += beside(walk, seen.kept, followers, places, units=settings.units)
-    figures += traces(pieces, seen.kept, followers, places, place=walk.place)
+        figures += unit_curves(trace, seen.kept, followers, places, units=settings.units)
+    figures += unit_map(pieces, seen.kept, followers, places, place=trace.place)
     figures += saturation_figure(seen.saturation)
     figures += updates(seen.mean)
     return Finding(
@@ -104,7 +106,7 @@ def _along(walk: Walk, subject: Subject, settings: GatesSettings) -> Finding:
         tuple(figures),
         tuple(_tables(seen, followers, places)),
         {
-            "tokens": len(walk.pieces),
+            "tokens": len(trace.pieces),
             "followers": [{**one._asdict(), "place": places[one.name].place(one.unit)} for one in followers],
             "saturation": {name: _record(one) for name, one in seen.saturation.items()},
             "updates": {
@@ -116,14 +118,14 @@ def _along(walk: Walk, subject: Subject, settings: GatesSettings) -> Finding:
     )
 
 
-def _read(walk: Walk, settings: GatesSettings) -> _Seen:
-    names = [one.name for one in walk.observed]
-    correlation = Correlation(dict(walk.features), slides=settings.slides)
+def _read(trace: Trace, settings: GatesSettings) -> _Seen:
+    names = [one.name for one in trace.observed]
+    correlation = Correlation(dict(trace.features), slides=settings.slides)
     saturating = {name: Saturating() for name in names}
     kept: dict[str, list[Units]] = {name: [] for name in names}
     paired = {name for pair in twins(names) for name in pair}
     mean: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names if name in paired}
-    for begin, chunk in walk.chunks:
+    for begin, chunk in trace.chunks:
         for name, unit_TU in chunk.items():
             correlation.add(name, begin, unit_TU)
             saturating[name].add(unit_TU)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from statewise.display import alone, rough, share
 from statewise.figures import Axis, Drawing, Figure, Grid, Passage, Series
 from statewise.inspection.gates.statistics import Correlation, Follower, Saturation
-from statewise.inspection.gates.trace import Observed, Units, Walk, twins
+from statewise.inspection.gates.trace import Observed, Trace, Units, twins
 from statewise.inspection.lens import short_names
 
 _ACROSS = 60  # tokens that a map has room for
@@ -84,7 +84,7 @@ def passages(
     return found
 
 
-def traces(
+def unit_map(
     pieces: Sequence[str],
     kept: Mapping[str, Units],
     followers: Sequence[Follower],
@@ -172,16 +172,21 @@ def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
 _SHOWN = 400  # places of a curve
 
 
-def beside(
-    walk: Walk, kept: Mapping[str, Units], followers: Sequence[Follower], places: Mapping[str, Observed], *, units: int
+def unit_curves(
+    trace: Trace,
+    kept: Mapping[str, Units],
+    followers: Sequence[Follower],
+    places: Mapping[str, Observed],
+    *,
+    units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best followed features, over the first row."""
     best = {one.feature: one for one in reversed(followers)}
-    length = min(walk.first, _SHOWN)
+    length = min(trace.first, _SHOWN)
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
         unit_T = standard(kept[one.name][:length, one.unit])
-        feature_T = standard(walk.features[one.feature][:length])
+        feature_T = standard(trace.features[one.feature][:length])
         place = places[one.name].place(one.unit)
         x = tuple(float(t) for t in range(length))
         sign = "" if one.r > 0 else ", upside down"
@@ -190,7 +195,7 @@ def beside(
                 f"gates-unit-{at + 1}",
                 f"A unit for: {one.feature}",
                 "line",
-                Axis(f"{walk.place} of the first row", unit="whole"),
+                Axis(f"{trace.place} of the first row", unit="whole"),
                 Axis("spreads from the mean of this row"),
                 (
                     Series(one.feature, x, tuple(map(float, feature_T))),

@@ -6,20 +6,19 @@ T places (tokens of a text, places of a row), U units.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import Machine, State, lens
-from statewise.inspection.gates.feature import FEATURES, Feature, Values, along, at_pieces
+from statewise.core import State, lens
+from statewise.inspection.gates.feature import FEATURES, Feature, Values, at_pieces, at_tokens
 from statewise.inspection.progress import Progress
-from statewise.inspection.subject import Subject
-from statewise.inspection.text import Reading, fresh_starts
+from statewise.inspection.text import fresh_starts, with_tokens
 from statewise.specs import UserError, nearest
-from statewise.tasks import Specimen, Specimens
+from statewise.tasks import Specimen, Specimens, TextSpecimens
 
 Units = NDArray[np.float32]  # [T, U]
 
@@ -46,7 +45,7 @@ class Observed(NamedTuple):
         return f"{self.name}[{', '.join(str(int(one)) for one in at)}]"
 
 
-class Sight(NamedTuple):
+class Observable(NamedTuple):
     observed: tuple[Observed, ...]
     growing: tuple[str, ...]  # names whose shape changes with time, such as weights over a list
 
@@ -68,13 +67,13 @@ def observed_as(name: str, shape: tuple[int, ...]) -> Observed:
 
 
 @torch.no_grad()
-def sight(model: Machine[Any], reading: Reading) -> Sight:
-    """What there is to see, found by reading a few tokens, and then one more."""
-    few_T = reading.tokens_T[:_FEW].to(model.like.device)
+def observable(text: TextSpecimens) -> Observable:
+    """Found by reading a few tokens, and then one more."""
+    few_T = text.tokens_T[:_FEW].to(text.model.like.device)
     with lens() as seen:
-        _, state = model(few_T[None])
+        _, state = text.model(few_T[None])
     with lens() as later:
-        model(few_T[None, :1], state)
+        text.model(few_T[None, :1], state)
     observed, growing = [], []
     for name in seen.names:
         shapes = {tuple(value.shape[1:]) for value in (*seen.seen[name], *later.seen.get(name, ()))}
@@ -82,18 +81,25 @@ def sight(model: Machine[Any], reading: Reading) -> Sight:
             growing.append(name)
             continue
         observed.append(observed_as(name, shapes.pop()))
-    return Sight(tuple(observed), tuple(growing))
+    return Observable(tuple(observed), tuple(growing))
 
 
 @torch.no_grad()
 def trace(
-    model: Machine[Any], reading: Reading, observed: Sequence[Observed], progress: Progress, *, chunk: int = _CHUNK
+    text: TextSpecimens, observed: Sequence[Observed], progress: Progress, *, chunk: int = _CHUNK
 ) -> Iterator[tuple[int, Mapping[str, Units]]]:
     """Where each chunk begins, and every observed name in it. State is carried as the run carries it."""
-    tokens_T = reading.tokens_T.to(model.like.device)
+    model = text.model
+    tokens_T = text.tokens_T.to(model.like.device)
     names = tuple(one.name for one in observed)
     state: State = model.init_state(1)
-    for begin, stop, fresh in progress.over(chunks(model, reading, chunk=chunk), "reading"):
+    starts = [int(at) for at in fresh_starts(text)]
+    chunks = [
+        (begin, min(begin + chunk, stop), begin == start)
+        for start, stop in zip(starts, [*starts[1:], len(tokens_T)])
+        for begin in range(start, stop, chunk)
+    ]
+    for begin, stop, fresh in progress.over(chunks, "reading"):
         state = model.init_state(1) if fresh else state
         with lens(*names) as seen:
             _, state = model(tokens_T[None, begin:stop], state)
@@ -106,22 +112,12 @@ def trace(
         )
 
 
-def chunks(model: Machine[Any], reading: Reading, *, chunk: int) -> list[tuple[int, int, bool]]:
-    """Begin and end of each stretch that is read at once, and whether the state is fresh there."""
-    starts = [int(at) for at in fresh_starts(model, reading)]
-    return [
-        (begin, min(begin + chunk, stop), begin == start)
-        for start, stop in zip(starts, [*starts[1:], len(reading)])
-        for begin in range(start, stop, chunk)
-    ]
-
-
 def twins(names: Sequence[str]) -> list[tuple[str, str]]:
     """Names that were measured before and after an update."""
     return [(name, name + _AFTER) for name in names if name + _AFTER in names]
 
 
-class Walk(NamedTuple):
+class Trace(NamedTuple):
     observed: Sequence[Observed]
     features: Mapping[str, NDArray[np.float32]]  # of every place
     pieces: Sequence[str]
@@ -133,7 +129,7 @@ class Walk(NamedTuple):
     part: str = ""  # of the rows, that is walked along: one of several texts; "": all of them
 
 
-def matching(found: Sight, names: str) -> tuple[list[Observed], list[str]]:
+def matching(found: Observable, names: str) -> tuple[list[Observed], list[str]]:
     """What is looked at of what there is to see, and what is left out."""
     observed = [one for one in found.observed if fnmatchcase(one.name, names)]
     if not found.observed:
@@ -149,15 +145,16 @@ def matching(found: Sight, names: str) -> tuple[list[Observed], list[str]]:
     return observed, missing
 
 
-def walk_text(subject: Subject, names: str, own: Sequence[Feature], *, tokens: int, progress: Progress) -> Walk:
-    reading, missing = subject.tokens, []
-    if len(reading) > tokens:
-        missing.append(f"the first {tokens:,} of {len(reading):,} tokens were read; the setting tokens reads more")
-        reading = reading.part(0, tokens)
-    observed, left_out = matching(sight(subject.machine, reading), names)
-    features = along((*FEATURES, *own), reading)
-    chunks = trace(subject.machine, reading, observed, progress)
-    return Walk(observed, features, reading.names(), chunks, (*missing, *left_out), "token")
+def trace_text(text: TextSpecimens, names: str, own: Sequence[Feature], *, tokens: int, progress: Progress) -> Trace:
+    missing = []
+    if len(text.tokens_T) > tokens:
+        missing.append(
+            f"the first {tokens:,} of {len(text.tokens_T):,} tokens were read; the setting tokens reads more"
+        )
+        text = with_tokens(text, text.tokens_T[:tokens])
+    observed, left_out = matching(observable(text), names)
+    features = at_tokens((*FEATURES, *own), text)
+    return Trace(observed, features, text.names(), trace(text, observed, progress), (*missing, *left_out), "token")
 
 
 _TRIED = 2  # rows that show which names there are
@@ -165,9 +162,9 @@ _TOGETHER = 512  # places that are handed on together, at the least
 _AT_MOST = 4096  # and at the most
 
 
-def walk_rows(
+def trace_rows(
     specimens: Specimens, names: str, own: Sequence[Feature], *, places: int, progress: Progress
-) -> list[Walk]:
+) -> list[Trace]:
     """One walk; where parts of a row are read by parts of a model, one along each."""
     words = specimens.words
     if own and not words.text:
@@ -181,21 +178,21 @@ def walk_rows(
             f"{len(numbers):,} of {len(specimens):,} rows were read, evenly spaced; the setting tokens reads more"
         )
     tried = [specimens.at(number) for number in _varied(specimens, numbers)]
-    observed, left_out = matching(_sight(tried), names)
+    observed, left_out = matching(_observable(tried), names)
     missing += left_out
     by_part: dict[str, list[Observed]] = {}
     for which in observed:
         by_part.setdefault(tried[0].stretch(which.name).name, []).append(which)
-    walks = []
+    traces = []
     for part, some in by_part.items():
-        walks.append(
-            _walk(specimens, numbers, some, own, part=part, progress=progress)._replace(missing=tuple(missing))
+        traces.append(
+            _trace_part(specimens, numbers, some, own, part=part, progress=progress)._replace(missing=tuple(missing))
         )
         missing = []  # said once
-    return walks
+    return traces
 
 
-def _walk(
+def _trace_part(
     specimens: Specimens,
     numbers: Sequence[int],
     observed: Sequence[Observed],
@@ -203,7 +200,7 @@ def _walk(
     *,
     part: str,
     progress: Progress,
-) -> Walk:
+) -> Trace:
     words = specimens.words
     between = " " if words.spaced else ""
     told = (*FEATURES, *own) if words.text else ()
@@ -219,7 +216,7 @@ def _walk(
         signals = {name: values_T[begin:end] for name, values_T in one.signals.items()}
         for name, values_T in {**at_pieces(told, mine), **signals}.items():
             features.setdefault(name, []).append(np.asarray(values_T, dtype=np.float32))
-    return Walk(
+    return Trace(
         observed,
         {name: np.concatenate(parts) for name, parts in features.items()},
         pieces,
@@ -248,7 +245,7 @@ def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
 
 
 @torch.no_grad()
-def _sight(rows: Sequence[Specimen]) -> Sight:
+def _observable(rows: Sequence[Specimen]) -> Observable:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     along: dict[str, bool] = {}
     for one in rows:
@@ -269,7 +266,7 @@ def _sight(rows: Sequence[Specimen]) -> Sight:
     places = {size for one in rows for size in (len(one), *map(len, one.parts))}
     steady = [name for name in steady if not (name.endswith("weights") and next(iter(shapes[name]))[-1] in places)]
     observed = tuple(observed_as(name, next(iter(shapes[name]))) for name in steady)
-    return Sight(observed, tuple(name for name in shapes if name not in steady))
+    return Observable(observed, tuple(name for name in shapes if name not in steady))
 
 
 @torch.no_grad()

@@ -38,9 +38,9 @@ from statewise.inspection.gradient.jacobian import (
 from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import Reading, windows
+from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
-from statewise.tasks import Specimen, Specimens, Words
+from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
 
 _SHORTEST = 4  # tokens that a gradient can be followed through
@@ -68,8 +68,9 @@ class GradientSettings(Spec):
 
 def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
     """Gradients are followed in double precision: after many steps they are small, and must not be rounding noise."""
-    if subject.specimens is None:
-        return _look_at_text(subject, subject.tokens, settings, progress)
+    if isinstance(subject.specimens, TextSpecimens):
+        return _look_at_text(subject, subject.specimens, settings, progress)
+    assert subject.specimens is not None
     return _look_at_rows(subject, subject.specimens, settings, progress)
 
 
@@ -80,16 +81,15 @@ def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
 # -------------------------------------------------------------------- windows of a text
 
 
-def _look_at_text(subject: Subject, reading: Reading, settings: GradientSettings, progress: Progress) -> Finding:
+def _look_at_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Finding:
     missing: list[str] = []
-    length = min(settings.window, len(reading) - 1, reading.window or settings.window)
+    tokens = len(text.tokens_T) - 1
+    length = min(settings.window, tokens, text.window or settings.window)
     if length < _SHORTEST:
-        raise UserError(
-            f"{reading.source} has {len(reading) - 1} tokens, too few to follow a gradient", fix="give a longer text"
-        )
+        raise UserError(f"{text.source} has {tokens} tokens, too few to follow a gradient", fix="give a longer text")
     machine = copy.deepcopy(subject.machine).double().eval()
-    window_BT = windows(reading, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
-    flows = _follow_windows(machine, reading, window_BT, settings.queries, progress)
+    window_BT = windows(text, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
+    flows = _follow_windows(machine, text, window_BT, settings.queries, progress)
     # Only distances that the earlier half of the queries has, too.
     sides = by_part(flows, reached_by=0.5)
     found = Recurrence()
@@ -100,7 +100,7 @@ def _look_at_text(subject: Subject, reading: Reading, settings: GradientSettings
             missing.append(without_eigenvalues(machine, x_T, settings.largest))
     else:
         missing.append("Nothing here is learnt by gradients, so there are none to follow.")
-    worth = _context_gain(subject.machine, reading, settings, progress)
+    worth = _context_gain(subject.machine, text, settings, progress)
     clips = None if subject.run is None else clipping(subject.run.path)
     scaled, unscaled = (saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False))
     figures = [
@@ -136,13 +136,13 @@ def _look_at_text(subject: Subject, reading: Reading, settings: GradientSettings
 
 
 def _follow_windows(
-    machine: Machine[Any], reading: Reading, window_BT: Tensor, queries: int, progress: Progress
+    machine: Machine[Any], text: TextSpecimens, window_BT: Tensor, queries: int, progress: Progress
 ) -> list[Flow]:
     inputs_BT, targets_BT = window_BT[:, :-1], window_BT[:, 1:]
     time = inputs_BT.shape[1]
     first = min(max(time // 3, 1), time - 1)
     at = sorted({round(first + (time - 1 - first) * (n + 1) / queries) for n in range(queries)})
-    reader = machine if reading.end_id is None else Documents(machine, end_id=reading.end_id)
+    reader = machine if text.end_id is None else Documents(machine, end_id=text.end_id)
 
     def loss_at(logits_BV: Tensor, t: int) -> Tensor:
         return F.cross_entropy(logits_BV, targets_BT[:, t], reduction="none")
@@ -150,10 +150,10 @@ def _follow_windows(
     return follow(reader, inputs_BT, loss_at, at, progress)
 
 
-def _context_gain(machine: Machine[Any], reading: Reading, settings: GradientSettings, progress: Progress) -> Gain:
-    wanted = min(settings.context, reading.window or settings.context)
-    longest = longest_context(len(reading), wanted=wanted, targets=settings.targets)
-    window_BT = windows(reading, longest + 1, settings.targets).to(machine.like.device)
+def _context_gain(machine: Machine[Any], text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Gain:
+    wanted = min(settings.context, text.window or settings.context)
+    longest = longest_context(len(text.tokens_T), wanted=wanted, targets=settings.targets)
+    window_BT = windows(text, longest + 1, settings.targets).to(machine.like.device)
     return gain(machine, window_BT, progress)
 
 

@@ -1,20 +1,35 @@
-"""Where in a state: `layers.0.c_BD`, all of `layers.0`, one unit `layers.0.c_BD[D=3]`, one head `*.keys_BSGK[G=1]`.
+"""Addresses in a state, and interventions on them.
 
-The letters are those that end a leaf's name, which say what its axes are; an axis can also be told by its number,
-`layers.0.change.0[1=2]`, where 0 is the batch. One grammar for every state there is, because a state is a tree.
+`layers.0.c_BD` is a leaf, `layers.0` all of a layer, `layers.0.c_BD[D=3]` one unit, `*.keys_BSGK[G=1]` one head. The
+letter is that of an axis, at the end of a leaf's name. An axis can also be given by its number, where 0 is the batch:
+`layers.0.change.0[1=2]`.
 """
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.core import State, leaves, map_state
+from statewise.core import Machine, State, leaves, map_state
 from statewise.specs import UserError, nearest
 
 S = TypeVar("S", bound=State)
+
+Act = Literal["zero", "forget", "swap", "freeze", "silence"]
+
+ACTS: tuple[Act, ...] = ("zero", "forget", "swap", "freeze")  # on a state; observed values are silenced
+ACT_NAMES: Mapping[Act, str] = {
+    "zero": "set to 0",
+    "forget": "as at the beginning",
+    "swap": "from elsewhere",
+    "freeze": "held still",
+    "silence": "silent",
+}
+MOST_PLACES = 24  # rows of a figure
 
 _WRITTEN = re.compile(r"^(?P<path>[^\[\]]*)(?:\[(?P<axis>[A-Z]|\d+)=(?P<number>\d+)\])?$")
 
@@ -139,3 +154,87 @@ def _axes(path: str, leaf: Tensor) -> str:
     letters = _letters(path, leaf)
     named = [f"{letters[at]} or {at}" if letters else str(at) for at in range(1, leaf.dim())]
     return f"{', '.join(named)} (sizes {', '.join(map(str, leaf.shape[1:]))})"
+
+
+# -------------------------------------------------------------------- what is done there
+
+
+class Intervention(NamedTuple):
+    address: Address
+    act: Act
+
+    def __str__(self) -> str:
+        return f"{self.address} {ACT_NAMES[self.act]}"
+
+
+def changed(model: Machine[S], state: S, address: Address, act: Act, *, other: S | None = None) -> S:
+    """`state` after the act. `freeze` and `silence` apply while reading on: the state does not change yet."""
+    if act != "zero" and act != "silence":
+        refuse_half_a_list(model.init_state(1), address)
+    match act:
+        case "zero":
+            return zeroed(state, address)
+        case "forget":
+            return put(state, model.init_state(len(next(leaves(state))[1])), address)
+        case "swap":
+            assert other is not None, "a swap needs another state"
+            return put(state, other, address)
+        case "freeze" | "silence":
+            return state
+
+
+def silence(address: Address) -> Callable[[str, Tensor], Tensor]:
+    """An edit for `core.lens`: an observed value, or one entry along an axis of it, is 0."""
+
+    def edit(name: str, value: Tensor) -> Tensor:
+        if address.axis is None:
+            return torch.zeros_like(value)
+        copy = value.clone()
+        copy[address.part(name, value)] = 0
+        return copy
+
+    return edit
+
+
+def possible(initial: State, addresses: Sequence[Address]) -> list[Intervention]:
+    """Half a list can only be zeroed; for a leaf that begins with 0, `forget` is the same as `zero`."""
+    found = []
+    for address in addresses:
+        try:
+            refuse_half_a_list(initial, address)
+            acts: tuple[Act, ...] = ACTS
+        except UserError:
+            acts = ("zero",)
+        meant = [leaf for path, leaf in leaves(initial) if address.covers(path)]
+        if address.path and all(leaf.is_floating_point() and leaf.numel() and not leaf.any() for leaf in meant):
+            acts = tuple(act for act in acts if act != "forget")
+        found += [Intervention(address, act) for act in acts]
+    return found
+
+
+def on_state(initial: State, state: State, wanted: str | None, missing: list[str]) -> list[Intervention] | None:
+    """Everything that can be done to every place of a state, or to the `wanted` one; None: there is no such place."""
+    if wanted is None:
+        found = places(state)
+        if len(found) > MOST_PLACES:
+            left = len(found) - MOST_PLACES
+            missing.append(f"{left} more places of the state are left out; name one of them with the setting address")
+        return possible(initial, found[:MOST_PLACES])
+    address, named = parse_address(wanted), dict(leaves(state))
+    meant = [path for path in named if address.covers(path)]
+    for path in meant:
+        address.part(path, named[path])
+    if not meant:
+        return None
+    whole = Address("")
+    return possible(initial, [whole] if address == whole else [whole, address])
+
+
+def units_of(state: State, path: str, *, most: int) -> tuple[list[Address], int]:
+    """The units (or heads) of a leaf, at most so many of them, evenly spaced; and how many there are."""
+    leaf = dict(leaves(state))[path]
+    letters = _letters(path, leaf)
+    axis = next((letter for letter in letters[1:] if letter in "HG"), letters[-1:] or str(leaf.dim() - 1))
+    size = leaf.shape[_axis(path, leaf, axis)]
+    numbers = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
+    return [Address(path, axis, int(number)) for number in numbers], size

@@ -1,65 +1,95 @@
-"""What becomes of a model when its state is touched: what the text then costs it, and what it then writes.
+"""The effect of interventions: the loss of what follows, for texts and for rows, and what the model then generates.
 
-N rows (each a state of its own), T time, V vocabulary.
+P cuts (places where something is changed), N states side by side, T time steps, V vocabulary, Q questions, K classes.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, concat, lens
+from statewise.core import Machine, State, concat, leaves, lens
 from statewise.decoding import Continuation, Sampling, extend
-from statewise.inspection.intervene.address import Address, put, refuse_half_a_list, zeroed
+from statewise.inspection.intervene.address import Address, Intervention, changed, put, silence, units_of
+from statewise.inspection.progress import Progress
+from statewise.inspection.text import fresh_starts
+from statewise.specs import UserError, lens_setting
+from statewise.tasks import Specimen, TextSpecimens
 
-S = TypeVar("S", bound=State)
-
-Act = Literal["zero", "forget", "swap", "freeze", "silence"]
-
-_ROWS_AT_ONCE = 64
-
-
-def touched(model: Machine[S], state: S, address: Address, act: Act, *, other: S | None = None) -> S:
-    """`state` after the act. To `freeze` and to `silence` are done while reading on: nothing changes yet."""
-    batch = len(next(iter(_leaf_list(state))))
-    match act:
-        case "zero":
-            return zeroed(state, address)
-        case "forget":
-            refuse_half_a_list(model.init_state(1), address)
-            return put(state, model.init_state(batch), address)
-        case "swap":
-            assert other is not None, "a swap needs another state"
-            refuse_half_a_list(model.init_state(1), address)
-            return put(state, other, address)
-        case "freeze":
-            refuse_half_a_list(model.init_state(1), address)
-            return state
-        case "silence":
-            return state
+_CHUNK = 512  # tokens read at a time
+_AHEAD = 48
+_TEXTS_AT_ONCE = 64  # states that a text is read on from side by side
+_ROWS_AT_ONCE = 32
+_SHARES = (0.25, 0.5, 0.75)  # of a row that is read before the cut
 
 
-def _leaf_list(state: State) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else [leaf for part in state for leaf in _leaf_list(part)]
+def read_on(machine: Machine[Any], x_NT: Tensor, state: State, *, frozen: Address | None = None) -> Tensor:
+    """Outputs from this state on. What is `frozen` is put back after every step, so it never changes."""
+    if frozen is None:
+        y_NTC: Tensor = machine(x_NT, state)[0]
+        return y_NTC
+    outputs = []
+    for x_t in x_NT.unbind(1):
+        y_t, after = machine.step(x_t, state)
+        state = put(after, state, frozen)
+        outputs.append(y_t)
+    return torch.stack(outputs, dim=1)
+
+
+# -------------------------------------------------------------------- a text
+
+
+class Cut(NamedTuple):
+    at: int  # the first token after the cut
+    state: State  # of one row, after all tokens before it
+    tokens_T: Tensor  # from there on: one more than is predicted
+
+
+def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[Cut]:
+    """At most so many cuts, evenly spread, each with `ahead` tokens to be predicted after it.
+
+    The state is reset nowhere among those, and as many tokens were read before, where the text has them.
+    """
+    model, starts = text.model, fresh_starts(text)
+    stops = np.append(starts[1:], len(text.tokens_T))
+    ahead = ahead or min(_AHEAD, (int((stops - starts).max()) - 1) // 3)
+    possible = [
+        at
+        for start, stop in zip(starts, stops)
+        for at in range(start + min(ahead, max(1, int(stop - start) // 2)), stop - ahead)
+    ]
+    if not possible or ahead < 3:
+        longest = int((stops - starts).max())
+        fewer = f", or {lens_setting('ahead', (longest - 1) // 2)}" if longest >= 9 else ""
+        raise UserError(
+            f"the model reads at most {longest} tokens of this text in one go: too few to read {ahead} after a cut",
+            fix=f"give a longer text{fewer}",
+        )
+    found = []
+    for number in np.unique(np.linspace(0, len(possible) - 1, places).astype(int)):
+        at = int(possible[number])
+        start = int(starts[np.searchsorted(starts, at, side="right") - 1])
+        tokens_T = text.tokens_T[at : at + ahead + 1].to(model.like.device)
+        found.append(Cut(at, state_after(model, text.tokens_T[start:at]), tokens_T))
+    return found
+
+
+@torch.no_grad()
+def state_after(model: Machine[Any], tokens_T: Tensor) -> State:
+    """The state of one row that has read these tokens from the initial state."""
+    state: State = model.init_state(1)
+    for begin in range(0, len(tokens_T), _CHUNK):
+        state = model.absorb(tokens_T[None, begin : begin + _CHUNK].to(model.like.device), state)
+    return state
 
 
 @torch.no_grad()
 def cost(model: Machine[Any], state: State, tokens_NT: Tensor, *, frozen: Address | None = None) -> Tensor:
-    """Nats of each token but the first of every row, read on from `state`: `[N, T - 1]`.
-
-    What is `frozen` is put back after every token: the model reads on, and that part of it learns nothing.
-    """
-    if frozen is None:
-        logits_NTV, _ = model(tokens_NT[:, :-1], state)
-    else:
-        moments = []
-        for token_N in tokens_NT[:, :-1].unbind(1):
-            logits_NV, after = model.step(token_N, state)
-            state = put(after, state, frozen)
-            moments.append(logits_NV)
-        logits_NTV = torch.stack(moments, dim=1)
+    """Nats of each token but the first of every row, read on from `state`: `[N, T - 1]`."""
+    logits_NTV = read_on(model, tokens_NT[:, :-1], state, frozen=frozen)
     return F.cross_entropy(logits_NTV.flatten(0, 1), tokens_NT[:, 1:].flatten(), reduction="none").view(
         len(tokens_NT), -1
     )
@@ -69,28 +99,17 @@ def cost(model: Machine[Any], state: State, tokens_NT: Tensor, *, frozen: Addres
 def costs(model: Machine[Any], states: Sequence[State], tokens_T: Tensor) -> Tensor:
     """The same text read on from each of these states (of one row each), side by side: `[N, T - 1]`."""
     found = []
-    for begin in range(0, len(states), _ROWS_AT_ONCE):
-        part = concat(list(states[begin : begin + _ROWS_AT_ONCE]))
-        count = min(_ROWS_AT_ONCE, len(states) - begin)
-        found.append(cost(model, part, tokens_T.expand(count, -1)))
+    for begin in range(0, len(states), _TEXTS_AT_ONCE):
+        some = list(states[begin : begin + _TEXTS_AT_ONCE])
+        found.append(cost(model, concat(some), tokens_T.expand(len(some), -1)))
     return torch.cat(found)
 
 
 @torch.no_grad()
 def silenced(model: Machine[Any], state: State, tokens_NT: Tensor, address: Address) -> Tensor:
     """`cost` while an observed value (a gate, the weights of a head), or one entry along an axis of it, is 0."""
-
-    def nothing(name: str, value: Tensor) -> Tensor:
-        return torch.zeros_like(value) if address.axis is None else _without(value, address.part(name, value))
-
-    with lens(address.path, edit=nothing):
+    with lens(address.path, edit=silence(address)):
         return cost(model, state, tokens_NT)
-
-
-def _without(value: Tensor, part: tuple[slice | int, ...]) -> Tensor:
-    changed = value.clone()
-    changed[part] = 0
-    return changed
 
 
 @torch.no_grad()
@@ -99,6 +118,76 @@ def observed_names(model: Machine[Any], state: State, token: Tensor) -> list[str
     with lens() as seen:
         model.step(token, state)
     return seen.names
+
+
+@torch.no_grad()
+def base_costs(model: Machine[Any], cuts: Sequence[Cut]) -> Tensor:
+    """Nats of what follows each cut without an intervention: `[P, T]`."""
+    return torch.cat([cost(model, cut.state, cut.tokens_T[None]) for cut in cuts])
+
+
+@torch.no_grad()
+def added_costs(
+    model: Machine[Any],
+    cuts: Sequence[Cut],
+    interventions: Sequence[Intervention],
+    others: Sequence[State],
+    progress: Progress,
+) -> dict[Intervention, Tensor]:
+    """What each adds to the loss of what follows, nats a token: `[P, T]`. `others` are the states of a swap."""
+    base_PT = base_costs(model, cuts)
+    at_once = [one for one in interventions if one.act not in ("freeze", "silence")]
+    rows = []
+    for cut, other in progress.over(list(zip(cuts, others, strict=True)), "changing states"):
+        states = [changed(model, cut.state, one.address, one.act, other=other) for one in at_once]
+        rows.append(costs(model, states, cut.tokens_T) if states else base_PT.new_zeros(0, base_PT.shape[1]))
+    found = {one: torch.stack([row_AT[number] for row_AT in rows]) - base_PT for number, one in enumerate(at_once)}
+    later = [one for one in interventions if one not in at_once]
+    together = concat([cut.state for cut in cuts])
+    tokens_PT = torch.stack([cut.tokens_T for cut in cuts])
+    for one in progress.over(later, "changing every token"):
+        if one.act == "silence":
+            found[one] = silenced(model, together, tokens_PT, one.address) - base_PT
+        else:
+            found[one] = cost(model, together, tokens_PT, frozen=one.address) - base_PT
+    return {one: found[one] for one in interventions}
+
+
+def unit_costs(
+    model: Machine[Any], cuts: Sequence[Cut], path: str, *, most: int, progress: Progress
+) -> tuple[dict[Address, Tensor], int]:
+    """Each unit (or head) of a leaf set to 0 on its own: the mean added loss `[P]`; and how many units there are."""
+    addresses, size = units_of(cuts[0].state, path, most=most)
+    zeroes = [Intervention(address, "zero") for address in addresses]
+    found = added_costs(model, cuts, zeroes, [cut.state for cut in cuts], progress)
+    return {one.address: values_PT.mean(1) for one, values_PT in found.items()}, size
+
+
+@torch.no_grad()
+def fork_divergence(model: Machine[Any], cuts: Sequence[Cut]) -> Tensor:
+    """Fork a state, let one copy read a wrong token, then both the same text: KL of their predictions, `[P, T]`.
+
+    The wrong token is the model's first guess, or its second one where the first was right.
+    """
+    found = []
+    for cut in cuts:
+        true = cut.tokens_T[:1]
+        logits_1V, read = model.step(true, cut.state)
+        best = logits_1V[0].topk(2).indices
+        wrong = best[:1] if int(best[0]) != int(cut.tokens_T[1]) else best[1:]
+        _, original = model.step(cut.tokens_T[1:2], read)
+        _, altered = model.step(wrong, read)
+        found.append(divergence(model, original, altered, cut.tokens_T[2:]))
+    return torch.stack(found)
+
+
+@torch.no_grad()
+def divergence(model: Machine[Any], one: State, other: State, tokens_T: Tensor) -> Tensor:
+    """Of two states reading on the same text: KL(one‖other) of the next token, nats at each time step `[T]`."""
+    both, _ = model(tokens_T.expand(2, -1), concat([one, other]))
+    log_p, log_q = torch.log_softmax(both.double(), dim=-1)
+    kl_T: Tensor = (log_p.exp() * (log_p - log_q)).sum(-1)
+    return kl_T
 
 
 @torch.no_grad()
@@ -112,7 +201,7 @@ def continued(
     sampling: Sampling,
     never: Sequence[int] = (),
 ) -> list[int]:
-    """What it writes after having read `token` from this state. The same `sampling` draws the same chances."""
+    """The tokens generated after reading `token` from this state. Equal `sampling` draws equal random numbers."""
     device = model.like.device
     at = Continuation(
         state=state,
@@ -121,14 +210,122 @@ def continued(
         seen_BV=torch.zeros(1, vocab, dtype=torch.bool, device=device),
         tail_BK=torch.full((1, 8), -1, dtype=torch.int64, device=device),
     )
-    written_BT, _ = extend(model, at, sampling, tokens=tokens, never=never)
-    return [int(one) for one in written_BT[0]]
+    generated_BT, _ = extend(model, at, sampling, tokens=tokens, never=never)
+    return [int(token) for token in generated_BT[0]]
+
+
+# -------------------------------------------------------------------- rows
+
+
+class RowCut(NamedTuple):
+    """A row that was read up to a place, and the questions that are answered after it."""
+
+    one: Specimen
+    at: int
+    state: State
+    read_1TC: Tensor  # outputs before the cut
+    asked: tuple[int, ...]
+    gap_Q: Tensor  # places between the cut and each of these answers, the last one counted
+
+
+class Effect(NamedTuple):
+    """Of one intervention, on the questions of one cut."""
+
+    added_Q: Tensor
+    moved_Q: Tensor  # of classes: the probability that went elsewhere; of numbers: how far they moved
+    flipped_Q: Tensor  # whether the argmax changed
+
+
+class _Answers(NamedTuple):
+    cost_NQ: Tensor
+    answer_NQK: Tensor
 
 
 @torch.no_grad()
-def divergence(model: Machine[Any], one: State, other: State, tokens_T: Tensor) -> Tensor:
-    """Of two states reading on the same text: KL(one‖other) of what they expect next, nats at each moment `[T]`."""
-    both, _ = model(tokens_T.expand(2, -1), concat([one, other]))
-    log_p, log_q = torch.log_softmax(both.double(), dim=-1)
-    found: Tensor = (log_p.exp() * (log_p - log_q)).sum(-1)
+def row_cuts(one: Specimen, machine: Machine[Any]) -> list[RowCut]:
+    """A few places of a row with a question after them; the first one, too, where something was read before it."""
+    last_Q = [_last_place(one.distance(query)) for query in range(len(one.questions))]
+    z_1TI = one.enter(one.x_TE[None])
+    length = len(one) - one.first
+    offsets = {min(max(round(share * length), 1), length - 1) for share in _SHARES if length > 1}
+    begun, found = one.begun(z_1TI), []
+    for at in sorted(one.first + offset for offset in (offsets if one.begin is None else {0, *offsets})):
+        asked = tuple(query for query, last in enumerate(last_Q) if last >= at)
+        if asked:
+            y_1TC, state = machine(z_1TI[:, one.first : max(at, one.first + 1)], begun)
+            if at == one.first:
+                y_1TC, state = y_1TC[:, :0], begun
+            gap_Q = torch.tensor([last_Q[query] - at + 1 for query in asked])
+            found.append(RowCut(one, at, state, y_1TC, asked, gap_Q))
     return found
+
+
+def _last_place(distance_T: Any) -> int:
+    """The place just before the answer."""
+    before = np.flatnonzero(np.nan_to_num(distance_T, nan=-1.0) >= 0)
+    return int(before[np.argmin(distance_T[before])]) if len(before) else -1
+
+
+@torch.no_grad()
+def row_effects(
+    cut: RowCut, machine: Machine[Any], interventions: Sequence[Intervention], other: State
+) -> dict[Intervention, Effect]:
+    """Each intervention at this cut; `other` is the state of a swap."""
+    z_1TI = cut.one.enter(cut.one.x_TE[None])[:, cut.at :]
+    base = _answers_after(cut, machine(z_1TI, cut.state)[0])
+    found: dict[Intervention, Effect] = {}
+    at_once = [one for one in interventions if one.act != "freeze"]
+    for begin in range(0, len(at_once), _ROWS_AT_ONCE):
+        some = at_once[begin : begin + _ROWS_AT_ONCE]
+        states = [changed(machine, cut.state, one.address, one.act, other=other) for one in some]
+        # A list that grows may now be longer in one state than in another: those are read one by one.
+        alike = len({tuple(leaf.shape for _, leaf in leaves(state)) for state in states}) == 1
+        groups = [(some, concat(states))] if alike else [([one], state) for one, state in zip(some, states)]
+        for group, state in groups:
+            answers = _answers_after(cut, machine(z_1TI.expand(len(group), -1, -1), state)[0])
+            found |= {one: _effect(base, answers, row) for row, one in enumerate(group)}
+    for one in interventions:
+        if one.act == "freeze":
+            found[one] = _effect(base, _answers_after(cut, read_on(machine, z_1TI, cut.state, frozen=one.address)), 0)
+    return {one: found[one] for one in interventions}
+
+
+@torch.no_grad()
+def row_costs(cut: RowCut, machine: Machine[Any]) -> Tensor:
+    """Losses of the questions after a cut, without an intervention."""
+    y_1TC = machine(cut.one.enter(cut.one.x_TE[None])[:, cut.at :], cut.state)[0]
+    return _answers_after(cut, y_1TC).cost_NQ[0]
+
+
+@torch.no_grad()
+def silenced_row(one: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, dict[Address, Effect]]:
+    """The loss of every question; and the effect of each observed name being 0 all along the row."""
+    x_1TE = one.x_TE[None]
+    z_1TI = one.enter(x_1TE)
+
+    def answers(y: Tensor) -> _Answers:
+        return _Answers(one.judge(y, x_1TE), one.answer(y, x_1TE))
+
+    base, found = answers(one.read(z_1TI)), {}
+    for address in addresses:
+        with lens(address.path, edit=silence(address), keep=False):
+            y = one.read(z_1TI)
+        found[address] = _effect(base, answers(y), 0)
+    return base.cost_NQ[0], found
+
+
+def _answers_after(cut: RowCut, y_NTC: Tensor) -> _Answers:
+    x_NTE = cut.one.x_TE.expand(len(y_NTC), -1, -1)
+    whole_NTC = torch.cat([cut.read_1TC.expand(len(y_NTC), -1, -1), y_NTC], dim=1)
+    asked = torch.tensor(cut.asked, device=y_NTC.device)
+    cost_NQ, answer_NQK = cut.one.judge(whole_NTC, x_NTE), cut.one.answer(whole_NTC, x_NTE)
+    return _Answers(cost_NQ[:, asked], answer_NQK[:, asked])
+
+
+def _effect(base: _Answers, now: _Answers, row: int) -> Effect:
+    apart_QK = (now.answer_NQK[row] - base.answer_NQK[0]).double().cpu()
+    return Effect(
+        (now.cost_NQ[row] - base.cost_NQ[0]).double().cpu(),
+        apart_QK.abs().sum(-1) / 2 if apart_QK.shape[-1] > 1 else apart_QK.abs().sum(-1),
+        (now.answer_NQK[row].argmax(-1) != base.answer_NQK[0].argmax(-1)).double().cpu(),
+    )

@@ -1,250 +1,386 @@
-"""Interventions: zero, forget, swap or hold still a part of the state, carry it elsewhere, fork it, and see.
+"""The lens `intervene`: zero, forget, swap, freeze or silence a part of the state, fork it, and measure the effect.
 
-P moments (cuts), T tokens after each.
+P cuts (places where something is changed), T tokens after each, Q questions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from statewise.core import Machine, State, fork, leaves
+from statewise.core import Machine, State, fork, leaves, lens
 from statewise.decoding import Sampling
-from statewise.display import plain, rough
-from statewise.figures import Cell, Column, Table, number, words
-from statewise.inspection.finding import Finding, Named
-from statewise.inspection.intervene.address import Address, parse_address
-from statewise.inspection.intervene.cut import Cut, cuts, state_after
-from statewise.inspection.intervene.drawing import forked_figure, places_figure, recovery_figure, units_figure
-from statewise.inspection.intervene.effect import continued, observed_names, touched
-from statewise.inspection.intervene.measure import (
-    WORDS,
-    Deed,
-    asked_of_state,
-    base_costs,
-    measured,
+from statewise.display import plain, rough, share
+from statewise.figures import Column, Drawing, number
+from statewise.inspection.finding import Finding
+from statewise.inspection.intervene import picture
+from statewise.inspection.intervene.address import (
+    MOST_PLACES,
+    Address,
+    Intervention,
+    changed,
+    on_state,
+    parse_address,
     possible,
-    remembered,
-    units,
+    units_of,
 )
-from statewise.inspection.intervene.rows import look_at_rows
-from statewise.inspection.intervene.settings import InterveneSettings
-from statewise.inspection.intervene.words import beside_none, sure, without, worst_part
-from statewise.inspection.lens import ROW_TASKS, Lens
+from statewise.inspection.intervene.effect import (
+    Cut,
+    Effect,
+    added_costs,
+    base_costs,
+    continued,
+    cuts,
+    fork_divergence,
+    observed_names,
+    row_costs,
+    row_cuts,
+    row_effects,
+    silenced_row,
+    state_after,
+    unit_costs,
+)
+from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject, open_subject
-from statewise.inspection.text import Reading
+from statewise.inspection.text import with_tokens
 from statewise.models import TokenMachine
-from statewise.specs import UserError, nearest
+from statewise.specs import Spec, UserError, nearest
+from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 
-_FEWEST_UNITS = 4  # worth one
+_FEWEST_UNITS = 4  # worth a figure
+_SHORTEST = 4  # places of a row
+_OF_TEXTS = ("other", "ahead", "tokens", "temperature", "seed")  # settings that do not apply to rows
+
+
+class InterveneSettings(Spec):
+    address: str | None = Field(
+        None, description="layers.0, layers.0.c_BD, one unit layers.0.c_BD[D=3]; or an observed name, which is silenced"
+    )
+    other: str | None = Field(None, description="a text (or a file) whose state is carried into this one")
+    places: int = Field(8, ge=2, le=256, description="time steps of the text, or rows, at which something is touched")
+    ahead: int | None = Field(
+        None, ge=4, le=1024, description="tokens that are read after that; default: 48, fewer where the text is short"
+    )
+    units: int = Field(64, ge=1, description="units of one leaf that are set to 0 one by one")
+    tokens: int = Field(60, ge=0, description="tokens that are written after an act")
+    temperature: float = Field(0.0, ge=0, description="of what is written; 0: always the likeliest")
+    seed: int = Field(0, ge=0, description="of what is written, where there is chance in it")
 
 
 def look(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
-    if subject.specimens is not None:
-        return look_at_rows(subject, subject.specimens, settings, progress)
-    model, reading = subject.machine, subject.tokens
+    if isinstance(subject.specimens, TextSpecimens):
+        return _look_at_text(subject, subject.specimens, settings, progress)
+    assert subject.specimens is not None
+    return _look_at_rows(subject, subject.specimens, settings, progress)
+
+
+def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) -> str | None:
+    """The leaf whose units are zeroed one by one: the `wanted` one, or the one whose loss costs most."""
+    named = [path for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.dim() > 1]
+    zeroed = {
+        one.address.path: float(one_P.mean())
+        for one, one_P in means.items()
+        if one.act == "zero" and one.address.path in named and one.address.axis is None
+    }
+    if wanted is not None:
+        address = parse_address(wanted)
+        meant = [path for path in named if address.path and address.covers(path)]
+        return meant[0] if len(meant) == 1 and address.axis is None else None
+    return max(zeroed, key=lambda path: zeroed[path]) if zeroed else next(iter(named), None)
+
+
+def _not_all_units(leaf: str, tried: int, size: int) -> list[str]:
+    return (
+        [f"{leaf} has {size} units; {tried} of them, evenly spaced, were set to 0 one by one"] if size > tried else []
+    )
+
+
+# -------------------------------------------------------------------- a text
+
+
+def _look_at_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
+    model, unit = subject.machine, "nats a token"
     missing: list[str] = []
-    found = cuts(model, reading, places=settings.places, ahead=settings.ahead)
+    found = cuts(text, places=settings.places, ahead=settings.ahead)
     if len(found) < 2:
         raise UserError("there is room for one cut alone in this text", fix="give a longer text")
-    deeds = _deeds(model, found[0], settings, missing)
-    others, elsewhere = _others(subject, found, settings)
+    interventions = _text_interventions(model, found[0], settings, missing)
+    others, elsewhere = _other_states(subject, found, settings)
     base_PT = base_costs(model, found)
-    effects = measured(model, found, deeds, others, progress)
-    leaf = _chosen_leaf(effects, found[0].state, settings)
+    added = added_costs(model, found, interventions, others, progress)
+    means = {one: one_PT.mean(1) for one, one_PT in added.items()}
+    leaf = _chosen_leaf(means, found[0].state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:
-        by_unit = units(model, found, leaf, most=settings.units, progress=progress)
-        size = _counted(found[0].state, by_unit)
-        if size > len(by_unit):
-            missing.append(f"{leaf} has {size} units; {len(by_unit)} of them, evenly spaced, were set to 0 one by one")
-    forked_PT = remembered(model, found)
-    figures = [
-        places_figure(effects, base_PT),
-        recovery_figure(effects, Address("") if settings.address is None else deeds[-1].address),
-        *([units_figure(by_unit)] if len(by_unit) >= _FEWEST_UNITS else []),
-        forked_figure(forked_PT),
+        by_unit, size = unit_costs(model, found, leaf, most=settings.units, progress=progress)
+        missing += _not_all_units(leaf, len(by_unit), size)
+    forked_PT = fork_divergence(model, found)
+    figures: list[Drawing] = [
+        picture.places_figure(means, float(base_PT.mean()), unit=unit, of="the state"),
+        picture.recovery_figure(added, Address("") if settings.address is None else interventions[-1].address),
+        *([picture.units_figure(by_unit, unit=unit)] if len(by_unit) >= _FEWEST_UNITS else []),
+        picture.fork_figure(forked_PT),
     ]
-    written = _continuations(model, reading, found, others, effects, settings)
+    generated = _continuations(text, found, others, means, settings)
+    first = {one: number(round(float(one_PT[:, 0].mean()), 6), rough) for one, one_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
         subject.name,
-        tuple(_sentences(effects, base_PT, by_unit, forked_PT, elsewhere)),
+        (
+            *picture.sentences(
+                means,
+                by_unit,
+                of="the state",
+                unit=unit,
+                whole=lambda cost: (
+                    f"Without its memory the model pays {cost} than the "
+                    f"{plain(float(base_PT.mean()))} it pays with it, over the next {base_PT.shape[1]} tokens"
+                ),
+                elsewhere=elsewhere,
+                also={},
+            ),
+            picture.fork_sentence(forked_PT),
+        ),
         tuple(figures),
-        (_effect_table(effects), *([_written_table(written)] if written else [])),
+        (
+            picture.effect_table(means, Column("first", "at the first token", "nats"), first, unit=unit),
+            *([picture.generated_table(generated)] if generated else []),
+        ),
         {
             "cuts": [cut.at for cut in found],
             "nats": float(base_PT.mean()),
-            "added": {f"{deed.act} {deed.address}": float(one_PT.mean()) for deed, one_PT in effects.items()},
+            "added": {f"{one.act} {one.address}": float(one_PT.mean()) for one, one_PT in added.items()},
             "units": {str(address): float(one_P.mean()) for address, one_P in by_unit.items()},
-            "forked": [float(one) for one in forked_PT.mean(0)],
-            "written": dict(written),
+            "forked": [float(kl) for kl in forked_PT.mean(0)],
+            "written": dict(generated),
         },
         tuple(missing),
     )
 
 
-def _deeds(model: Machine[Any], cut: Cut, settings: InterveneSettings, missing: list[str]) -> list[Deed]:
-    """What is done: everything that can be to every place, or to the one that is asked for."""
+def _text_interventions(
+    model: Machine[Any], cut: Cut, settings: InterveneSettings, missing: list[str]
+) -> list[Intervention]:
+    """On every place of the state, or on the one that the settings name, which may be an observed name."""
     initial = model.init_state(1)
-    found = asked_of_state(initial, cut.state, settings.address, missing)
+    found = on_state(initial, cut.state, settings.address, missing)
     if found is not None:
         return found
     address = parse_address(settings.address or "")
-    shown = observed_names(model, cut.state, cut.tokens_T[:1])
-    if not any(fnmatchcase(name, address.path) for name in shown):
+    names = observed_names(model, cut.state, cut.tokens_T[:1])
+    if not any(fnmatchcase(name, address.path) for name in names):
         raise UserError(
             f"nothing in the state, and nothing that is observed, is called {address.path!r}",
-            fix=nearest(address.path, [*dict(leaves(cut.state)), *shown]),
+            fix=nearest(address.path, [*dict(leaves(cut.state)), *names]),
         )
-    return [*possible(initial, [Address("")]), Deed(address, "silence")]
+    return [*possible(initial, [Address("")]), Intervention(address, "silence")]
 
 
-def _others(subject: Subject, found: Sequence[Cut], settings: InterveneSettings) -> tuple[list[State], str]:
-    """The states that a swap brings in, and where they are from: another text, or the next moment of this one."""
+def _other_states(subject: Subject, found: Sequence[Cut], settings: InterveneSettings) -> tuple[list[State], str]:
+    """The states of a swap, and where they are from: another text, or the next cut of this one."""
     if settings.other is None:
         states = [cut.state for cut in found]
-        return [*states[1:], states[0]], "another moment of the text"
+        return [*states[1:], states[0]], "another place in the text"
     if subject.run is None:
         raise UserError("a model in memory has no tokenizer to read another text with", fix="leave `other` out")
-    tokens_T = open_subject(subject.run, text=settings.other).tokens.tokens_T
+    tokens_T = open_subject(subject.run, text=settings.other).text_rows.tokens_T
     return [state_after(subject.machine, tokens_T)] * len(found), "the other text"
 
 
-def _chosen_leaf(effects: Mapping[Deed, Tensor], state: State, settings: InterveneSettings) -> str | None:
-    """The leaf whose units are tried one by one: the one asked for, or that whose loss costs most."""
-    named = {path: leaf for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.dim() > 1}
-    if settings.address is not None:
-        address = parse_address(settings.address)
-        meant = [path for path in named if address.path and address.covers(path)]
-        return meant[0] if len(meant) == 1 and address.axis is None else None
-    zeroed = {
-        deed.address.path: float(one_PT.mean())
-        for deed, one_PT in effects.items()
-        if deed.act == "zero" and deed.address.path in named
-    }
-    return max(zeroed, key=lambda path: zeroed[path]) if zeroed else next(iter(named), None)
-
-
-def _counted(state: State, by_unit: Mapping[Address, Tensor]) -> int:
-    address = next(iter(by_unit))
-    leaf = dict(leaves(state))[address.path]
-    part = address.part(address.path, leaf)
-    return leaf.shape[len(part) - 1]
-
-
 def _continuations(
-    model: Machine[Any],
-    reading: Reading,
+    text: TextSpecimens,
     found: Sequence[Cut],
     others: Sequence[State],
-    effects: Mapping[Deed, Tensor],
+    means: picture.Effects,
     settings: InterveneSettings,
 ) -> list[tuple[str, str]]:
-    """What is written: untouched, forked with other chances, and after the acts that cost most.
+    """Generated text: unchanged, forked with other random numbers, and after the interventions that cost most.
 
-    At the moment at which memory matters most: elsewhere all might well write the same.
+    At the cut where interventions cost most: elsewhere all texts may be equal.
     """
+    model = text.model
     if not settings.tokens or not isinstance(model, TokenMachine):
         return []
-    where = int(torch.stack([one_PT.mean(1) for one_PT in effects.values()]).mean(0).argmax())
+    where = int(torch.stack(list(means.values())).mean(0).argmax())
     cut, other = found[where], others[where]
     ranked = sorted(
-        (deed for deed in effects if deed.act not in ("freeze", "silence")),
-        key=lambda deed: float(effects[deed].mean()),
+        (one for one in means if one.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
     )
-    chosen = sorted({deed.address: deed for deed in ranked}.values(), key=ranked.index)[-3:]
+    chosen = sorted({one.address: one for one in ranked}.values(), key=ranked.index)[-3:]
     sampling = Sampling(temperature=settings.temperature, seed=settings.seed)
-    lively = Sampling(temperature=max(settings.temperature, 1.0), seed=settings.seed + 1)
-    plans = [("untouched", fork(cut.state), sampling), ("untouched, a fork with chances of its own", cut.state, lively)]
-    for deed in chosen:
-        state = touched(model, cut.state, deed.address, deed.act, other=other)
-        plans.append((f"{deed.address} {WORDS[deed.act]}", state, sampling))
+    random = Sampling(temperature=max(settings.temperature, 1.0), seed=settings.seed + 1)
+    plans = [("untouched", fork(cut.state), sampling), ("untouched, a fork with chances of its own", cut.state, random)]
+    for one in chosen:
+        plans.append((str(one), changed(model, cut.state, one.address, one.act, other=other), sampling))
     token = int(cut.tokens_T[0])
-    written = []
+    generated = []
     for name, state, how in plans:
         ids = continued(model, state, token, vocab=model.vocab, tokens=settings.tokens, sampling=how)
-        written.append((name, "".join(replace(reading, tokens_T=torch.tensor([token, *ids])).names()[1:])))
-    return written
+        generated.append((name, "".join(with_tokens(text, torch.tensor([token, *ids])).names()[1:])))
+    return generated
 
 
-def _sentences(
-    effects: Mapping[Deed, Tensor],
-    base_PT: Tensor,
-    by_unit: Mapping[Address, Tensor],
-    forked_PT: Tensor,
-    elsewhere: str,
-) -> list[str]:
-    means = {deed: one_PT.mean(1) for deed, one_PT in effects.items()}
-    parts = {deed: one_P for deed, one_P in means.items() if deed.address.path and deed.act in ("zero", "silence")}
-    said = []
-    whole = means.get(Deed(Address(""), "forget"))
-    if whole is not None:
-        said.append(
-            f"Without its memory the model pays {without(whole, 'nats a token')} than the "
-            f"{plain(float(base_PT.mean()))} it pays with it, over the next {base_PT.shape[1]} tokens."
-        )
-    if parts:
-        said.append(f"{worst_part(parts, 'the state', 'nats a token')[1]}.")
-    swapped = means.get(Deed(Address(""), "swap"))
-    if swapped is not None and whole is not None:
-        said.append(f"A state from {elsewhere} costs {sure(swapped)}: {beside_none(swapped, whole)}.")
-    if by_unit:
-        one = max(by_unit, key=lambda address: float(by_unit[address].mean()))
-        said.append(f"The unit that is missed most is {one}: {rough(float(by_unit[one].mean()))} nats a token.")
-    kl_T = forked_PT.mean(0)
-    half = next((at for at, value in enumerate(kl_T.tolist()) if value < float(kl_T[0]) / 2), None)
-    said.append(
-        f"One token read differently is half forgotten {half} token{'' if half == 1 else 's'} later."
-        if half is not None
-        else f"One token read differently is not half forgotten {len(kl_T)} tokens later."
-    )
-    return said
+# -------------------------------------------------------------------- rows
 
 
-def _effect_table(effects: Mapping[Deed, Tensor]) -> Named:
-    rows = []
-    for deed, one_PT in effects.items():
-        one_P = one_PT.mean(1)
-        error = float(one_P.std() / len(one_P) ** 0.5)
-        first = float(one_PT[:, 0].mean())
-        rows.append(
-            (
-                words(str(deed.address)),
-                words(WORDS[deed.act]),
-                number(float(one_P.mean()), rough),
-                number(error, rough),
-                number(round(first, 6), rough),
+class _Found(NamedTuple):
+    effects: dict[Intervention, list[Effect]]  # at every cut
+    base_P: Tensor  # loss of an answer without an intervention
+    gaps: list[Tensor]  # of every cut, places between it and its answers
+    by_unit: dict[Address, Tensor]
+    missing: list[str]
+
+    @property
+    def means(self) -> dict[Intervention, Tensor]:
+        return {one: torch.stack([each.added_Q.mean() for each in several]) for one, several in self.effects.items()}
+
+
+def _look_at_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
+    for name in _OF_TEXTS:
+        if name in settings.model_fields_set:
+            raise UserError(
+                f"{name}: nothing is generated after a row, and a state comes from another row",
+                fix=f"leave {name} out",
             )
-        )
-    columns = (
-        Column("place", "place in the state", text=True),
-        Column("act", "what was done", text=True),
-        Column("added", "added loss", "nats a token"),
-        Column("error", "standard error", "nats a token"),
-        Column("first", "at the first token", "nats"),
+    words, unit = specimens.words, f"{specimens.words.loss} an answer"
+    rows = [specimens.at(at) for at in choose_rows(specimens, settings.places, shortest=_SHORTEST)]
+    machine = rows[0].machine
+    found = (
+        _change_states(rows, machine, settings, progress) if machine is not None else _silence(rows, settings, progress)
     )
-    reading = (
-        "Added loss is the mean over the tokens after the act, and over the moments; its error is over the moments."
+    if not specimens.told:
+        found.missing.append("The right answers are not known: the loss is that of the model's own answers.")
+    means, base = found.means, float(found.base_P.mean())
+    changes = {one: _changed(several, words) for one, several in found.effects.items()}
+    of = "the state" if machine is not None else "the observed values"
+    figures: list[Drawing] = [picture.places_figure(means, base, unit=unit, of=of)]
+    if machine is not None:
+        added = {one: torch.cat([each.added_Q for each in several]) for one, several in found.effects.items()}
+        figures += picture.distance_figure(added, torch.cat(found.gaps), place=words.place, unit=unit)
+    if len(found.by_unit) >= _FEWEST_UNITS:
+        figures.append(picture.units_figure(found.by_unit, unit=unit))
+    sentences = picture.sentences(
+        means,
+        found.by_unit,
+        of=subject.name,
+        unit=unit,
+        whole=lambda cost: f"Without its memory {subject.name} pays {cost} than the {plain(base)} it pays with it",
+        elsewhere="elsewhere",
+        also={one: f"; {_change_words(value, words)}" for one, value in changes.items()},
     )
-    return Named("intervene-effects", "What each act costs", reading, Table(columns, tuple(rows)))
+    column = Column("changed", "answers that change" if words.classes else "how far forecasts move")
+    cells = {one: number(value, share if words.classes else rough) for one, value in changes.items()}
+    return Finding(
+        "intervene",
+        "Interventions",
+        subject.name,
+        tuple(sentences),
+        tuple(figures),
+        (picture.effect_table(means, column, cells, unit=unit),),
+        {
+            "moments": len(found.base_P),
+            "cost": base,
+            "added": {f"{one.act} {one.address}": float(one_P.mean()) for one, one_P in means.items()},
+            "changed": {f"{one.act} {one.address}": value for one, value in changes.items()},
+            "units": {str(address): float(one_P.mean()) for address, one_P in found.by_unit.items()},
+        },
+        tuple(found.missing),
+    )
 
 
-def _readable(text: str) -> str:
-    """What is blank is counted: an empty cell looks as if something had gone wrong."""
-    return text if text.strip() else f"({len(text)} blanks)" if text else "(nothing)"
+def _changed(several: Sequence[Effect], words: Words) -> float:
+    """Of classes, the share of answers that change; of numbers, how far they move."""
+    return float(torch.cat([each.flipped_Q if words.classes else each.moved_Q for each in several]).mean())
 
 
-def _written_table(written: Sequence[tuple[str, str]]) -> Named:
-    columns = (Column("act", "what was done", text=True), Column("text", "what it then writes", text=True))
-    rows = tuple((words(name), Cell(text, _readable(text))) for name, text in written)
-    reading = "All go on from the moment at which memory matters most; only the state differs, or the chances."
-    return Named("intervene-written", "Continuations", reading, Table(columns, rows))
+def _change_words(value: float, words: Words) -> str:
+    return f"{share(value)} of the answers change" if words.classes else f"forecasts move by {rough(value)}"
+
+
+def _change_states(
+    rows: Sequence[Specimen], machine: Machine[Any], settings: InterveneSettings, progress: Progress
+) -> _Found:
+    """Rows that are read along time: interventions on the state."""
+    by_row = [some for one in rows if (some := row_cuts(one, machine))]
+    all_cuts = [cut for some in by_row for cut in some]
+    if len(all_cuts) < 2:
+        raise UserError("there is no time step in these rows with an answer after it", fix="give longer rows")
+    missing: list[str] = []
+    last = by_row[0][-1]  # a list that grows has entries here
+    interventions = on_state(machine.init_state(1), last.state, settings.address, missing)
+    if interventions is None:
+        path = parse_address(settings.address or "").path
+        raise UserError(f"nothing in the state is called {path!r}", fix=nearest(path, dict(leaves(last.state))))
+    # A swap takes the state at about the same place of the next row; with a single row, at the next cut.
+    following = [*by_row[1:], by_row[0]] if len(by_row) > 1 else [[*all_cuts[1:], all_cuts[0]]]
+    others = [next_[min(at, len(next_) - 1)] for some, next_ in zip(by_row, following) for at in range(len(some))]
+    effects: dict[Intervention, list[Effect]] = {one: [] for one in interventions}
+    for cut, other in progress.over(list(zip(all_cuts, others)), "changing states"):
+        for one, effect in row_effects(cut, machine, interventions, other.state).items():
+            effects[one].append(effect)
+    added = {one: torch.cat([each.added_Q for each in several]) for one, several in effects.items()}
+    leaf = _chosen_leaf(added, last.state, wanted=settings.address)
+    by_unit: dict[Address, Tensor] = {}
+    if leaf is not None:
+        addresses, size = units_of(last.state, leaf, most=settings.units)
+        zeroes = [Intervention(address, "zero") for address in addresses]
+        means: dict[Address, list[Tensor]] = {address: [] for address in addresses}
+        for cut in progress.over(all_cuts, "one unit at a time"):
+            for one, effect in row_effects(cut, machine, zeroes, cut.state).items():
+                means[one.address].append(effect.added_Q.mean())
+        by_unit = {address: torch.stack(several) for address, several in means.items()}
+        missing += _not_all_units(leaf, len(by_unit), size)
+    base_P = torch.stack([row_costs(cut, machine).double().cpu().mean() for cut in all_cuts])
+    return _Found(effects, base_P, [cut.gap_Q for cut in all_cuts], by_unit, missing)
+
+
+def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress) -> _Found:
+    """Rows that are read at once: observed values are set to 0."""
+    observed = _observed(min(rows, key=len))
+    if not observed:
+        raise UserError("this model shows nothing of itself that could be silenced")
+    missing = ["A row is read at once, or from several ends: observed values are silenced all along it."]
+    if settings.address is None:
+        addresses = [Address(name) for name in observed]
+        if len(addresses) > MOST_PLACES:
+            left = len(addresses) - MOST_PLACES
+            missing.append(f"{left} more names are left out; name one of them with the setting address")
+            addresses = addresses[:MOST_PLACES]
+    else:
+        address = parse_address(settings.address)
+        meant = [name for name in observed if fnmatchcase(name, address.path or "*")]
+        if not meant:
+            raise UserError(f"nothing that is observed is called {address.path!r}", fix=nearest(address.path, observed))
+        address.part(meant[0], observed[meant[0]])
+        addresses = [address]
+    effects: dict[Intervention, list[Effect]] = {Intervention(address, "silence"): [] for address in addresses}
+    base = []
+    for row in progress.over(rows, "silencing"):
+        cost_Q, found = silenced_row(row, addresses)
+        base.append(cost_Q.double().cpu().mean())
+        for address, effect in found.items():
+            effects[Intervention(address, "silence")].append(effect)
+    return _Found(effects, torch.stack(base), [], {}, missing)
+
+
+@torch.no_grad()
+def _observed(one: Specimen) -> Mapping[str, Tensor]:
+    """Every name that is observed while a row is read, with the first of its values."""
+    first: dict[str, Tensor] = {}
+
+    def note(name: str, value: Tensor) -> Tensor:
+        first.setdefault(name, value)
+        return value
+
+    z_1TI = one.enter(one.x_TE[None])
+    with lens(edit=note, keep=False):
+        one.read(z_1TI)
+    return first
 
 
 LENS = Lens(

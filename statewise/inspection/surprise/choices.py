@@ -13,7 +13,6 @@ from statewise.display import alone, plain, rough, share, visible, whole
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival, Tally, reliability
-from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
 
 LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
@@ -40,7 +39,7 @@ class Along(NamedTuple):
 
 
 def found_in_choices(
-    name: str, specimens: Specimens, found: Choices, settings: SurpriseSettings, rival: Rival | None
+    name: str, specimens: Specimens, found: Choices, rival: Rival | None, *, shown: int | None, worst: int
 ) -> Finding:
     told_N = found.truth_N != UNTOLD
     figures: list[Drawing] = []
@@ -54,7 +53,7 @@ def found_in_choices(
         tally.add(torch.from_numpy(found.sure_N[told_N]), torch.from_numpy(right_N))
         costs = class_costs(found)
         along = buckets(found.along_N[told_N], found.nats_N[told_N])
-        shown = settings.shown if "shown" in settings.model_fields_set else _SHOWN
+        shown = _SHOWN if shown is None else shown
         figures += [*_passage(specimens, found, shown), *_along(along, found.along)]
         if len(found.guess_N) > shown and not (found.place_N == UNTOLD).any():
             missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(found.guess_N):,}.")
@@ -62,7 +61,7 @@ def found_in_choices(
             reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"),
             _classes(costs, specimens.words),
         ]
-        tables += [_worst(specimens, found, settings.worst), _class_table(costs, specimens.words)]
+        tables += [_worst(specimens, found, worst), _class_table(costs, specimens.words)]
         mean, entropy = float(np.nanmean(found.nats_N)), float(found.entropy_N[told_N].mean())
         data |= {
             "nats": mean,
@@ -83,14 +82,14 @@ def found_in_choices(
         if unseen and specimens.told:
             missing.append(f"{unseen:,} {unit}s have a label that training never showed: they have no cost.")
     else:
-        tables.append(_said(specimens, found, settings.worst))
+        tables.append(_said(specimens, found, worst))
         sentences = [_answers(found, unit)]
         missing.append(f"What is right is not known here, so there is neither a cost nor a calibration of {unit}s.")
     if rival is not None and told_N.any():
         sentences.insert(0, rival.sentence(name, f"nats a {rival.of or unit}"))
         data["against"] = rival.as_dict()
         gaps = _row_rivals if rival.of else _rivals
-        tables.insert(0, gaps(specimens, found, rival, name, settings.worst))
+        tables.insert(0, gaps(specimens, found, rival, name, worst))
     return Finding("surprise", "Surprise", name, tuple(sentences), tuple(figures), tuple(tables), data, tuple(missing))
 
 

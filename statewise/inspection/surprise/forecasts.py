@@ -12,15 +12,12 @@ from statewise.display import plain, rough, share, whole
 from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival
-from statewise.inspection.surprise.settings import SurpriseSettings
 from statewise.tasks import Courses, Floats, Specimens
 
 _STRETCHES = 24  # of time
 
 
-def found_in_courses(
-    name: str, specimens: Specimens, found: Courses, settings: SurpriseSettings, rival: Rival | None
-) -> Finding:
+def found_in_forecasts(name: str, specimens: Specimens, found: Courses, rival: Rival | None, *, worst: int) -> Finding:
     horizon = found.loss_WH.shape[1]
     mean = float(np.nanmean(found.loss_WH))
     naive = None if found.naive_WH is None else float(np.nanmean(found.naive_WH))
@@ -50,7 +47,7 @@ def found_in_courses(
         name,
         tuple(one for one in sentences if one),
         tuple(figures),
-        (_worst(specimens, found, settings.worst),),
+        (_worst(specimens, found, worst),),
         data,
     )
 

@@ -1,6 +1,9 @@
-"""The lens `surprise`: per token, by confidence, by position, and against another model."""
+"""The lens `surprise`: surprisal per token or answer, calibration, by position, and against another model."""
 
-from dataclasses import replace
+from typing import assert_never
+
+import numpy as np
+from pydantic import Field
 
 from statewise.display import alone, plain, share, visible, whole
 from statewise.figures import (
@@ -18,34 +21,49 @@ from statewise.figures import (
 )
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import ROW_TASKS, Lens
-from statewise.inspection.progress import Progress
+from statewise.inspection.progress import Progress, ticking
 from statewise.inspection.subject import Subject, open_subject
-from statewise.inspection.surprise.answers import look_at_answers
-from statewise.inspection.surprise.measure import Place, Surprise, measure, places, reliability, useful_context
-from statewise.inspection.surprise.settings import SurpriseSettings
-from statewise.inspection.text import Reading
-from statewise.specs import UserError
+from statewise.inspection.surprise.choices import found_in_choices
+from statewise.inspection.surprise.forecasts import found_in_forecasts
+from statewise.inspection.surprise.measure import (
+    Place,
+    Rival,
+    Surprise,
+    measure,
+    places,
+    reliability,
+    useful_context,
+)
+from statewise.specs import Spec, UserError, option
+from statewise.tasks import Choices, Courses, Floats, Specimens, TextSpecimens
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
 _COMPARED = 4000  # tokens that two models are compared on where no text is given
 
 
+class SurpriseSettings(Spec):
+    against: str | None = Field(None, description="another run, to be compared on the same text")
+    shown: int = Field(1200, ge=1, le=5000, description="tokens of the text that are shown in colour")
+    worst: int = Field(12, ge=1, le=200, description="tokens that are listed")
+
+
 def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Finding:
-    if subject.specimens is not None:
-        return look_at_answers(subject, subject.specimens, settings, progress)
+    if not isinstance(subject.specimens, TextSpecimens):
+        assert subject.specimens is not None
+        return _look_at_answers(subject, subject.specimens, settings, progress)
     if settings.against is not None and subject.text is None:
         subject = _with_text(subject)
-    reading = subject.tokens
-    found = measure(subject.machine, reading, progress)
+    text = subject.text_rows
+    found = measure(text, progress)
     context = useful_context(found.by_position)
     figures: list[Drawing] = [
-        _passage(reading, found, settings.shown),
+        _passage(text, found, settings.shown),
         _position(found, context),
         reliability(found.bins, found.error, of="Tokens"),
     ]
-    tables = [_worst(reading, found, settings.worst)]
+    tables = [_worst(text, found, settings.worst)]
     sentences = [
-        f"{subject.name} pays {plain(found.mean)} bits a token on {reading.source} ({len(found.bits_T):,} tokens) and "
+        f"{subject.name} pays {plain(found.mean)} bits a token on {text.source} ({len(found.bits_T):,} tokens) and "
         f"expected to pay {plain(found.entropy)}; its first guess is right {share(found.accuracy)} of the time, and "
         f"its confidence is off by {share(found.error)} in the mean.",
         _context_sentence(found, context),
@@ -68,8 +86,8 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
                 f"{settings.against!r} is a {other.task} run and cannot be set against {subject.name}",
                 fix="name another language model",
             )
-        read = measure(other.machine, other.tokens, progress)
-        apart = places(_pieces(reading, found), _pieces(other.tokens, read))
+        read = measure(other.text_rows, progress)
+        apart = places(_pieces(text, found), _pieces(other.text_rows, read))
         figures.insert(0, _difference(apart, subject.name, other.name, settings.shown))
         tables.insert(0, _disagreements(apart, subject.name, other.name, settings.worst))
         total = sum(one.gap for one in apart)
@@ -91,33 +109,29 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
 def _with_text(subject: Subject) -> Subject:
     """Held-out tokens as a text that a model with other tokens can read too."""
     assert subject.run is not None, "only a run can be set against another"
-    reading = subject.tokens
-    names = reading.names(0, _COMPARED)
-    ordered = names[::-1] if reading.backwards else names
-    text = "".join(name for name, token in zip(ordered, _ids(reading)) if token != reading.end_id)
-    held = open_subject(subject.run, text=text + "\n" if " " not in text else text)
-    return held._replace(reading=replace(held.tokens, source=reading.source))
+    text = subject.text_rows
+    named = list(zip(text.names(0, _COMPARED), text.tokens_T[:_COMPARED].tolist()))
+    ordered = named[::-1] if text.backwards else named
+    written = "".join(name for name, token in ordered if token != text.end_id)
+    other = open_subject(subject.run, text=written + "\n" if " " not in written else written)
+    other.text_rows.source = text.source
+    return other
 
 
-def _ids(reading: Reading) -> list[int]:
-    ids = [int(one) for one in reading.tokens_T[:_COMPARED]]
-    return ids[::-1] if reading.backwards else ids
-
-
-def _pieces(reading: Reading, found: Surprise) -> list[tuple[str, float]]:
+def _pieces(text: TextSpecimens, found: Surprise) -> list[tuple[str, float]]:
     """The text's pieces in its own order, each with what it cost; half characters wait for their other half."""
-    names = reading.names()
+    names = text.names()
     costs = [0.0, *found.bits_T.tolist()]  # the first token is given
-    ordered = list(zip(names, costs, reading.tokens_T.tolist()))
-    if reading.backwards:
+    ordered = list(zip(names, costs, text.tokens_T.tolist()))
+    if text.backwards:
         ordered.reverse()
-    return with_their_halves([(name, cost) for name, cost, token in ordered if token != reading.end_id])
+    return with_their_halves([(name, cost) for name, cost, token in ordered if token != text.end_id])
 
 
-def _passage(reading: Reading, found: Surprise, most: int) -> Passage:
-    names = reading.names(0, most + 1)
+def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
+    names = text.names(0, most + 1)
     tokens = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
-    if reading.backwards:
+    if text.backwards:
         tokens.reverse()
     pieces = with_their_halves(tokens)
     shown = max(pieces, key=lambda one: one[1])
@@ -170,12 +184,12 @@ def _context_sentence(found: Surprise, context: int | None) -> str:
     return f"{ends}: beyond {beyond} more context is no longer surely cheaper."
 
 
-def _worst(reading: Reading, found: Surprise, most: int) -> Named:
+def _worst(text: TextSpecimens, found: Surprise, most: int) -> Named:
     order = found.bits_T.argsort(descending=True)[:most].tolist()
     rows = []
     for at in order:
-        before = "".join(reading.names(max(at - 24, 0), at + 1))
-        name = reading.names(at + 1, at + 2)[0]
+        before = "".join(text.names(max(at - 24, 0), at + 1))
+        name = text.names(at + 1, at + 2)[0]
         bits = float(found.bits_T[at])
         rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
     columns = (
@@ -184,8 +198,8 @@ def _worst(reading: Reading, found: Surprise, most: int) -> Named:
         Column("piece", "it", text=True),
         Column("bits", "surprise", "bits"),
     )
-    reading_ = "Tokens in the order of their cost."
-    return Named("surprise-worst", "What surprised most", reading_, Table(columns, tuple(rows)))
+    how = "Tokens in the order of their cost."
+    return Named("surprise-worst", "What surprised most", how, Table(columns, tuple(rows)))
 
 
 def _difference(apart: list[Place], first: str, second: str, most: int) -> Passage:
@@ -223,6 +237,60 @@ def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Na
     )
     reading = f"The largest gaps come first; above 0, {second} paid less."
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
+
+
+# -------------------------------------------------------------------- answers of other tasks
+
+
+def _look_at_answers(subject: Subject, specimens: Specimens, settings: SurpriseSettings, progress: Progress) -> Finding:
+    answers = _answers(specimens, progress)
+    rival = None if settings.against is None else _rival(subject, answers, settings.against, progress)
+    match answers:
+        case Choices():
+            shown = settings.shown if "shown" in settings.model_fields_set else None
+            return found_in_choices(subject.name, specimens, answers, rival, shown=shown, worst=settings.worst)
+        case Courses():
+            return found_in_forecasts(subject.name, specimens, answers, rival, worst=settings.worst)
+        case _:
+            assert_never(answers)
+
+
+def _answers(specimens: Specimens, progress: Progress) -> Choices | Courses:
+    with ticking(progress, "asking for answers") as tick:
+        return specimens.answers(tick)
+
+
+def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Progress) -> Rival:
+    """What another run paid for the same answers."""
+    other = open_subject(against, text=subject.text, data=subject.data, mixer=subject.mixers)
+    if other.specimens is None or other.task != subject.task:
+        raise UserError(
+            f"{against!r} is a {other.task} run and cannot be set against {subject.name}",
+            fix=f"name another {subject.task} run",
+        )
+    theirs = _answers(other.specimens, progress)
+    match (mine, theirs):
+        case (Choices(), Choices()) if len(mine.nats_N) == len(theirs.nats_N) and mine.names == theirs.names:
+            return Rival(other.name, mine.nats_N, theirs.nats_N)
+        case (Choices(), Choices()) if subject.specimens is not None and subject.specimens.words.writes:
+            # Other tokens, the same texts: what all of a row cost compares.
+            if len(subject.specimens) == len(other.specimens):
+                rows = len(other.specimens)
+                return Rival(other.name, _by_row(mine, rows), _by_row(theirs, rows), of="row")
+        case (Courses(), Courses()) if mine.loss_WH.shape == theirs.loss_WH.shape and mine.loss == theirs.loss:
+            return Rival(other.name, mine.loss_WH.mean(1), theirs.loss_WH.mean(1))
+        case _:
+            pass
+    raise UserError(
+        f"{against!r} does not answer the same questions as {subject.name}",
+        fix=f"compare runs that were trained on the same data, or name one file for both: {option('data', 'FILE')}",
+    )
+
+
+def _by_row(found: Choices, rows: int) -> Floats:
+    """What all answers of each row cost together."""
+    paid_P: Floats = np.bincount(found.row_N, weights=found.nats_N, minlength=rows).astype(np.float64)
+    return paid_P
 
 
 LENS = Lens(

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.core import Machine
 from statewise.display import plain, rough, share
 from statewise.figures import Axis, Figure, Series, between, shared_ends, text_of
 from statewise.inspection.progress import Progress
-from statewise.inspection.text import Reading, nats, read
-from statewise.tasks import Floats
+from statewise.inspection.text import read
+from statewise.tasks import Floats, TextSpecimens
 
 BINS = 10
 
@@ -111,12 +110,12 @@ class Surprise(NamedTuple):
         return float(self.bits_T.mean())
 
 
-def measure(model: Machine[Any], reading: Reading, progress: Progress) -> Surprise:
+def measure(text: TextSpecimens, progress: Progress) -> Surprise:
     costs, entropies = [], 0.0
     by_power: dict[int, list[float]] = {}  # count, sum and sum of squares
     tally = Tally()
-    for one in read(model, reading, progress, what="reading for surprise"):
-        bits_T = nats(one).double() / _LN2
+    for one in read(text, progress, what="reading for surprise"):
+        bits_T = one.nats_T.double() / _LN2
         costs.append(bits_T.cpu())
         log_TV = one.logits_TV.log_softmax(-1)
         entropies -= float((log_TV.exp() * log_TV).sum(-1).double().sum()) / _LN2

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.cross_entropy import naive
-from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.gradients import is_wanted, through
+from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.with_triton import load, obstacle
 
 LOGITS = {"cpu": 2**20, "cuda": 2**27}  # numbers in one chunk of logits; benchmarks/cross_entropy.py

@@ -6,7 +6,7 @@ N tokens, D features, V vocabulary.
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.along_time import wide
+from statewise.kernels.time_axis import wide
 
 
 def token_nats(

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import torch
 
-from statewise.kernels.environment import CAPABILITY
+from statewise.kernels.choice import CAPABILITY
 from statewise.specs import UserError
 
 _K = 1024
 _MEASURED_ON = 132  # multiprocessors of the GPU that filled the table
 
 
-class Chip(NamedTuple):
+class Gpu(NamedTuple):
     capability: tuple[int, int]
     multiprocessors: int
     shared_bytes: int  # that one block can ask for
@@ -46,42 +46,42 @@ class Chip(NamedTuple):
 
 # Limits of one GPU of each capability, for pretending.
 KNOWN = {
-    chip.name: chip
-    for chip in (
-        Chip((8, 0), 108, 163 * _K, pretended=True),
-        Chip((8, 6), 84, 99 * _K, pretended=True),
-        Chip((8, 9), 128, 99 * _K, pretended=True),
-        Chip((9, 0), 132, 227 * _K, pretended=True),
-        Chip((10, 0), 148, 227 * _K, pretended=True),
-        Chip((12, 0), 170, 99 * _K, pretended=True),
+    gpu.name: gpu
+    for gpu in (
+        Gpu((8, 0), 108, 163 * _K, pretended=True),
+        Gpu((8, 6), 84, 99 * _K, pretended=True),
+        Gpu((8, 9), 128, 99 * _K, pretended=True),
+        Gpu((9, 0), 132, 227 * _K, pretended=True),
+        Gpu((10, 0), 148, 227 * _K, pretended=True),
+        Gpu((12, 0), 170, 99 * _K, pretended=True),
     )
 }
 H200 = KNOWN["9.0"]._replace(pretended=False)
 
 
-def chip_of(device: int) -> Chip:
+def gpu_of(device: int) -> Gpu:
     """The GPU that is there, or the one that is wished for."""
-    return _chip(device, CAPABILITY.read())
+    return _gpu(device, CAPABILITY.read())
 
 
 @cache
-def _chip(device: int, wished: str) -> Chip:
+def _gpu(device: int, wished: str) -> Gpu:
     properties = torch.cuda.get_device_properties(device)
-    here = Chip(
+    here = Gpu(
         (properties.major, properties.minor),
         properties.multi_processor_count,
         properties.shared_memory_per_block_optin,  # type: ignore[attr-defined]  # torch's stubs leave it out
     )
     if not wished:
         return here
-    older = {name: chip for name, chip in KNOWN.items() if chip.capability <= here.capability}
+    older = {name: gpu for name, gpu in KNOWN.items() if gpu.capability <= here.capability}
     if wished not in older:
         raise UserError(
             f"STATEWISE_CAPABILITY is {wished!r}, and a GPU of {here.name} cannot pretend to be that",
             fix=f"valid here: {', '.join(older) or 'none'}; or unset it",
         )
-    chip = older[wished]
-    return chip._replace(
-        multiprocessors=min(chip.multiprocessors, here.multiprocessors),
-        shared_bytes=min(chip.shared_bytes, here.shared_bytes),
+    gpu = older[wished]
+    return gpu._replace(
+        multiprocessors=min(gpu.multiprocessors, here.multiprocessors),
+        shared_bytes=min(gpu.shared_bytes, here.shared_bytes),
     )

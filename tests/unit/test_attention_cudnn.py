@@ -9,7 +9,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from statewise.kernels.attention import Sight, attention, unplanned
+from statewise.kernels.attention import Mask, attention, fused
 
 
 class Queries:
@@ -22,14 +22,14 @@ class Queries:
 
 
 def allowed(queries: Any) -> bool:
-    with unplanned.unplanned(queries):
+    with fused.without_cudnn(queries):
         return torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_few_queries_do_without_and_many_do_not() -> None:
     assert torch.backends.cuda.cudnn_sdp_enabled(), "PyTorch's default"
-    assert not allowed(Queries(unplanned.PAYS_FROM - 1))
-    assert allowed(Queries(unplanned.PAYS_FROM))
+    assert not allowed(Queries(fused.PAYS_FROM - 1))
+    assert allowed(Queries(fused.PAYS_FROM))
     assert allowed(torch.zeros(1, 1, 3, 4)), "on a CPU there is nothing to leave out"
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
@@ -41,7 +41,7 @@ def test_whoever_chose_kernels_gets_them(chosen: list[SDPBackend]) -> None:
 
 
 def test_an_error_inside_puts_it_back() -> None:
-    with pytest.raises(ValueError, match="inside"), unplanned.unplanned(Queries(3)):  # type: ignore[arg-type]  # a stand-in
+    with pytest.raises(ValueError, match="inside"), fused.without_cudnn(Queries(3)):  # type: ignore[arg-type]  # a stand-in
         raise ValueError("inside")
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
@@ -61,12 +61,12 @@ def test_two_threads_leave_it_as_it_was() -> None:
     seen = []
 
     def other() -> None:
-        with unplanned.unplanned(Queries(3)):  # type: ignore[arg-type]  # a stand-in
+        with fused.without_cudnn(Queries(3)):  # type: ignore[arg-type]  # a stand-in
             inside.set()
             left.wait(10)
             seen.append(torch.backends.cuda.cudnn_sdp_enabled())
 
-    with unplanned.unplanned(Queries(3)):  # type: ignore[arg-type]  # a stand-in
+    with fused.without_cudnn(Queries(3)):  # type: ignore[arg-type]  # a stand-in
         thread = threading.Thread(target=other)
         thread.start()
         assert inside.wait(10)
@@ -94,7 +94,7 @@ def kernels_of_attention(device: str, *, ragged: bool) -> set[str]:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     q, k, v = (torch.randn(2, 37, 4, 64, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
     with Ops() as ops:
-        attention(q, k, v, Sight(at_BT, key_at_BT, whole=not ragged), scale=0.125)
+        attention(q, k, v, Mask(at_BT, key_at_BT, whole=not ragged), scale=0.125)
     found = (re.search(r"scaled_dot_product_(\w+)_attention", name) for name in ops.names)
     return {match[1] for match in found if match}
 

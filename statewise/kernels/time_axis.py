@@ -1,6 +1,6 @@
-"""What kernels that read several inputs along time share: row ends, chunks, a wide enough dtype.
+"""What kernels share along the time axis: row ends, chunks, the last inputs as a state, a wide enough dtype.
 
-Time is axis 1 of every input. B batch, T time, N chunks, C moments in a chunk.
+Time is axis 1 of every input. B batch, T time, N chunks, C time steps in a chunk, S remembered time steps.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ from statewise.core import past_end as past_end
 
 
 def reverse_rows(x: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-    """Each row backwards within its own length; what lies past it stays where it is. Its own inverse."""
+    """Each row reversed within its own length; padding stays where it is. Its own inverse."""
     if lengths_B is None:
         return x.flip(1)
     at_1T = torch.arange(x.shape[1], device=x.device)[None]
@@ -35,10 +35,26 @@ def wide(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def no_autocast(like: Tensor) -> AbstractContextManager[None]:
-    """Autocast would narrow again what `wide` widened."""
+    """Off, because autocast would narrow again what `wide` widened."""
     return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
 
 
 def is_autocast(like: Tensor) -> bool:
-    """The meta device, which has no numbers, has no autocast either."""
+    """The meta device has no autocast."""
     return not like.is_meta and torch.is_autocast_enabled(like.device.type)
+
+
+def extend(past_BS: Tensor, x_BT: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Past and present in one row `[B, S + T, …]`, and the last S time steps before each row's end `[B, S, …]`."""
+    all_BL = torch.cat([past_BS, x_BT.to(past_BS.dtype)], dim=1)
+    size, time = past_BS.shape[1], x_BT.shape[1]
+    if lengths_B is None:
+        return all_BL, all_BL[:, time:]
+    at_BS = lengths_B.clamp(min=0, max=time)[:, None] + torch.arange(size, device=x_BT.device)
+    row_B1 = torch.arange(x_BT.shape[0], device=x_BT.device)[:, None]
+    return all_BL, all_BL[row_B1, at_BS]
+
+
+def beyond(lengths_B: Tensor, time: int) -> Tensor:
+    """`[B, T]`: true where a row has ended."""
+    return torch.arange(time, device=lengths_B.device) >= lengths_B[:, None]

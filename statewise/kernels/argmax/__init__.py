@@ -1,4 +1,4 @@
-"""Where the largest number of each row is: the likeliest token of a large vocabulary. PyTorch's op, and one for GPUs.
+"""The index of the largest number of each row, such as the likeliest token: PyTorch's op, and a kernel for GPUs.
 
 B rows, V numbers of a row.
 """
@@ -12,7 +12,7 @@ FROM = 4096  # numbers of a row; PyTorch takes one block for a row, and fewer ke
 
 
 def choice(like_BV: Tensor) -> Choice:
-    """There is one fast form: whoever asks for a form by name gets PyTorch's op."""
+    """There is one fast implementation; asking for any implementation by name gives PyTorch's op."""
     if is_asked():
         return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
     reason = obstacle(like_BV)
@@ -25,9 +25,9 @@ def choice(like_BV: Tensor) -> Choice:
     return Choice("triton", "many programs share a row, where PyTorch's op has one block for it")
 
 
-def largest(x_BV: Tensor) -> Tensor:
-    """The first place of the largest number of each row, as `argmax` finds it; NaN is larger than any."""
+def argmax(x_BV: Tensor) -> Tensor:
+    """As `torch.argmax` over the last axis: the first of equal numbers; NaN is larger than any."""
     if choice(x_BV).implementation == "fused":
         return x_BV.argmax(-1)
-    at_B: Tensor = load("largest").largest(x_BV)
+    at_B: Tensor = load("argmax").argmax(x_BV)
     return at_B

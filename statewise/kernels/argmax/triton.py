@@ -1,4 +1,4 @@
-"""Where the largest number of each row is, on a GPU: some programs a row, and one that compares what they found.
+"""The index of the largest number of each row, on a GPU: some programs per row, and one that compares their results.
 
 B rows, V numbers of a row, P parts.
 """
@@ -9,8 +9,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from statewise.kernels.early import early
-from statewise.kernels.with_triton import FUSED
+from statewise.kernels.with_triton import FUSED, dependent_launch
 
 _PART = 2048  # numbers that a program takes
 
@@ -40,13 +39,13 @@ def _of_all(best_ptr, at_ptr, y_ptr, P, EARLY: tl.constexpr, PADDED: tl.constexp
     tl.store(y_ptr + b, tl.load(at_ptr + b * P + part).to(tl.int64))
 
 
-def largest(x_BV: Tensor) -> Tensor:
+def argmax(x_BV: Tensor) -> Tensor:
     rows, numbers = x_BV.shape
     parts = triton.cdiv(numbers, _PART)
     best_BP = torch.empty(rows, parts, dtype=torch.float32, device=x_BV.device)
     at_BP = torch.empty(rows, parts, dtype=torch.int32, device=x_BV.device)
     y_B = torch.empty(rows, dtype=torch.int64, device=x_BV.device)
-    begins = early(x_BV)
-    _of_parts[(rows, parts)](x_BV, best_BP, at_BP, numbers, parts, PART=_PART, **begins, **FUSED)
-    _of_all[(rows,)](best_BP, at_BP, y_B, parts, PADDED=triton.next_power_of_2(parts), **begins, **FUSED)
+    options = dependent_launch(x_BV)
+    _of_parts[(rows, parts)](x_BV, best_BP, at_BP, numbers, parts, PART=_PART, **options, **FUSED)
+    _of_all[(rows,)](best_BP, at_BP, y_B, parts, PADDED=triton.next_power_of_2(parts), **options, **FUSED)
     return y_B

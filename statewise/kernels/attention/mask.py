@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Sight(NamedTuple):
+class Mask(NamedTuple):
     """Positions are per row, because rows differ. A key at a negative position is an empty slot.
 
     `causal`: keys up to the query's own position. `window`: only the newest so many of them.
@@ -25,21 +25,21 @@ class Sight(NamedTuple):
     whole: bool = False
 
 
-def visible(sight: Sight) -> Tensor:
+def visible(mask: Mask) -> Tensor:
     """`[B, 1, T, S]`, true where the query sees the key."""
-    query_BT1, key_B1S = sight.query_at_BT[:, :, None], sight.key_at_BS[:, None, :]
+    query_BT1, key_B1S = mask.query_at_BT[:, :, None], mask.key_at_BS[:, None, :]
     seen_BTS = (key_B1S >= 0).expand(-1, query_BT1.shape[1], -1)
-    if sight.causal:
+    if mask.causal:
         seen_BTS = seen_BTS & (key_B1S <= query_BT1)
-    if sight.window is not None:
-        seen_BTS = seen_BTS & (key_B1S > query_BT1 - sight.window)
+    if mask.window is not None:
+        seen_BTS = seen_BTS & (key_B1S > query_BT1 - mask.window)
     return seen_BTS[:, None]
 
 
-def distance_bias(sight: Sight, like: Tensor) -> Tensor | None:
+def distance_bias(mask: Mask, like: Tensor) -> Tensor | None:
     """`[B, H, T, S]`, what ALiBi adds to the scores: minus slope times distance."""
-    if sight.slopes_H is None:
+    if mask.slopes_H is None:
         return None
-    distance_BTS = (sight.query_at_BT[:, :, None] - sight.key_at_BS[:, None, :]).abs()
+    distance_BTS = (mask.query_at_BT[:, :, None] - mask.key_at_BS[:, None, :]).abs()
     # In the slopes' own precision: half precision cannot count to a distance of thousands.
-    return (-sight.slopes_H[:, None, None] * distance_BTS[:, None]).to(like.dtype)
+    return (-mask.slopes_H[:, None, None] * distance_BTS[:, None]).to(like.dtype)

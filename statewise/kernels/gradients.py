@@ -1,4 +1,7 @@
-"""Whether gradients are wanted, and those that can be differentiated again, for ops whose fast backward cannot."""
+"""What hand-written backwards share: whether gradients are wanted, second gradients, sums over all time steps.
+
+N time steps of all rows.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -43,8 +46,8 @@ def through(
     if not used or not wanted:
         return (None,) * len(inputs)
     parts, given = zip(*used, strict=True)
-    found = iter(torch.autograd.grad(parts, wanted, given, create_graph=kept, allow_unused=True))
-    return tuple(next(found) if value is not None and value.requires_grad else None for value in inputs)
+    results = iter(torch.autograd.grad(parts, wanted, given, create_graph=kept, allow_unused=True))
+    return tuple(next(results) if value is not None and value.requires_grad else None for value in inputs)
 
 
 def again(
@@ -55,3 +58,22 @@ def again(
     with torch.enable_grad():
         outputs = equation()
     return through(outputs, inputs, gradients, kept=kept)
+
+
+def product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """a b in the dtype of a parameter: where that is float32, the sums are not rounded on their way."""
+    if dtype == torch.float32 and a.dtype != dtype:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    result = torch.mm(a, b)
+    return result if result.dtype is dtype else result.to(dtype)
+
+
+def matrix_gradient(parts: Sequence[Tensor], x_NI: Tensor, dtype: torch.dtype) -> Tensor:
+    """Of a matrix whose rows, in parts, got the gradients [N, R] when it read x."""
+    products = [product(part_NR.mT, x_NI, dtype) for part_NR in parts]
+    return products[0] if len(products) == 1 else torch.cat(products)
+
+
+def bias_gradient(d_NR: Tensor, dtype: torch.dtype) -> Tensor:
+    """In the dtype of the bias; numbers of 16 bits are summed in 32 before they are rounded to it."""
+    return d_NR.sum(0, dtype=dtype)

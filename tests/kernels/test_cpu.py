@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from statewise.kernels import cores
-from statewise.kernels.bend import by_expm1, tanh_of_half_
-from statewise.kernels.cores import ENOUGH, threads_for
+from statewise.kernels import cpu
+from statewise.kernels.cpu import ENOUGH, by_expm1, tanh_of_half_, threads_for
 from statewise.nn import GRU, RNN
 
 
@@ -44,7 +43,7 @@ def test_a_training_step_leaves_the_threads_as_they_were(
     module(x)[0].sum().backward()
     assert seen == [1, 2, 1, 2], "one thread for each of the two loops"
     assert torch.get_num_threads() == 2
-    monkeypatch.setattr(cores, "ENOUGH", 1)
+    monkeypatch.setattr(cpu, "ENOUGH", 1)
     module(x)[0].sum().backward()
     assert len(seen) == 4
 
