@@ -15,7 +15,6 @@ from statewise.specs.classification import ClassifierModelSpec as ClassifierMode
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
 from statewise.specs.custom import KIND as KIND
 from statewise.specs.custom import CustomSpec as CustomSpec
-from statewise.specs.custom import MixerSize as MixerSize
 from statewise.specs.custom import Option as Option
 from statewise.specs.custom import OwnMixer as OwnMixer
 from statewise.specs.custom import custom_tables as custom_tables
@@ -95,7 +94,6 @@ from statewise.specs.simple import JordanSpec as JordanSpec
 from statewise.specs.simple import LeakySpec as LeakySpec
 from statewise.specs.simple import ReservoirSpec as ReservoirSpec
 from statewise.specs.stacked import StackedSpec as StackedSpec
-from statewise.specs.stacked import StateSize as StateSize
 from statewise.specs.stacked import labelling_scale as labelling_scale
 from statewise.specs.study import BudgetSpec as BudgetSpec
 from statewise.specs.study import EntrySpec as EntrySpec

@@ -1,10 +1,10 @@
-"""Models whose state is a list, as data, with their sizes by formula."""
+"""Models whose state is a list, as data."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.stacked import StackedSpec, StateSize
+from statewise.specs.stacked import StackedSpec
 
 
 class BasicAttentionSpec(StackedSpec):
@@ -23,15 +23,9 @@ class BasicAttentionSpec(StackedSpec):
     def keeps_width(self) -> bool:
         return True
 
-    def mixer_parameters(self, input_width: int) -> int:
-        return 0
-
-    def mixer_flops(self, input_width: int, context: int = 0) -> int:
-        """Scores with everything read, the new token included, and the mean of it."""
-        return 4 * self.width * (context + 1)
-
-    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        return StateSize(context * self.width, 1)
+    @property
+    def step_grows(self) -> bool:
+        return True
 
 
 class TransformerSpec(StackedSpec):
@@ -76,50 +70,20 @@ class TransformerSpec(StackedSpec):
         most = max(1, self.width // 32)
         return self.heads or max(n for n in range(1, most + 1) if self.width % n == 0)
 
-    def mixer_parameters(self, input_width: int) -> int:
-        d = self.width
-        rows = d + self.list_width()
-        return rows * input_width + d * d + (rows + d if self.bias else 0)
-
-    def mixer_flops(self, input_width: int, context: int = 0) -> int:
-        """The maps; then scores with all slots, and the mean of their values. A window's slots are always all there."""
-        slots = context + 1 if self.window is None else self.window
-        return 2 * (self.width + self.list_width()) * input_width + 2 * self.width**2 + 4 * self.width * slots
-
-    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        slots = context if self.window is None else self.window - 1
-        return StateSize(slots * self.list_width(), 1)
+    @property
+    def step_grows(self) -> bool:
+        return self.window is None
 
     @property
     def adds_positions(self) -> bool:
         return self.position in ("learned", "sinusoidal")
 
-    def position_state(self) -> StateSize:
-        return StateSize(0, 1 if self.adds_positions else 0)
-
-    def list_width(self) -> int:
-        """Numbers that a token leaves in one layer's list: a key and a value for each of their heads."""
-        return 2 * (self.kv_heads or self.num_heads) * (self.width // self.num_heads)
-
     @property
     def keeps_width(self) -> bool:
         return self.residual or self.adds_positions  # vectors that are added have a width
-
-    def stack_parameters(self, input_width: int) -> int:
-        added = self.context * self.embedding_width if self.position == "learned" else 0
-        return super().stack_parameters(input_width) + added
 
     def reader_input(self, *, bidirectional: bool) -> int | None:
         return self.width if bidirectional else super().reader_input(bidirectional=False)
 
     def reader_output(self, *, bidirectional: bool) -> int:
         return self.width  # attention sees both ways by itself
-
-    def _both_ways_flops(self, input_width: int, length: float) -> float:
-        """Every position sees all of them."""
-        first, second = (self.stack_flops(input_width, context) for context in (0, 1))
-        return first + (second - first) * (length - 1)
-
-    def _both_ways(self, input_width: int) -> int:
-        added = self.context * self.width if self.position == "learned" else 0
-        return super().stack_parameters(input_width) + added

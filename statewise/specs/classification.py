@@ -82,19 +82,6 @@ class ClassificationSpec(RunSpec):
     def layout(self) -> str:
         return "cells" if self.model.reads_cells else "rows"
 
-    def row_flops(self, length: float, *, num_classes: int, values: int | None = None) -> float:
-        """Forward FLOPs of a row of `length` tokens, or moments or cells of so many `values`. It may be a mean."""
-        if isinstance(self.model, GridSpec):
-            assert values is not None
-            return self.model.flops(values, length, num_classes)
-        return self.reader.classifier_flops(self.model, length, num_classes=num_classes, values=values)
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where a row is read as a whole."""
-        if isinstance(self.model, GridSpec) or self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.model.embedding_width, context)
-
     @property
     def name(self) -> str:
         return f"{self.model.known_as}-classification"

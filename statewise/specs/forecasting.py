@@ -122,30 +122,6 @@ class ForecastingSpec(RunSpec):
     forecast: ForecastSpec = ForecastSpec()
     objective: RealObjectiveSpec = SquaredSpec()
 
-    def entry_width(self, inputs: int) -> int:
-        """Values enter as they are: most layers begin with a linear map. `embedding` puts one before them."""
-        return self.model.embedding or inputs
-
-    def row_flops(self, length: float, *, inputs: int, channels: int, covariates: int) -> float:
-        """Forward FLOPs of a training row of `length` moments, at each of which so many `inputs` enter."""
-        entry = self.entry_width(inputs)
-        each = 0 if self.model.embedding is None else 2 * inputs * entry
-        head = 2 * channels * self.objective.numbers
-        if self.forecast.mode == "recursive":
-            return length * (each + head * self.model.mixer_output()) + self.model.reader_flops(entry, length)
-        context, horizon, both = self.forecast.context, self.forecast.horizon, self.reader.bidirectional
-        assert isinstance(context, int)
-        read = self.model.reader_flops(
-            entry, context, bidirectional=both, end_only=self.reader.summary == "last" and not both
-        )
-        summary = self.model.reader_output(bidirectional=both) + horizon * covariates
-        skip = 2 * context * horizon * channels if self.forecast.skip else 0
-        return context * each + read + head * horizon * summary + skip
-
-    def state_bytes(self, context: int, *, inputs: int) -> int | None:
-        """None where a context is read as a whole."""
-        return None if self.reader.bidirectional else self.model.reader_bytes(self.entry_width(inputs), context)
-
     @property
     def loss_name(self) -> str:
         return self.objective.loss

@@ -26,19 +26,3 @@ class GridSpec(Spec):
     def sizes(self) -> dict[str, int]:
         """What says how large it is."""
         return {"width": self.width, "depth": self.depth}
-
-    def flops(self, channels: int, cells: float, num_classes: int) -> float:
-        """Of classifying a grid of so many cells: four readings a layer, each from two cells back; and the head."""
-        out, readings = 4 * self.width, 4
-        entering = channels + (self.depth - 1) * out
-        each = 2 * readings * self.width * (entering + self.depth * 2 * self.width)
-        return cells * each + 2 * out * num_classes
-
-    def num_parameters(self, channels: int, num_classes: int) -> int:
-        """Parameters of the whole classifier, by formula: four readings a layer, and the head."""
-        out, readings = 4 * self.width, 4
-        layers = sum(
-            readings * self.width * (entering + 2 * self.width + 1)
-            for entering in (channels, *(out for _ in range(self.depth - 1)))
-        )
-        return layers + (out + 1) * num_classes

@@ -30,8 +30,7 @@ class LanguageModelSpec(RunSpec):
 
     @property
     def step_grows(self) -> bool:
-        grows = self.model.forward_flops(2, 1) > self.model.forward_flops(2, 0)
-        return grows and self.data.order == "sequential"
+        return self.model.step_grows and self.data.order == "sequential"
 
     @property
     def name(self) -> str:

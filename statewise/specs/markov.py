@@ -10,6 +10,8 @@ from statewise.specs.base import Spec
 class MarkovSpec(Spec):
     kind: Literal["markov"] = "markov"
     learns: ClassVar[Literal["gradient", "counting"]] = "counting"
+    step_grows: ClassVar[bool] = False
+
     order: int = Field(5, ge=1, le=32, description="how many symbols back it looks")
     smoothing: Literal["kneser-ney", "modified", "add-k"] = Field(
         "kneser-ney", description="modified: discounts estimated from the counts (Chen and Goodman 1999)"
@@ -21,18 +23,6 @@ class MarkovSpec(Spec):
         description="below single symbols: mix in the uniform distribution, or (as NLTK) nothing, "
         "so that what was never seen is impossible",
     )
-
-    def num_parameters(self, vocab: int) -> int:
-        """None that are trained; how much is counted depends on the text."""
-        return 0
-
-    def forward_flops(self, vocab: int, context: int = 0) -> int:
-        """No products: what follows a context is looked up, once for each order."""
-        return 0
-
-    def state_bytes(self, context: int = 0, itemsize: int = 4) -> int:
-        """The last symbols, whole numbers of 8 bytes, however much was read."""
-        return 8 * self.order
 
     def small(self) -> Self:
         """For trying the laws: it is small as it is."""

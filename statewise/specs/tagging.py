@@ -50,19 +50,6 @@ class TaggingSpec(RunSpec):
     reader: ReaderSpec = ReaderSpec()
     objective: TagObjectiveSpec = CategoricalSpec()
 
-    def row_flops(self, length: float, *, num_tags: int) -> float:
-        """Forward FLOPs of a sentence of `length` words, but for their spelling: a batch spells each word once."""
-        entry = self.words.entry_width(self.model.embedding_width)
-        read = self.model.reader_flops(entry, length, bidirectional=self.reader.bidirectional)
-        head = length * 2 * self.model.reader_output(bidirectional=self.reader.bidirectional) * num_tags
-        return read + head
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where a sentence is read as a whole."""
-        if self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.words.entry_width(self.model.embedding_width), context)
-
     @property
     def name(self) -> str:
         return f"{self.model.known_as}-tagging"

@@ -160,23 +160,6 @@ class TranslationSpec(RunSpec):
     decoding: DecodingSpec = DecodingSpec()
     termination: TerminationSpec = TerminationSpec()
 
-    def row_flops(self, source: float, target: float, *, target_vocab: int) -> float:
-        """Forward FLOPs of a pair of so many tokens, as they are read and written. Both may be means.
-
-        One machine reads the source without its head. What it tells itself of the steps to go is not counted.
-        """
-        if isinstance(self.model, Seq2SeqSpec):
-            return self.model.flops(source, target, target_vocab)
-        symbols = target_vocab + (self.termination.kind != "remaining")
-        read = self.model.reader_flops(self.model.embedding_width, source + target)
-        return read + target * self.model.head_flops(symbols)
-
-    def state_bytes(self, context: int) -> int:
-        """When a source of so many tokens was read, and nothing is written yet."""
-        if isinstance(self.model, Seq2SeqSpec):
-            return self.model.state_bytes(context)
-        return self.model.state_bytes(context) + (8 if self.termination.kind == "remaining" else 0)
-
     @property
     def name(self) -> str:
         if isinstance(self.model, Seq2SeqSpec):

@@ -46,16 +46,6 @@ class ComposerSpec(Spec):
     def finer(self) -> Finer:
         return Finer("embedding", self.embedding_width)
 
-    def node_flops(self, children: float) -> float:
-        """Of composing one node, with so many children in the mean."""
-        raise NotImplementedError
-
-    def span_flops(self, length: float) -> float:
-        """Of the tree that is built over so many words: pairs until one is left, or a chain."""
-        if self.shape == "chain":
-            return length * self.node_flops((length - 1) / length)
-        return (2 * length - 1) * self.node_flops((2 * length - 2) / (2 * length - 1))
-
 
 class CompositionSpec(ComposerSpec):
     kind: Literal["composition"] = "composition"
@@ -64,10 +54,6 @@ class CompositionSpec(ComposerSpec):
     @property
     def most_children(self) -> int:
         return self.arity
-
-    def node_flops(self, children: float) -> float:
-        """Every place is multiplied, whether a child stands there or not."""
-        return 2 * self.width * (self.embedding_width + self.arity * self.width)
 
 
 class ChildSumSpec(ComposerSpec):
@@ -78,10 +64,6 @@ class ChildSumSpec(ComposerSpec):
     def most_children(self) -> None:
         return None
 
-    def node_flops(self, children: float) -> float:
-        """Three gates see the children's sum, the fourth each child."""
-        return 2 * self.width * (4 * self.embedding_width + (3 + children) * self.width)
-
 
 class NarySpec(ComposerSpec):
     kind: Literal["nary"] = "nary"
@@ -91,10 +73,6 @@ class NarySpec(ComposerSpec):
     @property
     def most_children(self) -> int:
         return self.arity
-
-    def node_flops(self, children: float) -> float:
-        """Every place has a row of gates of its own, and every gate sees every place."""
-        return 2 * self.width * (4 * self.embedding_width + (3 + self.arity) * self.arity * self.width)
 
 
 AnyComposerSpec = CompositionSpec | ChildSumSpec | NarySpec
@@ -152,24 +130,6 @@ class TreeSpec(RunSpec):
     model: TreeModelSpec = ChildSumSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TreeObjectiveSpec = TreeObjectiveSpec()
-
-    def row_flops(self, nodes: float, *, spans: float, span: float, num_classes: int) -> float:
-        """Forward FLOPs of a tree of so many nodes, or of so many of its spans, each a sentence of `span` words.
-
-        All may be means.
-        """
-        if not isinstance(self.model, ComposerSpec):
-            return spans * self.reader.classifier_flops(self.model, span, num_classes=num_classes)
-        head = 2 * self.model.width * num_classes
-        if self.follows_trees:
-            return nodes * (self.model.node_flops((nodes - 1) / nodes) + head)
-        return spans * (self.model.span_flops(span) + head)
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where nothing is read from the first word to the last."""
-        if isinstance(self.model, ComposerSpec) or self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.model.embedding_width, context)
 
     @property
     def name(self) -> str:

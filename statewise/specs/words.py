@@ -26,14 +26,3 @@ class WordsSpec(Spec):
     def speller(self) -> GRUSpec | LSTMSpec:
         """What reads a word's characters, from both ends."""
         return GRUSpec(width=self.characters) if self.character_kind == "gru" else LSTMSpec(width=self.characters)
-
-    def entry_width(self, width: int) -> int:
-        """Of a word's vector and both ends of its spelling, where a word's own vector has `width` unless told."""
-        spelled = self.speller().reader_output(bidirectional=True) if self.characters else 0
-        return (self.width or width) + spelled
-
-    def spelling_flops(self, characters: float) -> float:
-        """Of reading one word of so many characters."""
-        if not self.characters:
-            return 0.0
-        return self.speller().reader_flops(self.character_width, characters, bidirectional=True)
