@@ -14,11 +14,11 @@ from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.kernels import student_t
 from statewise.specs import Spec, UserError, nearest, option
-from statewise.tasks import Specimens
+from statewise.tasks import TASKS, Specimens
 
 S = TypeVar("S", bound=Spec)
 
-ROW_TASKS = ("classification", "tagging", "tree", "forecasting", "translation")  # that answer row by row
+ROW_TASKS = tuple(name for name in TASKS if name != "language_model")  # that answer row by row
 
 
 class Lens(NamedTuple):

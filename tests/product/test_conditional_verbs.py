@@ -24,7 +24,9 @@ def test_they_are_listed_with_what_they_keep_of_a_source(here: Path) -> None:
     assert all(row.name in call("models").out for row in ENCODER_DECODERS)
 
 
-@pytest.mark.parametrize("name", [row.name for row in ENCODER_DECODERS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(row.name, marks=[pytest.mark.slow] if at else []) for at, row in enumerate(ENCODER_DECODERS)]
+)
 def test_they_are_verified_by_name(here: Path, name: str) -> None:
     said = call("verify", name, "--json")
     assert said.code == 0, said.out
