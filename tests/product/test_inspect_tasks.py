@@ -46,7 +46,7 @@ def test_it_writes_and_says_what_it_found(tasks: Path, tmp_path: Path) -> None:
         "inspect", run_of(tasks, "direct"), "--data", str(tasks / "series.csv"), "--out", str(tmp_path), "--static"
     )
     assert said.code == 0, said.err
-    for title in ("Surprise", "Gradients through what was read", "Gates, cells and units", "Interventions"):
+    for title in ("Surprise", "Gradients through the input", "Gates, cells and units", "Interventions"):
         assert title in said.out
     record = json.loads((tmp_path / "inspect.json").read_text())
     assert {one["lens"] for one in record["findings"]} == set(QUICK)
