@@ -193,6 +193,7 @@ def test_a_class_without_a_method_is_explained(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- studies
 
 
+@pytest.mark.slow
 def test_a_study_has_an_entry_of_it_and_finds_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study, own = write_study(tmp_path), write_fading(tmp_path)
