@@ -1,4 +1,4 @@
-"""How far a lens is, for jobs that take longer than somebody likes to wait without a word."""
+"""Progress of a lens, shown when it takes more than a moment."""
 
 import sys
 import threading
@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 
 from statewise.display import make_console
 
-_QUIET = 2.0  # seconds before anything is said
-_LINE = 10.0  # seconds between two lines where nothing can be redrawn
+_QUIET = 2.0  # seconds before anything is shown
+_LINE = 10.0  # seconds between two lines where a line cannot be redrawn
 _REDRAW = 0.1
 _SECOND = 1.0
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 class Progress(Protocol):
     def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
-        """The same items; somebody is told how far along they are."""
+        """The same items, with a progress display."""
         ...
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """Around what cannot say how far it is: somebody is told that it goes on."""
+        """Around a job of unknown length: show that it is still running."""
         ...
 
 
@@ -44,8 +44,8 @@ class Shown:
     def __init__(self) -> None:
         self._console = make_console(stderr=True)
         self._redraws = self._console.is_terminal and sys.stderr.isatty()
-        self._lock = threading.Lock()  # `busy` speaks from a thread of its own
-        self._said = 0.0  # when something was said last
+        self._lock = threading.Lock()  # `busy` prints from a thread of its own
+        self._said = 0.0  # time of the last print
 
     def over(self, items: Iterable[T], what: str, *, total: int | None = None) -> Generator[T, None, None]:
         total = len(items) if total is None and isinstance(items, Sized) else total
@@ -72,7 +72,7 @@ class Shown:
             while not over.wait(pause):
                 pause = _SECOND
                 now = time.monotonic()
-                if now - self._said >= every:  # who can say how far it is has the word
+                if now - self._said >= every:  # a display of `over` has precedence
                     self._say(f"{what}: {int(now - began)} s so far", now)
 
         thread = threading.Thread(target=tell, daemon=True)
@@ -108,11 +108,11 @@ def make_progress(*, quiet: bool = False) -> Progress:
 
 @contextmanager
 def ticking(progress: Progress, what: str) -> Iterator[Callable[[], None]]:
-    """For a job that says when it has done a bit more, and not how much there is."""
+    """For a job of unknown length that reports each step."""
     beats = progress.over(count(), what)
 
     def tick() -> None:
         next(beats)
 
-    with closing(beats):  # a line that was being redrawn is wiped
+    with closing(beats):  # clears a line that was being redrawn
         yield tick

@@ -88,7 +88,7 @@ class Pair(NamedTuple):
         return slope(self.weights_TS)
 
 
-def look_at_pairs(
+def align_pairs(
     subject: Subject,
     specimens: Specimens,
     progress: Progress,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from statewise.display import alone, plain, rough, share
 from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
-from statewise.inspection.attention.alignment import look_at_pairs
+from statewise.inspection.attention.alignment import align_pairs
 from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
@@ -31,19 +31,19 @@ class AttentionSettings(Spec):
     heads: tuple[int, ...] = Field(
         (), description="heads that are drawn, from 0; default: as many as fit, of alignments the mean"
     )
-    queries: tuple[int, ...] = Field((), description="tokens whose looks are drawn, from 0; default: all")
+    queries: tuple[int, ...] = Field((), description="tokens whose weights are drawn, from 0; default: all")
     maps: int = Field(4, ge=1, le=64, description="maps that are drawn at most")
     pairs: int = Field(4, ge=1, le=64, description="pairs whose alignment is drawn; translations")
     judged: int = Field(64, ge=1, description="pairs that are judged; translations")
 
 
-def look(subject: Subject, settings: AttentionSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: AttentionSettings, progress: Progress) -> Finding:
     specimens = subject.specimens
     assert specimens is not None
     if isinstance(specimens, TextSpecimens):
-        return _look_at_text(subject, specimens, settings, progress)
+        return _on_text(subject, specimens, settings, progress)
     if specimens.at(0).begin is not None:  # a decoder, after an encoder
-        return look_at_pairs(
+        return align_pairs(
             subject,
             specimens,
             progress,
@@ -54,16 +54,16 @@ def look(subject: Subject, settings: AttentionSettings, progress: Progress) -> F
             drawn=settings.pairs,
             judged=settings.judged,
         )
-    return _look_at_rows(subject, specimens, settings, progress)
+    return _on_rows(subject, specimens, settings, progress)
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
     length = min(settings.window, len(text.tokens_T), text.window or settings.window)
     window_BT = windows(text, length, settings.rows)
     device = subject.machine.like.device
     seen = [
         see(subject.machine, window_1T.to(device))
-        for window_1T in progress.over(list(torch.split(window_BT, 1)), "looking at windows")
+        for window_1T in progress.over(list(torch.split(window_BT, 1)), "reading windows")
     ]
     if not seen[0].weights:
         return _none(subject, "its only access to the past is its state")
@@ -81,10 +81,10 @@ def _look_at_text(subject: Subject, text: TextSpecimens, settings: AttentionSett
     )
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
-    seen = [see_row(one) for one in progress.over(rows, "looking at rows")]
+    seen = [see_row(one) for one in progress.over(rows, "reading rows")]
     if not seen[0].weights:
         return _none(subject, f"its {place}s do not attend to each other")
     drawn = max(
@@ -258,5 +258,5 @@ LENS = Lens(
     ("language_model", *ROW_TASKS),
     quick=True,
     settings=AttentionSettings,
-    look=look,
+    apply=apply,
 )

@@ -66,12 +66,12 @@ class GradientSettings(Spec):
     keys: int = Field(32, ge=2, description="keys that the softmax chooses from")
 
 
-def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
     """Gradients are followed in double precision: after many steps they are small, and must not be rounding noise."""
     if isinstance(subject.specimens, TextSpecimens):
-        return _look_at_text(subject, subject.specimens, settings, progress)
+        return _on_text(subject, subject.specimens, settings, progress)
     assert subject.specimens is not None
-    return _look_at_rows(subject, subject.specimens, settings, progress)
+    return _on_rows(subject, subject.specimens, settings, progress)
 
 
 def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
@@ -81,7 +81,7 @@ def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
 # -------------------------------------------------------------------- windows of a text
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Finding:
     missing: list[str] = []
     tokens = len(text.tokens_T) - 1
     length = min(settings.window, tokens, text.window or settings.window)
@@ -172,7 +172,7 @@ def _text_sentences(name: str, sides: dict[str, Sides], worth: Gain, found: Recu
 # -------------------------------------------------------------------- rows of any task
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
     words, missing = specimens.words, []
     precise = specimens.precise()
     numbers = _chosen(precise, settings.rows or _ROWS)
@@ -303,5 +303,5 @@ LENS = Lens(
     ("language_model", *ROW_TASKS),
     quick=True,
     settings=GradientSettings,
-    look=look,
+    apply=apply,
 )

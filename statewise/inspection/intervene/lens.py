@@ -71,11 +71,11 @@ class InterveneSettings(Spec):
     seed: int = Field(0, ge=0, description="of what is written, where there is chance in it")
 
 
-def look(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
     if isinstance(subject.specimens, TextSpecimens):
-        return _look_at_text(subject, subject.specimens, settings, progress)
+        return _on_text(subject, subject.specimens, settings, progress)
     assert subject.specimens is not None
-    return _look_at_rows(subject, subject.specimens, settings, progress)
+    return _on_rows(subject, subject.specimens, settings, progress)
 
 
 def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) -> str | None:
@@ -102,7 +102,7 @@ def _not_all_units(leaf: str, tried: int, size: int) -> list[str]:
 # -------------------------------------------------------------------- a text
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
     model, unit = subject.machine, "nats a token"
     missing: list[str] = []
     found = cuts(text, places=settings.places, ahead=settings.ahead)
@@ -240,7 +240,7 @@ class _Found(NamedTuple):
         return {one: torch.stack([each.added_Q.mean() for each in several]) for one, several in self.effects.items()}
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
     for name in _OF_TEXTS:
         if name in settings.model_fields_set:
             raise UserError(
@@ -389,5 +389,5 @@ LENS = Lens(
     ("language_model", *ROW_TASKS),
     quick=True,
     settings=InterveneSettings,
-    look=look,
+    apply=apply,
 )
