@@ -25,4 +25,5 @@ from statewise.figures.table import Column as Column
 from statewise.figures.table import Table as Table
 from statewise.figures.table import csv_text as csv_text
 from statewise.figures.table import number as number
+from statewise.figures.table import table_of as table_of
 from statewise.figures.table import words as words

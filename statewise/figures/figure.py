@@ -1,7 +1,7 @@
 """A figure as data: what every form of a page draws, prints or exports."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from statewise.display import Format, count, duration, plain, size, whole
@@ -34,6 +34,15 @@ class Series(NamedTuple):
     entry: str | None = None
     small: bool = False  # beside a larger mark
     text: tuple[str, ...] = ()  # printed beside each bar or point
+
+    @classmethod
+    def with_band(
+        cls, name: str, x: Iterable[float], y: Iterable[float], half: Iterable[float], *, least: float = -math.inf
+    ) -> "Series":
+        """Points with an interval of `y ± half`, no lower than `least`."""
+        x, y, half = tuple(map(float, x)), tuple(map(float, y)), tuple(map(float, half))
+        low = tuple(max(mean - width, least) for mean, width in zip(y, half))
+        return cls(name, x, y, low, tuple(mean + width for mean, width in zip(y, half)))
 
 
 class Grid(NamedTuple):

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from statewise.display import alone, plain, rough, share
-from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
+from statewise.display import alone, plain, rough, share, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, table_of
 from statewise.inspection.attention.alignment import align_pairs
 from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
 from statewise.inspection.finding import Finding, Named
@@ -236,20 +236,19 @@ def _sentences(
 
 
 def _table(heads: Sequence[Head], place: str) -> Named:
-    columns = (
-        Column("layer", "layer"),
-        Column("head", "head"),
-        Column("entropy", "entropy", "bits"),
-        Column("share", "of the largest", "0: one token, 1: a mean"),
-        Column("distance", "distance", f"{place}s, in the mean"),
-        Column("itself", "on itself"),
-        Column("previous", "on the one before"),
-        Column("first", "on the first"),
+    table = table_of(
+        heads,
+        (Column("layer", "layer"), lambda one: one.layer, whole),
+        (Column("head", "head"), lambda one: one.head, whole),
+        (Column("entropy", "entropy", "bits"), lambda one: one.entropy, plain),
+        (Column("share", "of the largest", "0: one token, 1: a mean"), lambda one: one.share, share),
+        (Column("distance", "distance", f"{place}s, in the mean"), lambda one: one.distance, rough),
+        (Column("itself", "on itself"), lambda one: one.itself, share),
+        (Column("previous", "on the one before"), lambda one: one.previous, share),
+        (Column("first", "on the first"), lambda one: one.first, share),
     )
-    forms = (lambda value: f"{value:.0f}", lambda value: f"{value:.0f}", plain, share, rough, share, share, share)
-    rows = tuple(tuple(number(value, form) for value, form in zip(one, forms)) for one in heads)
     reading = f"Means over the {place}s of several rows; a {place} that can only attend to itself is left out."
-    return Named("attention-heads", "The heads", reading, Table(columns, rows))
+    return Named("attention-heads", "The heads", reading, table)
 
 
 LENS = Lens(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from statewise.display import plain, rough, share
-from statewise.figures import Column, Drawing, Table, number, words
+from statewise.display import plain, rough, share, whole
+from statewise.figures import Column, Drawing, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gates.feature import parse_features
 from statewise.inspection.gates.picture import overview, passages, saturation_figure, unit_curves, unit_map, updates
@@ -179,45 +179,22 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
 
 
 def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[Named]:
-    follow = Table(
-        (
-            Column("feature", "feature", text=True),
-            Column("unit", "unit", text=True),
-            Column("r", "r"),
-            Column("ratio", "times chance"),
-            Column("p", "p"),
-        ),
-        tuple(
-            (
-                words(one.feature),
-                words(places[one.name].place(one.unit)),
-                number(one.r, plain),
-                number(one.ratio, rough),
-                number(one.p, rough),
-            )
-            for one in followers
-        ),
+    follow = table_of(
+        followers,
+        (Column("feature", "feature", text=True), lambda one: one.feature, None),
+        (Column("unit", "unit", text=True), lambda one: places[one.name].place(one.unit), None),
+        (Column("r", "r"), lambda one: one.r, plain),
+        (Column("ratio", "times chance"), lambda one: one.ratio, rough),
+        (Column("p", "p"), lambda one: one.p, rough),
     )
-    saturated = Table(
-        (
-            Column("name", "name", text=True),
-            Column("units", "units"),
-            Column("mean", "mean"),
-            Column("low", "near its low end"),
-            Column("high", "near its high end"),
-            Column("stuck", "units stuck"),
-        ),
-        tuple(
-            (
-                words(name),
-                number(len(one.mean_U), lambda value: f"{value:,.0f}"),
-                number(float(one.mean_U.mean()), plain),
-                number(float(one.at_low_U.mean()), share),
-                number(float(one.at_high_U.mean()), share),
-                number(one.stuck, lambda value: f"{value:,.0f}"),
-            )
-            for name, one in seen.saturation.items()
-        ),
+    saturated = table_of(
+        seen.saturation.items(),
+        (Column("name", "name", text=True), lambda item: item[0], None),
+        (Column("units", "units"), lambda item: len(item[1].mean_U), whole),
+        (Column("mean", "mean"), lambda item: float(item[1].mean_U.mean()), plain),
+        (Column("low", "near its low end"), lambda item: float(item[1].at_low_U.mean()), share),
+        (Column("high", "near its high end"), lambda item: float(item[1].at_high_U.mean()), share),
+        (Column("stuck", "units stuck"), lambda item: item[1].stuck, whole),
     )
     found = []
     if followers:

@@ -14,7 +14,7 @@ from torch import Tensor
 from statewise.core import Machine, State, fork, leaves, lens
 from statewise.decoding import Sampling
 from statewise.display import plain, rough, share
-from statewise.figures import Column, Drawing, number
+from statewise.figures import Column, Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.intervene import picture
 from statewise.inspection.intervene.address import (
@@ -126,7 +126,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         picture.fork_figure(forked_PT),
     ]
     generated = _continuations(text, found, others, means, settings)
-    first = {one: number(round(float(one_PT[:, 0].mean()), 6), rough) for one, one_PT in added.items()}
+    first = {one: round(float(one_PT[:, 0].mean()), 6) for one, one_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
@@ -148,7 +148,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         ),
         tuple(figures),
         (
-            picture.effect_table(means, Column("first", "at the first token", "nats"), first, unit=unit),
+            picture.effect_table(means, Column("first", "at the first token", "nats"), first, rough, unit=unit),
             *([picture.generated_table(generated)] if generated else []),
         ),
         {
@@ -274,14 +274,13 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
         also={one: f"; {_change_words(value, words)}" for one, value in changes.items()},
     )
     column = Column("changed", "answers that change" if words.classes else "how far forecasts move")
-    cells = {one: number(value, share if words.classes else rough) for one, value in changes.items()}
     return Finding(
         "intervene",
         "Interventions",
         subject.name,
         tuple(sentences),
         tuple(figures),
-        (picture.effect_table(means, column, cells, unit=unit),),
+        (picture.effect_table(means, column, changes, share if words.classes else rough, unit=unit),),
         {
             "moments": len(found.base_P),
             "cost": base,

@@ -11,10 +11,10 @@ from pydantic import Field
 from statewise.data import default_folder
 from statewise.data.embedded import MEMORY_TASKS
 from statewise.display import plain, share, size, whole
-from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, Table, number, words
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
-from statewise.inspection.probes.trial import Probed, Trial, planned, run
+from statewise.inspection.probes.trial import Probed, planned, run
 from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec, TrainSpec, UserError
@@ -72,7 +72,7 @@ def apply(subject: Subject, settings: ProbesSettings, progress: Progress) -> Fin
         f"{len(families)} families, {len(tasks)} questions",
         tuple(_sentences(found, tasks, families, settings.longest, far)),
         tuple(figures),
-        (_table(found, trials, settings.longest * factors[0], far),),
+        (_table(found, settings.longest * factors[0], far),),
         {
             "chance": {task: MEMORY_TASKS[task].chance for task in tasks},
             "trials": [{"task": task, "family": family, **_record(one)} for (task, family), one in found.items()],
@@ -238,36 +238,18 @@ def _furthest(last: Mapping[str, tuple[int, int, int]], chance: float) -> str:
     return f"At the greatest distance {said}."
 
 
-def _table(found: Found, trials: Mapping[tuple[str, str], Trial], near: int, far: int) -> Named:
-    rows = []
-    for (task, family), one in found.items():
-        first, last = min(one.by_size), max(one.by_size)
-        rows.append(
-            (
-                words(task),
-                words(family),
-                number(one.parameters, whole),
-                number(one.accuracy(first), share),
-                number(one.accuracy(last), share),
-                number(one.state_bytes[last], size),
-                number(one.loss, plain),
-            )
-        )
-    columns = (
-        Column("task", "question", text=True),
-        Column("family", "family", text=True),
-        Column("parameters", "parameters"),
-        Column("near", f"right at size {near}"),
-        Column("far", f"right at size {far}"),
-        Column("state", "state"),
-        Column("loss", "last loss", "nats"),
+def _table(found: Found, near: int, far: int) -> Named:
+    table = table_of(
+        found.items(),
+        (Column("task", "question", text=True), lambda item: item[0][0], None),
+        (Column("family", "family", text=True), lambda item: item[0][1], None),
+        (Column("parameters", "parameters"), lambda item: item[1].parameters, whole),
+        (Column("near", f"right at size {near}"), lambda item: item[1].accuracy(min(item[1].by_size)), share),
+        (Column("far", f"right at size {far}"), lambda item: item[1].accuracy(max(item[1].by_size)), share),
+        (Column("state", "state"), lambda item: item[1].state_bytes[max(item[1].by_size)], size),
+        (Column("loss", "last loss", "nats"), lambda item: item[1].loss, plain),
     )
-    return Named(
-        "probes-trials",
-        "Every trial",
-        "Right answers on the shortest and on the longest rows.",
-        Table(columns, tuple(rows)),
-    )
+    return Named("probes-trials", "Every trial", "Right answers on the shortest and on the longest rows.", table)
 
 
 LENS = Lens(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from statewise.display import alone, plain, rough, share, visible, whole
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, words
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, table_of, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival, Tally, reliability
 from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
@@ -144,15 +144,7 @@ def _along(along: Sequence[Along], label: str) -> list[Drawing]:
             "line",
             Axis(label),
             Axis("nats an answer"),
-            (
-                Series(
-                    "mean",
-                    tuple(one.middle for one in along),
-                    tuple(one.mean for one in along),
-                    tuple(one.mean - one.half for one in along),
-                    tuple(one.mean + one.half for one in along),
-                ),
-            ),
+            (Series.with_band("mean", *zip(*((one.middle, one.mean, one.half) for one in along))),),
             reading="Answers in groups of about equal size; the band is a 95 % interval of the mean.",
             finding=f"The loss is highest with {rough(most.middle)} {label}, {plain(most.mean)} nats, and lowest with "
             f"{rough(least.middle)}, {plain(least.mean)}{': not a significant difference' if chance else ''}.",
@@ -273,24 +265,15 @@ def _answers(found: Choices, unit: str) -> str:
 
 
 def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
-    columns = (
-        Column("class", spoken.label, text=True),
-        Column("answers", "answers"),
-        Column("nats", "loss", "nats"),
-        Column("recall", "recall"),
-        Column("mistaken_for", "most often mistaken for", text=True),
+    table = table_of(
+        costs,
+        (Column("class", spoken.label, text=True), lambda one: one.name, None),
+        (Column("answers", "answers"), lambda one: one.answers, whole),
+        (Column("nats", "loss", "nats"), lambda one: one.nats, plain),
+        (Column("recall", "recall"), lambda one: one.recall, share),
+        (Column("mistaken_for", "most often mistaken for", text=True), lambda one: one.mistaken_for or "–", None),
     )
-    rows = tuple(
-        (
-            words(one.name),
-            number(one.answers, whole),
-            number(one.nats, plain),
-            number(one.recall, share),
-            words(one.mistaken_for or "–"),
-        )
-        for one in costs
-    )
-    return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", Table(columns, rows))
+    return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", table)
 
 
 def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from statewise.display import plain, rough, share, whole
-from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
+from statewise.figures import Axis, Column, Drawing, Figure, Series, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival
 from statewise.tasks import Courses, Floats, Specimens
@@ -96,15 +96,7 @@ def _accumulated(found: Courses, curve_H: Floats, half_H: Floats) -> str:
 
 def _ahead(found: Courses, curve_H: Floats, half_H: Floats) -> Figure:
     steps = tuple(float(at + 1) for at in range(len(curve_H)))
-    series = [
-        Series(
-            "model",
-            steps,
-            tuple(curve_H.tolist()),
-            tuple(np.maximum(curve_H - half_H, 0).tolist()),
-            tuple((curve_H + half_H).tolist()),
-        )
-    ]
+    series = [Series.with_band("model", steps, curve_H, half_H, least=0.0)]
     if found.naive_WH is not None:
         series.append(Series("repeating the last value", steps, tuple(np.nanmean(found.naive_WH, 0).tolist())))
     return Figure(
@@ -124,15 +116,6 @@ def _position(found: Courses, stretches: Sequence[tuple[float, float, float]]) -
     at, means, halves = zip(*stretches)
     worst = max(stretches, key=lambda one: one[1])
     usual = float(np.median(means))
-    series = [
-        Series(
-            "model",
-            at,
-            means,
-            tuple(mean - half for mean, half in zip(means, halves)),
-            tuple(mean + half for mean, half in zip(means, halves)),
-        )
-    ]
     ratio = worst[1] / usual if usual > 0 else float("inf")
     return Figure(
         "surprise-position",
@@ -140,7 +123,7 @@ def _position(found: Courses, stretches: Sequence[tuple[float, float, float]]) -
         "line",
         Axis("row of the series that is forecast first", unit="whole"),
         Axis(f"{found.loss}, mean over the horizon"),
-        tuple(series),
+        (Series.with_band("model", at, means, halves),),
         reading="Windows in groups by where they begin; the band is a 95 % interval. A rise to the right means that "
         "the series has moved away from the training data.",
         finding=f"It is highest about row {whole(worst[0])}: {plain(worst[1])}, {rough(ratio)} times the median.",
@@ -150,19 +133,11 @@ def _position(found: Courses, stretches: Sequence[tuple[float, float, float]]) -
 def _worst(specimens: Specimens, found: Courses, most: int) -> Named:
     loss_W = np.nanmean(found.loss_WH, 1) if len(found.loss_WH) else np.zeros(0)
     order = np.argsort(-np.nan_to_num(loss_W, nan=-np.inf))[:most]
-    rows = tuple(
-        (
-            number(int(found.row_W[at]), whole),
-            number(int(found.origin_W[at]), whole),
-            number(float(loss_W[at]), plain),
-            words(share(float((loss_W < loss_W[at]).mean()))),
-        )
-        for at in order
+    table = table_of(
+        order.tolist(),
+        (Column("series", "series"), lambda at: int(found.row_W[at]), whole),
+        (Column("origin", "row that is forecast first"), lambda at: int(found.origin_W[at]), whole),
+        (Column("loss", found.loss), lambda at: float(loss_W[at]), plain),
+        (Column("above", "worse than", text=True), lambda at: share(float((loss_W < loss_W[at]).mean())), None),
     )
-    columns = (
-        Column("series", "series"),
-        Column("origin", "row that is forecast first"),
-        Column("loss", found.loss),
-        Column("above", "worse than", text=True),
-    )
-    return Named("surprise-worst", "The worst forecasts", "In the order of their error.", Table(columns, rows))
+    return Named("surprise-worst", "The worst forecasts", "In the order of their error.", table)

@@ -148,24 +148,14 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
 
 
 def _position(found: Surprise, context: int | None) -> Figure:
-    buckets = found.by_position
-    middle = tuple((one.low + one.high) / 2 + 1 for one in buckets)
-    means = tuple(one.mean for one in buckets)
+    middle, means, halves = zip(*(((one.low + one.high) / 2 + 1, one.mean, one.half) for one in found.by_position))
     return Figure(
         "surprise-position",
         "Surprisal by context length",
         "line",
         Axis("tokens read before, counted from 1", "log", "whole", base=2),
         Axis("bits per token"),
-        (
-            Series(
-                "mean",
-                middle,
-                means,
-                tuple(one.mean - one.half for one in buckets),
-                tuple(one.mean + one.half for one in buckets),
-            ),
-        ),
+        (Series.with_band("mean", middle, means, halves),),
         reading="Mean surprisal of tokens by the number of tokens read before them; the band is a 95 % interval.",
         finding=_context_sentence(found, context),
     )

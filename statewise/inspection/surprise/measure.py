@@ -71,13 +71,7 @@ def reliability(bins: Sequence[Bin], error: float, *, of: str) -> Figure:
         Axis("probability of the first guess", limits=(0.0, 1.0)),
         Axis("share that was right", limits=(0.0, high)),
         (
-            Series(
-                "measured",
-                tuple(one.confidence for one in bins),
-                tuple(one.accuracy for one in bins),
-                tuple(max(one.accuracy - one.half, 0.0) for one in bins),
-                tuple(one.accuracy + one.half for one in bins),
-            ),
+            Series.with_band("measured", *zip(*((one.confidence, one.accuracy, one.half) for one in bins)), least=0.0),
             Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0)),
         ),
         reading=f"{of} by the probability of the model's first guess, and how often that guess was right; below the "
