@@ -63,7 +63,7 @@ def inspect(
     Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
     from statewise.disk import make_folder
-    from statewise.inspection import LENSES, left_out, make_progress
+    from statewise.inspection import LENSES, letters_without_font, make_progress
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
 
@@ -97,7 +97,7 @@ def inspect(
         print_json({"subject": found.subject, "findings": findings, "page": str(page), "files": files})
         return
     _print(found, page, files)
-    if (lacking := left_out(found.findings)) is not None:
+    if (lacking := letters_without_font(found.findings)) is not None:
         tell(lacking, error=True)
 
 

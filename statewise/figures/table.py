@@ -1,4 +1,4 @@
-"""Tables as data: a value for machines and the text for people in every cell."""
+"""Tables as data: every cell has a value for machines and a text for people."""
 
 import csv
 import io

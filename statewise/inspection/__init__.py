@@ -1,7 +1,7 @@
 """Read-only lenses on one model: how it uses its context, as figures and numbers."""
 
 from statewise.inspection.finding import Finding as Finding
-from statewise.inspection.finding import left_out as left_out
+from statewise.inspection.finding import letters_without_font as letters_without_font
 from statewise.inspection.lenses import LENSES as LENSES
 from statewise.inspection.lenses import Inspection as Inspection
 from statewise.inspection.lenses import apply_lens as apply_lens

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from statewise.disk import make_folder
 from statewise.disk import write as put
 from statewise.display import alone
-from statewise.figures import Drawing, Table, html, markdown, paint, svg_file, unwritten
+from statewise.figures import Drawing, Table, html, markdown, missing_glyphs, paint, svg_file
 from statewise.specs import UserError
 
 
@@ -156,11 +156,13 @@ def written_files(findings: Sequence[Finding], folder: Path) -> list[Path]:
     return found
 
 
-def left_out(findings: Sequence[Finding] = ()) -> str | None:
+def letters_without_font(findings: Sequence[Finding] = ()) -> str | None:
     """Letters that PNG files cannot show for lack of a font, in words; None: there are none."""
     if find_spec("matplotlib") is None:
         return None
-    boxes = sorted(set().union(*(unwritten(figure) for one in findings for figure in one.figures if figure.drawable)))
+    boxes = sorted(
+        set().union(*(missing_glyphs(figure) for one in findings for figure in one.figures if figure.drawable))
+    )
     if not boxes:
         return None
     some = " ".join(map(alone, boxes[:_FEW])) + (f" and {len(boxes) - _FEW} more" if len(boxes) > _FEW else "")

@@ -15,8 +15,8 @@ from statewise.figures import (
     Passage,
     Series,
     Table,
-    stretched,
-    with_their_halves,
+    merge_split_characters,
+    widened,
     words,
 )
 from statewise.inspection.finding import Finding, Named
@@ -125,7 +125,7 @@ def _pieces(text: TextSpecimens, found: Surprise) -> list[tuple[str, float]]:
     ordered = list(zip(names, costs, text.tokens_T.tolist()))
     if text.backwards:
         ordered.reverse()
-    return with_their_halves([(name, cost) for name, cost, token in ordered if token != text.end_id])
+    return merge_split_characters([(name, cost) for name, cost, token in ordered if token != text.end_id])
 
 
 def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
@@ -133,7 +133,7 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
     tokens = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
     if text.backwards:
         tokens.reverse()
-    pieces = with_their_halves(tokens)
+    pieces = merge_split_characters(tokens)
     shown = max(pieces, key=lambda one: one[1])
     parts = " A character in several tokens has their sum." if len(pieces) < len(tokens) else ""
     return Passage(
@@ -143,7 +143,7 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
         "bits",
         reading=f"Darker: higher surprisal, that is, lower probability.{parts}",
         finding=f"Of what is shown, {alone(shown[0])!r} has the highest surprisal, {plain(shown[1])} bits.",
-        bounds=stretched(LEVELS, [bits for _, bits in pieces]),
+        bounds=widened(LEVELS, [bits for _, bits in pieces]),
     )
 
 
@@ -200,7 +200,7 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
         "bits",
         reading=f"Orange: {second} gave it a higher probability than {first}; blue: a lower one.",
         finding=f"{second} has the lower surprisal at {mine:,} of {len(apart):,} pieces.",
-        bounds=stretched(LEVELS, [one.gap for one in shown]),
+        bounds=widened(LEVELS, [one.gap for one in shown]),
         signed=True,
     )
 
