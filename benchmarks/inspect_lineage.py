@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from asked import console
 from rich.table import Table
 
+from statewise.display import make_progress
 from statewise.inspection import Finding, apply_lens, open_subject
-from statewise.inspection.progress import make_progress
 from statewise.specs import UserError
 
 

@@ -18,7 +18,7 @@ import torch
 from asked import need_gpu, options, positive, write
 from torch import Tensor
 
-from statewise.kernels.attention import unplanned
+from statewise.kernels.attention import fused
 from statewise.models import build
 
 WIDTH, DEPTH, HEADS, VOCAB, ROWS, LATER = 384, 6, 6, 256, 16, 3
@@ -29,13 +29,13 @@ SIDES = ("ours", "PyTorch's choice")
 
 @contextmanager
 def side(name: str) -> Iterator[None]:
-    before = unplanned.PAYS_FROM
+    before = fused.PAYS_FROM
     if name != "ours":
-        unplanned.PAYS_FROM = 0
+        fused.PAYS_FROM = 0
     try:
         yield
     finally:
-        unplanned.PAYS_FROM = before
+        fused.PAYS_FROM = before
 
 
 def loss_of(model: Any, tokens_BT: Tensor) -> Tensor:

@@ -36,8 +36,8 @@ from recurrent_safe import safe
 from torch import Tensor, nn
 
 from statewise.kernels import persistent
-from statewise.kernels.chip import KNOWN
 from statewise.kernels.choice import Implementation, force
+from statewise.kernels.gpu import KNOWN
 
 BATCHES, STEPS = (1, 16, 64, 256), 512
 

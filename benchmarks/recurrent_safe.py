@@ -9,7 +9,7 @@ import torch
 from recurrent_case import CELLS, Case, draw, mixer, module_choice, ours
 
 from statewise.kernels import persistent
-from statewise.kernels.chip import chip_of
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent.plan import Cell
 from statewise.kernels.persistent.proposals import BATCHES, WIDTHS
 from statewise.kernels.persistent.table import plans
@@ -23,7 +23,7 @@ def every_kind() -> list[Case]:
     seen: set[tuple[str, str, bool]] = set()
     cases = []
     for cell, width, batch in product(CELLS, WIDTHS, BATCHES):
-        pair = plans(_FAMILIES[cell], width=width, batch=batch, chip=chip_of(0)) or ()
+        pair = plans(_FAMILIES[cell], width=width, batch=batch, gpu=gpu_of(0)) or ()
         kinds = {(plan.kind, plan.way, plan.blocks > 1) for plan in pair}
         if kinds - seen:
             seen |= kinds

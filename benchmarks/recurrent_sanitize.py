@@ -24,9 +24,9 @@ from asked import need_gpu
 from recurrent_tune import draw, errors, right_results, run_once
 
 from statewise.kernels.persistent import compiler
-from statewise.kernels.persistent.alarm import raise_if_stalled
 from statewise.kernels.persistent.driver import kernel
 from statewise.kernels.persistent.plan import Plan
+from statewise.kernels.persistent.stall import raise_if_stalled
 from statewise.specs import UserError
 
 BATCH, STEPS, PATIENCE = 20, 5, 600.0

@@ -29,10 +29,10 @@ from asked import need_gpu, options, positive, write
 from recurrent_tune import draw, errors, right_results, run_once
 from torch import Tensor
 
-from statewise.kernels.chip import chip_of
-from statewise.kernels.persistent.alarm import raise_if_stalled
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent.driver import kernel
 from statewise.kernels.persistent.plan import GATES, Cell
+from statewise.kernels.persistent.stall import raise_if_stalled
 from statewise.kernels.persistent.table import plans
 from statewise.kernels.with_triton import FUSED
 
@@ -176,12 +176,12 @@ def error(found: Tensor, right: Tensor) -> float:
 
 def fitting(cell: Cell, width: int, batch: int) -> list[Tile]:
     """Those whose blocks run at once, with their matrices and the states that they multiply in the shared memory."""
-    chip, found = chip_of(0), []
+    gpu, found = gpu_of(0), []
     for tile in TILES:
         across, down = tile.grid(width, batch)
         held = (GATES[cell] * tile.units + tile.rows) * width * 2
         lawful = width % tile.units == 0 and width // tile.shares >= 16 and (tile.rows == 16 or tile.rows < 2 * batch)
-        if lawful and across * down <= chip.multiprocessors and held <= chip.shared_bytes:
+        if lawful and across * down <= gpu.multiprocessors and held <= gpu.shared_bytes:
             found.append(tile)
     return found
 
@@ -204,7 +204,7 @@ def compile_all(shapes: list[tuple[Cell, int, int]]) -> None:
 
 
 def compare(cell: Cell, width: int, batch: int) -> dict[str, Any] | None:
-    pair = plans(cell, width=width, batch=batch, chip=chip_of(0))
+    pair = plans(cell, width=width, batch=batch, gpu=gpu_of(0))
     if pair is None:
         return None
     small, large = (draw(cell, width, batch, steps) for steps in (SHORT, STEPS))

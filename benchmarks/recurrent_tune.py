@@ -27,15 +27,15 @@ import torch
 from asked import need_gpu, readable
 from torch import Tensor
 
-from statewise.kernels.chip import H200
 from statewise.kernels.elman import ElmanWeights, elman_step
+from statewise.kernels.gpu import H200
 from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
-from statewise.kernels.persistent.alarm import address, raise_if_stalled
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
 from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
 from statewise.kernels.persistent.proposals import BATCHES, WIDTHS, proposals
+from statewise.kernels.persistent.stall import address, raise_if_stalled
 
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "tanh")
 WAYS: tuple[Way, ...] = ("forward", "backward")
@@ -224,7 +224,7 @@ def work(given: list[Trial]) -> None:
 
 
 def compile_one(plan: Plan) -> None:
-    machine_code(plan, half=False, chip=H200)
+    machine_code(plan, half=False, gpu=H200)
 
 
 def compile_all(given: list[Trial]) -> None:

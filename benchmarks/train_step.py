@@ -191,7 +191,8 @@ def ours(job: LanguageModelJob, par: Parallel, *, graph: str) -> Way:
             number[0] += 1
             taken = updater.take(number[0], rate=RATE)
             scale[0] = taken.scale
-            readings.put(taken.numbers)
+            numbers = taken.numbers
+            readings.put(numbers if isinstance(numbers, torch.Tensor) else torch.tensor(numbers, dtype=torch.float64))
             losses.extend(numbers[0] * taken.scale for numbers in readings.due())
 
     def all_losses() -> list[float]:

@@ -4,16 +4,16 @@ B batch, T time, D width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from statewise.core.context import is_symbolic, kept_loop
 from statewise.core.representation import Described
 from statewise.core.state import State, leaves, map_state, onto, rows, where, within_rows
 from statewise.core.state_check import StateCheck, guard_sequence, guard_step
-from statewise.core.tracing import is_symbolic, kept_loop
 
 S = TypeVar("S", bound=State)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
@@ -216,3 +216,14 @@ def forward_with_resets(
     y_NL, after = machine(x_NL, before, length_N)
     y = y_NL.flatten(0, 1)[inside_M].view(batch, time, *y_NL.shape[2:])
     return y, rows(after, last_B)
+
+
+class Stacked(ABC):
+    """A module in which several matrices stand one below the other: gates, or queries, keys and values.
+
+    One product serves them all, but an optimiser that looks at a matrix as a whole has to see them apart.
+    """
+
+    @abstractmethod
+    def stacked(self) -> Mapping[str, Sequence[int]]:
+        """By a parameter's name, the rows of each matrix in it; none for a table of gains, biases or filters."""

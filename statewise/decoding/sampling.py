@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.kernels.largest import largest
+from statewise.kernels.argmax import argmax
 from statewise.specs import UserError
 
 _COLDEST = 1e-30
@@ -107,7 +107,7 @@ def best(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
     """The most likely token. Filters never remove it, so nothing is normalised, sorted or summed."""
     if sampling.repetition != 1.0:
         logits_BV = penalise(logits_BV.float(), seen_BV, sampling.repetition)
-    return largest(logits_BV)
+    return argmax(logits_BV)
 
 
 def drawn(logits_BV: Tensor, seen_BV: Tensor, below_B1: Tensor, sampling: Sampling) -> Tensor:

@@ -3,79 +3,39 @@
 B batch, T time, S length of the memory, I input width, D width, H heads, K width of a head.
 """
 
-import math
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from statewise.core import Encoder, check_input
 from statewise.kernels import Wish
-from statewise.kernels.attention import Sight, attention
-from statewise.kernels.rotary import rotate
-from statewise.layers import Heads, Scheme, alibi_slopes
+from statewise.kernels.attention import Mask, attention
+from statewise.layers import MultiHead
 
 
 def basic_attention(x_BTD: Tensor, lengths_B: Tensor | None = None, *, wish: Wish = "auto") -> Tensor:
     """`y_i = Σ_j softmax_j(x_i · x_j) x_j` over all j: a function of a set. Permute it, and the outputs follow."""
     check_input(x_BTD, lengths_B, width=x_BTD.shape[-1])
-    x_BTD, sight = look_around(x_BTD, lengths_B)
+    x_BTD, mask = look_around(x_BTD, lengths_B)
     one_head = x_BTD[:, :, None]
-    y_BTD = attention(one_head, one_head, one_head, sight, scale=1.0, wish=wish)[:, :, 0]
+    y_BTD = attention(one_head, one_head, one_head, mask, scale=1.0, wish=wish)[:, :, 0]
     return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTD, lengths_B), 0.0)
 
 
 @final
-class MultiHeadAttention(Encoder):
+class MultiHeadAttention(MultiHead, Encoder):
     """`W_o softmax(q kᵀ · scale) v`, head by head, without an order of time (Vaswani et al. 2017).
 
     `forward` is self-attention in both directions; `cross` takes keys and values from a memory.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        heads: int,
-        input_width: int | None = None,
-        kv_heads: int | None = None,
-        position: Literal["none", "rotary", "alibi"] = "none",
-        rotary_base: float = 10_000.0,
-        bias: bool = True,
-        scale: float | None = None,
-        dropout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.heads = Heads(
-            width,
-            heads=heads,
-            kv_heads=kv_heads,
-            input_width=input_width,
-            bias=bias,
-            init=init,
-            generator=generator,
-        )
-        self.position: Literal["none", "rotary", "alibi"] = position
-        self.rotary_base = rotary_base
-        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
-        self.dropout = dropout  # of the weights, while training
-        self.kernel: Wish = kernel
-
     def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTI, lengths_B, width=self.input_width)
-        x_BTI, sight = look_around(x_BTI, lengths_B)
-        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
-        if self.position == "rotary":
-            at_BT, base = sight.query_at_BT, self.rotary_base
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=base), rotate(k_BTGK, at_BT, base=base)
-        if self.position == "alibi":
-            sight = sight._replace(slopes_H=alibi_slopes(self.heads.num_heads, like=q_BTHK))
-        y_BTD = self.heads.join(self._attend(q_BTHK, k_BTGK, v_BTGK, sight))
+        x_BTI, mask = look_around(x_BTI, lengths_B)
+        q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, mask.query_at_BT)
+        mask = mask._replace(slopes_H=self.slopes(q_BTHK))
+        y_BTD = self.heads.join(self.attend(q_BTHK, k_BTGK, v_BTGK, mask))
         return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTI, lengths_B), 0.0)
 
     def cross(self, x_BTI: Tensor, memory_BSI: Tensor, memory_lengths_B: Tensor | None = None) -> Tensor:
@@ -92,12 +52,8 @@ class MultiHeadAttention(Encoder):
         slots_BS = torch.arange(keys_BSGK.shape[1], device=x_BTI.device).expand(len(x_BTI), -1)
         if lengths_B is not None:
             slots_BS = slots_BS.masked_fill(slots_BS >= lengths_B[:, None], -1)
-        sight = Sight(at_BT, slots_BS, causal=False, whole=lengths_B is None)
-        return self.heads.join(self._attend(self.heads.queries(x_BTI), keys_BSGK, values_BSGK, sight))
-
-    def _attend(self, q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        return attention(q_BTHK, k_BSGK, v_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
+        mask = Mask(at_BT, slots_BS, causal=False, whole=lengths_B is None)
+        return self.heads.join(self.attend(self.heads.queries(x_BTI), keys_BSGK, values_BSGK, mask))
 
 
 def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
@@ -105,10 +61,10 @@ def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
     return (torch.arange(x_BTD.shape[1], device=x_BTD.device) >= lengths_B[:, None])[:, :, None]
 
 
-def look_around(x_BTD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Sight]:
-    """The input with its padding blanked, and the sight of one who sees all of a row and nothing past it."""
+def look_around(x_BTD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Mask]:
+    """The input with its padding set to 0, and the mask of queries that see all of their row and no padding."""
     at_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(len(x_BTD), -1)
     if lengths_B is None:
-        return x_BTD, Sight(at_BT, at_BT, causal=False, whole=True)
+        return x_BTD, Mask(at_BT, at_BT, causal=False, whole=True)
     past_BT1 = past_end(x_BTD, lengths_B)
-    return x_BTD.masked_fill(past_BT1, 0.0), Sight(at_BT, at_BT.masked_fill(past_BT1[:, :, 0], -1), causal=False)
+    return x_BTD.masked_fill(past_BT1, 0.0), Mask(at_BT, at_BT.masked_fill(past_BT1[:, :, 0], -1), causal=False)

@@ -9,16 +9,14 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from statewise.display import Progress
 from statewise.inspection.finding import Finding
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.kernels import student_t
 from statewise.specs import Spec, UserError, nearest, option
 from statewise.tasks import Specimens
 
 S = TypeVar("S", bound=Spec)
-
-ROW_TASKS = ("classification", "tagging", "tree", "forecasting", "translation")  # that answer row by row
 
 
 class Lens(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from statewise.display import Progress, SilentProgress
 from statewise.inspection.attention.lens import LENS as ATTENTION
 from statewise.inspection.bptt.lens import LENS as BPTT
 from statewise.inspection.finding import Finding, page, write, written_files
@@ -12,7 +13,6 @@ from statewise.inspection.gradient.lens import LENS as GRADIENT
 from statewise.inspection.intervene.lens import LENS as INTERVENE
 from statewise.inspection.lens import Lens, read_settings
 from statewise.inspection.probes.lens import LENS as PROBES
-from statewise.inspection.progress import Progress, Silent
 from statewise.inspection.subject import NOTHING, Subject, open_subject
 from statewise.inspection.surprise.lens import LENS as SURPRISE
 from statewise.specs import UserError, nearest
@@ -114,7 +114,7 @@ def apply_lens(
     read = read_settings(chosen.settings, settings, lens=lens)
     if what is None and chosen.tasks:
         raise UserError(f"the lens {lens!r} needs a run, and none was named", fix="name a trained folder")
-    progress = progress or Silent()
+    progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = NOTHING if what is None else open_subject(what, text=text, data=data)
     refuse_other_task(chosen, subject)
@@ -146,7 +146,7 @@ def inspect(
         return Inspection(finding.subject, (finding,))
     if what is None:
         raise UserError("neither a run nor a lens was named", fix="name a trained folder")
-    progress = progress or Silent()
+    progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)

@@ -1,16 +1,16 @@
 """Which implementation of an op runs, decided in one place, and why.
 
-In order of weight: an open lens (only the equation can be looked into), `force(...)` around the
-call, the `kernel=` of the module, the environment variable STATEWISE_KERNEL, then what is fastest.
+In order of precedence: an open lens (only the equation can be observed), `force(...)` around the call, `kernel=` of the
+module, the environment variable STATEWISE_KERNEL, then what is fastest.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from statewise.core import Switch, Tool, is_observed, tool
-from statewise.kernels.environment import KERNEL, UNPROVEN
 from statewise.specs import UserError, nearest
 
 Implementation = Literal["naive", "fused", "batched", "persistent", "stepped", "triton"]
@@ -25,6 +25,28 @@ _WHY = {
     "triton": "one kernel walks through all of time, where PyTorch's ops take many launches, and is the fastest here",
 }
 
+
+class Variable:
+    """An environment variable, read at every call.
+
+    `os.environ` raises two exceptions for a name that is not set, which before a short layer takes longer than the rest
+    of the choice. So its own dictionary is asked first.
+    """
+
+    def __init__(self, name: str) -> None:
+        environment: Any = os.environ
+        self._name = name
+        self._key = environment.encodekey(name)
+        self._all = environment._data
+
+    def read(self) -> str:
+        """Its current value; empty if it is not set."""
+        return os.environ.get(self._name, "") if self._key in self._all else ""
+
+
+KERNEL = Variable("STATEWISE_KERNEL")
+UNPROVEN = Variable("STATEWISE_UNPROVEN")
+CAPABILITY = Variable("STATEWISE_CAPABILITY")
 
 # What `traced` may be. PyTorch's attention, which `torch.func` has no rules for:
 ATTENTION_OP: Mapping[Tool, Implementation] = {
@@ -48,7 +70,7 @@ class Choice(NamedTuple):
 
 
 def takes_unproven() -> bool:
-    """Whether forms that have not been through all checks on a GPU run by themselves, and not only where asked for."""
+    """Whether implementations that have not passed all checks on a GPU are chosen by default, not only on request."""
     return UNPROVEN.read() == "1"
 
 
@@ -57,7 +79,7 @@ _forced: Switch[Wish] = Switch("forced_kernel", "auto")
 
 @contextmanager
 def force(wish: Wish) -> Iterator[None]:
-    """Inside this block every op runs as wished, or says why it cannot."""
+    """Inside this block every op runs this implementation, or raises an error that says why it cannot."""
     with _forced.set(wish):
         yield
 
@@ -67,14 +89,14 @@ _recorded: Switch[dict[str, Choice] | None] = Switch("recorded_choices", None)
 
 @contextmanager
 def record() -> Iterator[dict[str, Choice]]:
-    """What was chosen inside this block: the last choice of each op, by its name."""
-    chosen: dict[str, Choice] = {}
-    with _recorded.set(chosen):
-        yield chosen
+    """The choices made inside this block: the last one of each op, by the op's name."""
+    choices: dict[str, Choice] = {}
+    with _recorded.set(choices):
+        yield choices
 
 
 def _wished(wish: Wish) -> tuple[Wish, str]:
-    """The wish that counts, and who has it."""
+    """The wish that counts, and where it comes from."""
     forced = _forced.get()
     if forced != "auto":
         return forced, "force(...)"
@@ -84,7 +106,7 @@ def _wished(wish: Wish) -> tuple[Wish, str]:
 
 
 def is_asked(wish: Wish = "auto") -> bool:
-    """Whether a lens or somebody's wish decides, and not what is fastest."""
+    """Whether a lens or a request decides, not what is fastest."""
     return is_observed() or wish != "auto" or _forced.get() != "auto" or KERNEL.read() not in ("", "auto")
 
 
@@ -97,10 +119,10 @@ def choose(
     absent: Mapping[Implementation, str] | None = None,
     traced: Mapping[Tool, Implementation] | None = None,
 ) -> Choice:
-    """The first of `fast` unless something stands in its way; `obstacles` names what only the naive form can do.
+    """The first of `fast`, or the naive one if there are `obstacles`: options that only the naive one has.
 
-    `absent` says of forms that would be faster still why they cannot take this call; `traced` names the form that each
-    of PyTorch's tools can follow, where it is not the naive one.
+    `absent` says why other fast implementations cannot take this call; `traced` names the one that each of PyTorch's
+    tools can follow, where it is not the naive one.
     """
     reader = tool()
     if reader is not None and not is_observed():
@@ -112,14 +134,14 @@ def choose(
 
 
 def note(op: str, chosen: Choice) -> None:
-    """For whoever records."""
+    """Tell it to an open `record()`."""
     recorded = _recorded.get()
     if recorded is not None:
         recorded[op] = chosen
 
 
 def outside() -> tuple[object, ...]:
-    """What a choice depends on beyond the call and its device: a lens, and wishes that the call does not carry."""
+    """What a choice depends on beyond the call and its device: a lens, `force`, environment variables."""
     return is_observed(), _forced.get(), KERNEL.read(), takes_unproven()
 
 
@@ -129,7 +151,7 @@ def _first(fastest: Implementation, absent: tuple[tuple[Implementation, str], ..
 
 
 def _for_tool(reader: Tool, obstacles: Sequence[str], wish: Wish, traced: Mapping[Tool, Implementation]) -> Choice:
-    """A wish for another fast form is set aside, as for the twins of torch.nn."""
+    """A request for another fast implementation is ignored, as in the drop-in modules of `statewise.nn`."""
     plain = not obstacles and _wished(wish)[0] != "naive"
     return Choice(traced.get(reader, "naive") if plain else "naive", f"{reader} follows plain ops alone")
 

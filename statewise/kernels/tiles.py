@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.second_order import is_wanted
+from statewise.kernels.gradients import is_wanted
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Kernels in Triton: whether they can run here, and the module of an op once they do.
 
-Triton comes with PyTorch for CUDA and is no dependency of this package: nothing imports it until a CUDA tensor asks.
+Triton comes with PyTorch for CUDA and is not a dependency of this package: it is imported for CUDA tensors only.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch import Tensor
 from statewise.core import tool
 from statewise.kernels.choice import Implementation
 
-# Said at every launch, because Triton's own default will change: a product and the sum behind it are rounded once.
+# Set at every launch, because Triton's default will change: a product and the sum after it are rounded once.
 FUSED = {"enable_fp_fusion": True}
 _OLDEST = (8, 0)  # the first GPUs whose units for products take float32, rounded to 19 bits
 
@@ -23,7 +23,7 @@ _OLDEST = (8, 0)  # the first GPUs whose units for products take float32, rounde
 def with_triton(
     others: Sequence[Implementation], like: Tensor, *, variant: str | None = None
 ) -> tuple[Sequence[Implementation], dict[Implementation, str]]:
-    """What `choose` asks for: the fast forms, and why Triton's is not among them. `variant` is what it cannot do."""
+    """For `choose`: the fast implementations, and why Triton's is not among them. `variant`: what it cannot do."""
     reason = obstacle(like) or variant
     if reason is not None:
         return others, {"triton": reason}
@@ -52,3 +52,21 @@ def _missing(device: int) -> str | None:
 def load(op: str, file: str = "triton") -> Any:
     """The module with the kernels of an op."""
     return import_module(f"statewise.kernels.{op}.{file}")
+
+
+DEPENDENT_LAUNCH_SINCE = (9, 0)  # compute capability
+
+
+def dependent_launch(like: Tensor) -> dict[str, bool]:
+    """Launch options of a kernel that may begin before the previous one ends (programmatic dependent launch).
+
+    A decoding step is a chain of kernels of a few microseconds, and a good part of each is its start. A kernel with
+    `EARLY` lets the next one begin at once, asks for its weights, and then waits for what the previous one wrote.
+    """
+    available = like.device.type == "cuda" and _has_dependent_launch(like.device.index or 0)
+    return {"EARLY": True, "launch_pdl": True} if available else {"EARLY": False}
+
+
+@cache
+def _has_dependent_launch(device: int) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= DEPENDENT_LAUNCH_SINCE

@@ -1,18 +1,23 @@
-"""The maps around attention: from vectors to queries, keys and values by heads, and back.
+"""Around attention: the maps from vectors to queries, keys and values by heads and back, and what all kinds share.
 
 B batch, T time, I input width, D width, H heads of queries, G heads of keys and values, K width of a
 head, P = (H + 2G) K rows of the stacked maps, in the order q, k, v.
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described, Stacked
+from statewise.kernels import Wish
+from statewise.kernels.attention import Mask, attention
 from statewise.kernels.few_rows import linear
+from statewise.kernels.rotary import rotate
 from statewise.layers.initialise import Scheme
+from statewise.layers.position import alibi_slopes
 from statewise.specs import UserError
 
 
@@ -66,7 +71,7 @@ class Heads(Described, Stacked):
         return {"w_PI": self.sizes}
 
     def project(self, x_BTI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of one input, or of a moment: a single product."""
+        """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of a sequence or a time step: one product."""
         q, k, v = linear(x_BTI, self.w_PI, self.b_P).split_with_sizes(self.sizes, dim=-1)
         return self._cut(q), self._cut(k), self._cut(v)
 
@@ -85,3 +90,59 @@ class Heads(Described, Stacked):
 
     def _cut(self, a: Tensor) -> Tensor:
         return a.view(*a.shape[:-1], a.shape[-1] // self.head_width, self.head_width)
+
+
+class MultiHead(nn.Module):
+    """What every multi-head attention has: its heads, the positions they know of, and the options of its kernel.
+
+    `mixers.Attention` says what they mean.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        input_width: int | None = None,
+        kv_heads: int | None = None,
+        position: Literal["none", "rotary", "alibi"] = "none",
+        rotary_base: float = 10_000.0,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.heads = Heads(
+            width,
+            heads=heads,
+            kv_heads=kv_heads,
+            input_width=input_width,
+            bias=bias,
+            init=init,
+            generator=generator,
+        )
+        self.position: Literal["none", "rotary", "alibi"] = position
+        self.rotary_base = rotary_base
+        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        self.dropout = dropout
+        self.kernel: Wish = kernel
+
+    def project(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of an input at these positions."""
+        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
+        if self.position == "rotary":
+            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
+        return q_BTHK, k_BTGK, v_BTGK
+
+    def attend(self, q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Mask) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        return attention(q_BTHK, k_BSGK, v_BSGK, mask, scale=self.scale, dropout=dropout, wish=self.kernel)
+
+    def slopes(self, like: Tensor) -> Tensor | None:
+        """ALiBi's, one per head; None without them."""
+        return alibi_slopes(self.heads.num_heads, like=like) if self.position == "alibi" else None

@@ -35,3 +35,23 @@ def fill_input(weight: Tensor, *, gates: int, scheme: Scheme, generator: torch.G
         return
     for gate in weight.chunk(gates):
         nn.init.xavier_uniform_(gate, generator=generator)
+
+
+def fill_decay(
+    log_rate_H: Tensor,
+    b_H: Tensor,
+    *,
+    generator: torch.Generator | None,
+    rate: tuple[float, float] = (1.0, 16.0),
+    step: tuple[float, float] = (1e-3, 1e-1),
+) -> None:
+    """For decays `α = exp(-e^r · softplus(W x + b))`, one per head: short memories and long ones (Gu and Dao 2023).
+
+    Rates are uniform in `rate`, steps log-uniform in `step`.
+    """
+    nn.init.uniform_(log_rate_H, *rate, generator=generator)
+    nn.init.uniform_(b_H, math.log(step[0]), math.log(step[1]), generator=generator)
+    with torch.no_grad():
+        log_rate_H.log_()
+        step_H = b_H.exp()
+        b_H.copy_(step_H + torch.log(-torch.expm1(-step_H)))  # where softplus is that step

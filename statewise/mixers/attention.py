@@ -4,17 +4,16 @@ B batch, T time, S slots of the list, I input width, D width, H heads, G heads o
 K width of a head.
 """
 
-import math
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from statewise.core import Mixer, check_input, one_step, state_type
-from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
+from statewise.kernels import Choice
+from statewise.kernels.attention import Mask, append, attend_, choice, up_to, with_room
 from statewise.kernels.rotary import rotate
-from statewise.layers import Heads, Scheme, alibi_slopes
+from statewise.layers import MultiHead
 
 
 @state_type
@@ -27,47 +26,13 @@ class AttentionState(NamedTuple):
 
 
 @final
-class Attention(Mixer[AttentionState]):
+class Attention(MultiHead, Mixer[AttentionState]):
     """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over all j <= t, head by head.
 
-    `kv_heads`: fewer heads of keys and values, a smaller list. `position`: none, `rotary` (queries and
-    keys are turned by their positions), `alibi` (scores fall with distance). `scale`: 1/√K by default.
-    `dropout`: of the weights, while training.
+    `kv_heads`: fewer heads of keys and values, a smaller cache. `position`: none, `rotary` (queries and keys are turned
+    by their positions), `alibi` (scores fall with distance). `scale`: 1/√K by default. `dropout`: of the weights, while
+    training.
     """
-
-    def __init__(
-        self,
-        width: int,
-        *,
-        heads: int,
-        input_width: int | None = None,
-        kv_heads: int | None = None,
-        position: Literal["none", "rotary", "alibi"] = "none",
-        rotary_base: float = 10_000.0,
-        bias: bool = True,
-        scale: float | None = None,
-        dropout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.heads = Heads(
-            width,
-            heads=heads,
-            kv_heads=kv_heads,
-            input_width=input_width,
-            bias=bias,
-            init=init,
-            generator=generator,
-        )
-        self.position: Literal["none", "rotary", "alibi"] = position
-        self.rotary_base = rotary_base
-        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
-        self.dropout = dropout
-        self.kernel: Wish = kernel
 
     def init_state(self, batch: int) -> AttentionState:
         empty_BSGK = self.like.new_zeros(batch, 0, self.heads.num_kv_heads, self.heads.head_width)
@@ -83,15 +48,15 @@ class Attention(Mixer[AttentionState]):
         check_input(x_BTI, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTI.shape[0])
         before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
-        moments_T = torch.arange(time, device=x_BTI.device)
-        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        steps_T = torch.arange(time, device=x_BTI.device)
+        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
         if past_BT1 is not None:
             x_BTI = x_BTI.masked_fill(past_BT1, 0.0)  # whatever padding holds, NaN too, never meets a 0 weight
 
-        at_BT = state.length_B[:, None] + moments_T
-        q_BTHK, k_BTGK, v_BTGK = self._queries_keys_values(x_BTI, at_BT)
+        at_BT = state.length_B[:, None] + steps_T
+        q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK, values_BSGK = append(state.keys_BSGK, k_BTGK, at_BT), append(state.values_BSGK, v_BTGK, at_BT)
-        if before == 0:  # as they are: a list may be kept in another precision, and going there and back is for nothing
+        if before == 0:  # a cache may be kept in another precision: not there and back
             y_BTHK = self._attend(q_BTHK, k_BTGK, v_BTGK, at_BT, whole=True)
         else:
             y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, whole=False)
@@ -120,23 +85,13 @@ class Attention(Mixer[AttentionState]):
             at_B1 = state.length_B[:, None]
             q_BHK, k_BGK = (rotate(part[:, None], at_B1, base=self.rotary_base)[:, 0] for part in (q_BHK, k_BGK))
         y_BHK, length_B = attend_(
-            q_BHK, k_BGK, v_BGK, *state, slopes_H=self._slopes(q_BHK), scale=self.scale, wish=self.kernel
+            q_BHK, k_BGK, v_BGK, *state, slopes_H=self.slopes(q_BHK), scale=self.scale, wish=self.kernel
         )
         return self.heads.join(y_BHK), AttentionState(state.keys_BSGK, state.values_BSGK, length_B)
 
-    def _queries_keys_values(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
-        if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
-        return q_BTHK, k_BTGK, v_BTGK
-
     def _attend(self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, *, whole: bool) -> Tensor:
-        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(
-            at_BT.shape[0], -1
-        )  # slot i is position i
-        sight = Sight(at_BT, slots_BS, slopes_H=self._slopes(q_BTHK), whole=whole)
-        dropout = self.dropout if self.training else 0.0
-        return attention(q_BTHK, keys_BSGK, values_BSGK, sight, scale=self.scale, dropout=dropout, wish=self.kernel)
-
-    def _slopes(self, like: Tensor) -> Tensor | None:
-        return alibi_slopes(self.heads.num_heads, like=like) if self.position == "alibi" else None
+        """Slot i is position i."""
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=at_BT.device).expand(at_BT.shape[0], -1)
+        return self.attend(
+            q_BTHK, keys_BSGK, values_BSGK, Mask(at_BT, slots_BS, slopes_H=self.slopes(q_BTHK), whole=whole)
+        )

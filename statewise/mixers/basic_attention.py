@@ -10,7 +10,7 @@ from torch import Tensor
 
 from statewise.core import Mixer, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Sight, append, attend_, attention, choice, up_to, with_room
+from statewise.kernels.attention import Mask, append, attend_, attention, choice, up_to, with_room
 
 
 @state_type
@@ -51,9 +51,9 @@ class BasicAttention(Mixer[BasicAttentionState]):
         at_BT = state.length_B[:, None] + moments_T
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
         slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
-        sight = Sight(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)
+        mask = Mask(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)
         one_head = list_BSD[:, :, None]
-        y_BTD = attention(x_BTD[:, :, None], one_head, one_head, sight, scale=1.0, wish=self.kernel)[:, :, 0]
+        y_BTD = attention(x_BTD[:, :, None], one_head, one_head, mask, scale=1.0, wish=self.kernel)[:, :, 0]
         if lengths_B is None or past_BT1 is None:
             return y_BTD, BasicAttentionState(list_BSD, state.length_B + x_BTD.shape[1])
         length_B = state.length_B + lengths_B

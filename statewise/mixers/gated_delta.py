@@ -14,8 +14,7 @@ from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish, no_autocast
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gated_delta import choice, gated_delta
-from statewise.layers import Scheme, check_heads, fill_input
-from statewise.mixers.decay import draw_rates
+from statewise.layers import Scheme, check_heads, fill_decay, fill_input
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
@@ -67,7 +66,7 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
                 fill_input(weight, gates=1, scheme=init, generator=generator)
         fill_taps(self.w_conv_CK, generator=generator)
         if self.log_rate_H is not None and self.b_decay_H is not None:
-            draw_rates(self.log_rate_H, self.b_decay_H, generator=generator)
+            fill_decay(self.log_rate_H, self.b_decay_H, generator=generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from statewise.core import Mixer, Stacked, check_input, state_type
 from statewise.kernels import Choice, Wish
-from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, input_share, lstm, lstm_step
+from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, lstm, lstm_step, project_input
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
 
 
@@ -119,5 +119,5 @@ class LSTM(Mixer[LSTMState], Stacked):
 
     def step(self, x_BI: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         weights = self.weights()
-        h_BP, c_BD = lstm_step(input_share(x_BI, weights), *state, weights)
+        h_BP, c_BD = lstm_step(project_input(x_BI, weights), *state, weights)
         return h_BP, LSTMState(h_BP, c_BD)

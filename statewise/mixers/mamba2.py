@@ -13,8 +13,7 @@ from statewise.core import Mixer, Stacked, check_input, one_step, state_type
 from statewise.kernels import Choice, Wish, past_end, wide
 from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.layers import Scheme, check_heads, fill_input
-from statewise.mixers.decay import draw_rates
+from statewise.layers import Scheme, check_heads, fill_decay, fill_input
 from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
 
 
@@ -69,7 +68,7 @@ class Mamba2(Mixer[Mamba2State], Stacked):
             if weight is not None:
                 fill_input(weight, gates=1, scheme=init, generator=generator)
         fill_taps(self.w_conv_CK, generator=generator)
-        draw_rates(self.log_rate_H, self.b_step_H, generator=generator)
+        fill_decay(self.log_rate_H, self.b_step_H, generator=generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_CI": self.sizes, "w_conv_CK": []}

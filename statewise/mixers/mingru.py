@@ -1,6 +1,6 @@
 """The minimal GRU (Feng et al. 2024): a GRU whose gate does not look at its state, so time can be parallel."""
 
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, assert_never, final
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,24 @@ from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan
 from statewise.layers import Scheme, fill_input
-from statewise.mixers.candidate import Candidate, bend
+
+Candidate = Literal["linear", "positive", "tanh"]
+
+
+def activated_candidate(a: Tensor, kind: Candidate) -> Tensor:
+    """What a minimal unit writes, from `a = W x` alone.
+
+    `linear`: a. `positive`: `a + 1/2` above 0 and σ(a) below, Feng et al.'s choice for logarithms. `tanh`.
+    """
+    match kind:
+        case "linear":
+            return a
+        case "positive":
+            return torch.where(a >= 0, a + 0.5, torch.sigmoid(a))
+        case "tanh":
+            return torch.tanh(a)
+        case _:
+            assert_never(kind)
 
 
 @state_type
@@ -70,5 +87,5 @@ class MinGRU(Mixer[MinGRUState], Stacked):
         self, x_BTI: Tensor, state: MinGRUState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinGRUState]:
         z_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(2, dim=-1)
-        y_BTD, h_BD = gated_scan(z_BTD, bend(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
+        y_BTD, h_BD = gated_scan(z_BTD, activated_candidate(g_BTD, self.candidate), state.h_BD, lengths_B, wish=wish)
         return y_BTD.to(self.like), MinGRUState(h_BD)

@@ -11,7 +11,7 @@ from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan, scan
 from statewise.layers import Scheme, fill_input
-from statewise.mixers.candidate import Candidate, bend
+from statewise.mixers.mingru import Candidate, activated_candidate
 
 
 @state_type
@@ -74,7 +74,7 @@ class MinLSTM(Mixer[MinLSTMState], Stacked):
         self, x_BTI: Tensor, state: MinLSTMState, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, MinLSTMState]:
         f_BTD, i_BTD, g_BTD = linear(x_BTI, self.w_GI, self.b_G).chunk(3, dim=-1)
-        x_BTD = bend(g_BTD, self.candidate)
+        x_BTD = activated_candidate(g_BTD, self.candidate)
         if self.share:
             # σ(log i - log f) is i/(f+i), and stays finite where both gates are nearly shut.
             odds_BTD = F.logsigmoid(i_BTD) - F.logsigmoid(f_BTD)

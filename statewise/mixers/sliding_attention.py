@@ -3,7 +3,6 @@
 B batch, T time, S slots, I input width, D width, H heads, G heads of keys and values, K width of a head.
 """
 
-import math
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
 from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Sight, attention, choice
-from statewise.kernels.rotary import rotate
-from statewise.layers import Heads, Scheme, alibi_slopes
+from statewise.kernels.attention import Mask, choice
+from statewise.layers import MultiHead, Scheme
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 
@@ -28,7 +26,7 @@ class SlidingAttentionState(NamedTuple):
 
 
 @final
-class SlidingAttention(Mixer[SlidingAttentionState]):
+class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
     """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over t - window < j <= t, head by head.
 
     A query sees `window` entries, itself among them, so the state holds `window - 1`: its size is
@@ -52,24 +50,21 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.window = window
-        self.heads = Heads(
+        super().__init__(
             width,
             heads=heads,
-            kv_heads=kv_heads,
             input_width=input_width,
+            kv_heads=kv_heads,
+            position=position,
+            rotary_base=rotary_base,
             bias=bias,
+            scale=scale,
+            dropout=dropout,
             init=init,
+            kernel=kernel,
             generator=generator,
         )
-        self.position: Literal["none", "rotary", "alibi"] = position
-        self.rotary_base = rotary_base
-        self.scale = scale or 1 / math.sqrt(self.heads.head_width)
-        self.dropout = dropout
-        self.kernel: Wish = kernel
+        self.window = window
 
     def init_state(self, batch: int) -> SlidingAttentionState:
         shape = (batch, self.window - 1, self.heads.num_kv_heads, self.heads.head_width)
@@ -86,15 +81,13 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
         check_input(x_BTI, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTI.shape[0])
         time, kept = x_BTI.shape[1], self.window - 1
-        moments_T = torch.arange(time, device=x_BTI.device)
-        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        steps_T = torch.arange(time, device=x_BTI.device)
+        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
         if past_BT1 is not None:
             x_BTI = x_BTI.masked_fill(past_BT1, 0.0)
 
-        at_BT = state.position_B[:, None] + moments_T
-        q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
-        if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
+        at_BT = state.position_B[:, None] + steps_T
+        q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK = torch.cat([state.keys_BSGK, k_BTGK.to(state.keys_BSGK.dtype)], dim=1)
         values_BSGK = torch.cat([state.values_BSGK, v_BTGK.to(state.values_BSGK.dtype)], dim=1)
         # Slots from before a row began have a negative position, which says that they are empty.
@@ -117,24 +110,14 @@ class SlidingAttention(Mixer[SlidingAttentionState]):
     def _attend(
         self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, slots_BS: Tensor
     ) -> Tensor:
-        """Block after block, each against the slots it can reach, so that cost grows with T and not with its square."""
+        """Block by block, each against the slots it can reach, so that the cost is linear in T."""
         time, kept = q_BTHK.shape[1], self.window - 1
         # A lens wants distributions of one size, and a graph for any length has no number of blocks.
         block = time if is_observed() or is_symbolic(time) else max(self.window, _BLOCK)
-        slopes_H = alibi_slopes(self.heads.num_heads, like=q_BTHK) if self.position == "alibi" else None
+        slopes_H = self.slopes(q_BTHK)
         blocks = []
         for begin in [0] if is_symbolic(time) else range(0, time, block):
             queries, slots = slice(begin, begin + block), slice(begin, begin + block + kept)
-            sight = Sight(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
-            blocks.append(
-                attention(
-                    q_BTHK[:, queries],
-                    keys_BSGK[:, slots],
-                    values_BSGK[:, slots],
-                    sight,
-                    scale=self.scale,
-                    dropout=self.dropout if self.training else 0.0,
-                    wish=self.kernel,
-                )
-            )
+            mask = Mask(at_BT[:, queries], slots_BS[:, slots], window=self.window, slopes_H=slopes_H)
+            blocks.append(self.attend(q_BTHK[:, queries], keys_BSGK[:, slots], values_BSGK[:, slots], mask))
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels import Choice, Rows, Wish
-from statewise.kernels.gru import GRUWeights, choice, chosen, gru, gru_moments, gru_step
+from statewise.kernels.gru import GRUWeights, choice, chosen, gru, gru_packed, gru_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -48,8 +48,8 @@ class GRU(Recurrent, nn.GRU):
             return Layer(layer, apart=wish == "persistent")
 
         def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
-            h_BD = state[0] if state else kernel_weights.rest(rows[0])
-            return gru_moments(x_NI, h_BD, kernel_weights, rows)
+            h_BD = state[0] if state else kernel_weights.zero_state(rows[0])
+            return gru_packed(x_NI, h_BD, kernel_weights, rows)
 
         return Layer(layer, moments)
 

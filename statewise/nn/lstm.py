@@ -8,7 +8,7 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from statewise.kernels import Choice, Wish
-from statewise.kernels.lstm import LSTMWeights, choice, chosen, input_share, lstm, lstm_step
+from statewise.kernels.lstm import LSTMWeights, choice, chosen, lstm, lstm_step, project_input
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, is_on_cpu
@@ -78,4 +78,4 @@ class LSTMCell(Cell, nn.LSTMCell):
     def _step(self, x_BI: Tensor, state: State, weights: LayerWeights) -> State:
         kernel_weights = _for_kernel(weights)
         h_BD, c_BD = state
-        return lstm_step(input_share(x_BI, kernel_weights), h_BD, c_BD, kernel_weights)
+        return lstm_step(project_input(x_BI, kernel_weights), h_BD, c_BD, kernel_weights)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.kernels import Choice, Rows, Wish
-from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen, elman, elman_moments, elman_step
+from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen, elman, elman_packed, elman_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
@@ -42,8 +42,8 @@ class RNN(Recurrent, nn.RNN):
             return Layer(layer, apart=wish == "persistent")
 
         def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
-            h_BD = state[0] if state else kernel_weights.rest(rows[0])
-            return elman_moments(x_NI, h_BD, kernel_weights, rows)
+            h_BD = state[0] if state else kernel_weights.zero_state(rows[0])
+            return elman_packed(x_NI, h_BD, kernel_weights, rows)
 
         return Layer(layer, moments)
 

@@ -28,6 +28,16 @@ BANNED = {
     r"\bfinal figure\b|\bis not a figure\b": "metric, evaluation",
     r"\bbeside what is trivial\b|\bwhat is trivial\b": "trivial baseline",
     r"\bwhat training held out\b": "the held-out part",
+    r"\bwhom\b|\bsomebody\b": "which, a user",
+    r"\bforeseen\b": "predicted, expected",
+    r"\bbeaten\b|\bas little\b": "Pareto-optimal",
+    r"\bat rest\b": "initial state",
+    r"\bsight\b": "mask",
+    r"\bfor the while\b": "temporary",
+    r"\bone after the other\b": "sequentially",
+    r"\bother way round\b": "vice versa, reversed",
+    r"\bsooner\b": "faster, earlier",
+    r"\btells? apart\b": "distinguish",
 }
 SPOKEN = {"UserError", "ValueError", "Field", "Option", "Argument", "print", "say", "either"}
 # Reports and figures have their own words, and a test of them.

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import lens
-from statewise.kernels.attention import Sight, append, attention, choice
+from statewise.kernels.attention import Mask, append, attention, choice
 from statewise.kernels.choice import force
 from statewise.layers import alibi_slopes
 
@@ -17,12 +17,12 @@ def leaf(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
 
 
-def results(kernel: str, sight: Sight, kv_heads: int) -> list[Tensor]:
-    queries, slots = sight.query_at_BT.shape[1], sight.key_at_BS.shape[1]
+def results(kernel: str, mask: Mask, kv_heads: int) -> list[Tensor]:
+    queries, slots = mask.query_at_BT.shape[1], mask.key_at_BS.shape[1]
     q = leaf(BATCH, queries, HEADS, WIDTH, seed=1)
     k, v = (leaf(BATCH, slots, kv_heads, WIDTH, seed=seed) for seed in (2, 3))
     with force(kernel):
-        y = attention(q, k, v, sight, scale=0.4)
+        y = attention(q, k, v, mask, scale=0.4)
     gradients = torch.autograd.grad((y * leaf(*y.shape, seed=4).detach()).sum(), [q, k, v])
     return [y, *gradients]
 
@@ -39,10 +39,10 @@ def positions(count: int, offsets: list[int]) -> Tensor:
 def test_causal_over_a_list(time: int, offsets: list[int], window: int | None, alibi: bool, kv_heads: int) -> None:
     slopes_H = alibi_slopes(HEADS, like=torch.zeros((), dtype=torch.float64)) if alibi else None
     before = max(offsets)
-    sight = Sight(
+    mask = Mask(
         positions(time, offsets), positions(before + time, [0, 0, 0]), True, window, slopes_H, whole=before == 0
     )
-    for fused, naive in zip(results("fused", sight, kv_heads), results("naive", sight, kv_heads), strict=True):
+    for fused, naive in zip(results("fused", mask, kv_heads), results("naive", mask, kv_heads), strict=True):
         torch.testing.assert_close(fused, naive, rtol=1e-12, atol=1e-12)
 
 
@@ -52,8 +52,8 @@ def test_without_an_order_of_time(lengths: list[int], alibi: bool) -> None:
     slopes_H = alibi_slopes(HEADS, like=torch.zeros((), dtype=torch.float64)) if alibi else None
     key_at = positions(7, [0, 0, 0])
     key_at = key_at.masked_fill(key_at >= torch.tensor(lengths)[:, None], -1)
-    sight = Sight(positions(4, [0, 0, 0]), key_at, causal=False, slopes_H=slopes_H)
-    both = [results(kernel, sight, 2) for kernel in ("fused", "naive")]
+    mask = Mask(positions(4, [0, 0, 0]), key_at, causal=False, slopes_H=slopes_H)
+    both = [results(kernel, mask, 2) for kernel in ("fused", "naive")]
     for fused, naive in zip(*both, strict=True):
         torch.testing.assert_close(fused, naive, rtol=1e-12, atol=1e-12)
         assert fused.isfinite().all()
@@ -62,19 +62,19 @@ def test_without_an_order_of_time(lengths: list[int], alibi: bool) -> None:
 
 
 def test_a_lens_sees_one_distribution_a_moment() -> None:
-    sight = Sight(positions(3, [2, 0, 1]), positions(5, [0, 0, 0]))
+    mask = Mask(positions(3, [2, 0, 1]), positions(5, [0, 0, 0]))
     q, k = leaf(BATCH, 3, HEADS, WIDTH, seed=1), leaf(BATCH, 5, 2, WIDTH, seed=2)
     assert choice().implementation == "fused"
     with lens("attention.weights") as seen:
         assert choice().implementation == "naive"
-        y = attention(q, k, k, sight, scale=0.4)
+        y = attention(q, k, k, mask, scale=0.4)
     weights_BTHS = seen["attention.weights"]
     assert weights_BTHS.shape == (BATCH, 3, HEADS, 5)
     torch.testing.assert_close(weights_BTHS.sum(-1), torch.ones(BATCH, 3, HEADS, dtype=torch.float64))
     assert not weights_BTHS[1, 0, :, 1:].any(), "row 1 begins at position 0 and sees itself alone"
     with lens("attention.weights", edit=lambda name, value: torch.zeros_like(value)):
-        assert not attention(q, k, k, sight, scale=0.4).any()
-    torch.testing.assert_close(y, attention(q, k, k, sight, scale=0.4))
+        assert not attention(q, k, k, mask, scale=0.4).any()
+    torch.testing.assert_close(y, attention(q, k, k, mask, scale=0.4))
 
 
 def test_append_writes_behind_each_row() -> None:

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from statewise.core import lens
-from statewise.kernels import choice_cache, stepped
 from statewise.kernels import gru as gru_kernel
-from statewise.kernels.chip import H200, KNOWN
-from statewise.kernels.choice import Choice, choose, force, is_asked, record
-from statewise.kernels.choice_cache import cached_choice
-from statewise.kernels.environment import Variable
-from statewise.kernels.persistent import alarm
+from statewise.kernels import recurrent, stepped
+from statewise.kernels.choice import Choice, Variable, choose, force, is_asked, record
+from statewise.kernels.gpu import H200, KNOWN
+from statewise.kernels.persistent import stall
+from statewise.kernels.recurrent import cached_choice
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
@@ -134,9 +133,9 @@ def test_an_implementation_that_the_op_lacks_is_refused() -> None:
 def test_what_was_chosen_is_what_runs(kernel: str, runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
     for name in ("naive", "fused", "batched"):
-        module = getattr(gru_kernel, name)
-        real = module.gru
-        monkeypatch.setattr(module, "gru", lambda *a, name=name, real=real: called.append(name) or real(*a))
+        real = gru_kernel.IMPLEMENTATIONS[name]
+        noted = lambda *a, name=name, real=real: called.append(name) or real(*a)  # noqa: E731
+        monkeypatch.setitem(gru_kernel.IMPLEMENTATIONS, name, noted)
     mixer = GRU(4, kernel=kernel)
     mixer(torch.zeros(1, 2, 4))
     assert called == [runs]
@@ -153,8 +152,8 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         asked.append("asked")
         return choose("GRU", obstacles=[], fast=["persistent", "fused"])
 
-    monkeypatch.setattr(choice_cache, "_cache", {})
-    monkeypatch.setattr(choice_cache, "chip_of", lambda device: H200)
+    monkeypatch.setattr(recurrent, "_cache", {})
+    monkeypatch.setattr(recurrent, "gpu_of", lambda device: H200)
     weight: Any = SimpleNamespace(device=torch.device("cuda", 0), shape=(24, 8), dtype=torch.bfloat16)
 
     def ask(batch: int = 1, like: Any = weight, variant: object = ()) -> int:
@@ -175,9 +174,9 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         monkeypatch.setenv(f"STATEWISE_{name}", value)
         assert [ask(), ask()] == [1, 0]
         monkeypatch.delenv(f"STATEWISE_{name}")
-    monkeypatch.setattr(choice_cache, "chip_of", lambda device: KNOWN["8.0"])
+    monkeypatch.setattr(recurrent, "gpu_of", lambda device: KNOWN["8.0"])
     assert ask() == 1
-    monkeypatch.setattr(alarm, "_retired", ["it stalled"])
+    monkeypatch.setattr(stall, "_retired", ["it stalled"])
     assert ask() == 1
     monkeypatch.setattr(stepped, "_retired", ["it was refused"])
     assert ask() == 1

@@ -34,8 +34,8 @@ KERNELS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
         [*NUMBERS, "*bf16", "*fp32", "*fp32", "i32", "i32", "fp32"],
         {"CENTRED": True, "BIASED": True, "SUM": True, "KEEP": False, "ROWS": 2, "BLOCK": 1024},
     ),
-    "_of_parts": ("largest", ["*bf16", "*fp32", "*i32", "i32", "i32"], {"PART": 2048}),
-    "_of_all": ("largest", ["*fp32", "*i32", "*i64", "i32"], {"PADDED": 32}),
+    "_of_parts": ("argmax", ["*bf16", "*fp32", "*i32", "i32", "i32"], {"PART": 2048}),
+    "_of_all": ("argmax", ["*fp32", "*i32", "*i64", "i32"], {"PADDED": 32}),
 }
 
 

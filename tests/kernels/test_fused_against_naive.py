@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.kernels import bend, cores
+from statewise.kernels import cpu
+from statewise.kernels.elman import IMPLEMENTATIONS as elman_all
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.elman import batched as elman_batched
-from statewise.kernels.elman import fused as elman_fused
 from statewise.kernels.elman import naive as elman_naive
+from statewise.kernels.gru import IMPLEMENTATIONS as gru_all
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.gru import batched as gru_batched
-from statewise.kernels.gru import fused as gru_fused
 from statewise.kernels.gru import naive as gru_naive
+from statewise.kernels.lstm import IMPLEMENTATIONS as lstm_all
 from statewise.kernels.lstm import LSTMWeights
-from statewise.kernels.lstm import fused as lstm_fused
 from statewise.kernels.lstm import naive as lstm_naive
 
 BATCH, INPUT, WIDTH = 5, 4, 6
@@ -36,16 +36,16 @@ def lstm_projected(*tensors: Tensor) -> LSTMWeights:
 
 
 OPS = {
-    "elman-tanh": Op(elman_naive.elman, elman_fused.elman, ElmanWeights, [(6, 4), (6, 6), (6,)], [6]),
+    "elman-tanh": Op(elman_naive.elman, elman_all["fused"], ElmanWeights, [(6, 4), (6, 6), (6,)], [6]),
     "elman-relu": Op(
         elman_naive.elman,
-        elman_fused.elman,
+        elman_all["fused"],
         lambda *tensors: ElmanWeights(*tensors, activation="relu"),
         [(6, 4), (6, 6), (6,)],
         [6],
     ),
-    "lstm": Op(lstm_naive.lstm, lstm_fused.lstm, LSTMWeights, [(24, 4), (24, 6), (24,)], [6, 6]),
-    "gru": Op(gru_naive.gru, gru_fused.gru, GRUWeights, [(18, 4), (18, 6), (18,), (6,)], [6]),
+    "lstm": Op(lstm_naive.lstm, lstm_all["fused"], LSTMWeights, [(24, 4), (24, 6), (24,)], [6, 6]),
+    "gru": Op(gru_naive.gru, gru_all["fused"], GRUWeights, [(18, 4), (18, 6), (18,), (6,)], [6]),
 }
 ON_CPU = {
     **OPS,
@@ -55,7 +55,9 @@ ON_CPU = {
 }
 ON_CUDA = {
     **OPS,
-    "lstm-projection": Op(lstm_naive.lstm, lstm_fused.lstm, lstm_projected, [(24, 4), (24, 3), (24,), (3, 6)], [3, 6]),
+    "lstm-projection": Op(
+        lstm_naive.lstm, lstm_all["fused"], lstm_projected, [(24, 4), (24, 3), (24,), (3, 6)], [3, 6]
+    ),
 }
 
 
@@ -118,10 +120,10 @@ def test_the_ways_of_larger_shapes_are_the_equation(
     name: str, rows: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """tanh by expm1, U as it lies, and threads that are left alone: as if these few numbers were many."""
-    monkeypatch.setattr(bend, "_MANY", 1)
+    monkeypatch.setattr(cpu, "_MANY", 1)
     monkeypatch.setattr(gru_batched, "_TURNED", 0)
-    monkeypatch.setattr(cores, "ENOUGH", 1)
-    assert bend.by_expm1(BATCH * WIDTH, dtype)
+    monkeypatch.setattr(cpu, "ENOUGH", 1)
+    assert cpu.by_expm1(BATCH * WIDTH, dtype)
     errors = worst(ON_CPU[name], 9, ragged(9) if rows == "ragged" else None, torch.empty(0, dtype=dtype))
     assert max(errors.values()) <= TOLERANCES[dtype], errors
 

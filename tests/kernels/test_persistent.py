@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from statewise.kernels import persistent
-from statewise.kernels.chip import H200, KNOWN, Chip
 from statewise.kernels.choice import Choice, choose, force
-from statewise.kernels.persistent import alarm, compiler, driver, table
+from statewise.kernels.gpu import H200, KNOWN, Gpu
+from statewise.kernels.persistent import compiler, driver, stall, table
 from statewise.kernels.persistent.h200 import FASTEST, Row
 from statewise.kernels.persistent.plan import Cell, Plan, Way
 from statewise.mixers import GRU, LSTM, Elman
@@ -24,14 +24,14 @@ ENTRIES = [(*key, batch, row) for key, rows in FASTEST.items() for batch, row in
 
 def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
     for cell in ("lstm", "gru"):
-        assert table.plans(cell, width=2048, batch=64, chip=H200) is None
-        plan = table.forward_alone(cell, width=2048, batch=40, chip=H200)
+        assert table.plans(cell, width=2048, batch=64, gpu=H200) is None
+        plan = table.forward_alone(cell, width=2048, batch=40, gpu=H200)
         assert plan is not None
         assert plan.way == "forward"
-        assert table.forward_alone(cell, width=2048, batch=16, chip=H200) is None, "both ways have plans"
-        assert table.forward_alone(cell, width=2048, batch=65, chip=H200) is None
-        assert table.forward_alone(cell, width=2000, batch=64, chip=H200) is None, "what it keeps would be padded"
-        assert table.forward_alone(cell, width=2048, batch=64, chip=H200._replace(multiprocessors=100)) is None
+        assert table.forward_alone(cell, width=2048, batch=16, gpu=H200) is None, "both ways have plans"
+        assert table.forward_alone(cell, width=2048, batch=65, gpu=H200) is None
+        assert table.forward_alone(cell, width=2000, batch=64, gpu=H200) is None, "what it keeps would be padded"
+        assert table.forward_alone(cell, width=2048, batch=64, gpu=H200._replace(multiprocessors=100)) is None
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry[:4])))
@@ -48,12 +48,12 @@ def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) ->
 
 
 def test_a_shape_takes_the_next_one_in_the_table() -> None:
-    exact = table.plans("lstm", width=256, batch=64, chip=H200)
+    exact = table.plans("lstm", width=256, batch=64, gpu=H200)
     assert exact is not None
-    assert table.plans("lstm", width=200, batch=17, chip=H200) == exact
+    assert table.plans("lstm", width=200, batch=17, gpu=H200) == exact
     assert table.measured("lstm", width=256, batch=16) != table.measured("lstm", width=257, batch=16)
-    assert table.plans("lstm", width=4096, batch=1, chip=H200) is None
-    assert table.plans("lstm", width=256, batch=100_000, chip=H200) is None
+    assert table.plans("lstm", width=4096, batch=1, gpu=H200) is None
+    assert table.plans("lstm", width=256, batch=100_000, gpu=H200) is None
     tanh, relu = table.measured("tanh", width=300, batch=1), table.measured("relu", width=300, batch=1)
     assert tanh is not None
     assert relu == tuple(plan._replace(cell="relu") for plan in tanh)
@@ -84,9 +84,9 @@ def test_on_a_cpu_there_are_none() -> None:
 def test_they_run_by_themselves_where_that_was_measured_or_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statewise.kernels.persistent.obstacle", lambda *args, **kwargs: None)
 
-    def order(chip: Chip, dtype: torch.dtype) -> list[str]:
+    def order(gpu: Gpu, dtype: torch.dtype) -> list[str]:
         weight: Any = SimpleNamespace(device=torch.device("cuda"), shape=(4, 1), dtype=dtype)  # all that is looked at
-        monkeypatch.setattr(persistent, "chip_of", lambda device: chip)
+        monkeypatch.setattr(persistent, "gpu_of", lambda device: gpu)
         found, absent = persistent.with_persistent(["fused"], "lstm", weight, batch=1)
         assert absent == {}
         return [*found]
@@ -114,7 +114,7 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = persistent._obstacle.__wrapped__
     half = torch.bfloat16
     assert "float32" in ask("lstm", 256, 16, torch.float32, 0, H200)
-    turing = Chip((7, 5), 68, 64 * 1024)
+    turing = Gpu((7, 5), 68, 64 * 1024)
     assert ask("lstm", 256, 16, half, 0, turing) == "it needs compute capability 8.0, this GPU has 7.5"
     assert ask("lstm", 4096, 16, half, 0, H200) == "it has no plan at width 4096 and batch 16"
     assert "on a GPU of 8.6 it is not sure to be ahead of cuDNN" in ask("lstm", 2048, 256, half, 0, KNOWN["8.6"])
@@ -130,14 +130,14 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_stalled_kernel_is_an_error_once_and_then_retired(monkeypatch: pytest.MonkeyPatch) -> None:
     flag = ctypes.c_int(0)
-    monkeypatch.setattr(alarm, "_value", lambda: flag)
-    monkeypatch.setattr(alarm, "_retired", [])
-    alarm.raise_if_stalled()
+    monkeypatch.setattr(stall, "_value", lambda: flag)
+    monkeypatch.setattr(stall, "_retired", [])
+    stall.raise_if_stalled()
     flag.value = 1
     with pytest.raises(persistent.KernelStalled, match="STATEWISE_KERNEL=fused"):
-        alarm.raise_if_stalled()
-    alarm.raise_if_stalled()
-    assert alarm.retired() == "a kernel stalled earlier in this process"
+        stall.raise_if_stalled()
+    stall.raise_if_stalled()
+    assert stall.retired() == "a kernel stalled earlier in this process"
 
 
 PLAN = Plan("cluster", "tanh", "forward", 128, 1, 128, 1, 8, 8)
@@ -200,28 +200,28 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 
 def test_a_kernel_is_compiled_once(compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        assert compiler.machine_code(PLAN, half=False, chip=H200) == b"machine code"
+        assert compiler.machine_code(PLAN, half=False, gpu=H200) == b"machine code"
     assert len(compiled) == 1
-    compiler.machine_code(PLAN, half=True, chip=H200)
+    compiler.machine_code(PLAN, half=True, gpu=H200)
     assert len(compiled) == 2, "another dtype is another kernel"
     monkeypatch.setattr(compiler, "version", lambda: "13.1")
-    compiler.machine_code(PLAN, half=False, chip=H200)
+    compiler.machine_code(PLAN, half=False, gpu=H200)
     assert len(compiled) == 3, "another compiler makes another kernel"
 
 
 def test_a_damaged_cache_is_not_believed(compiled: list[list[str]], tmp_path: Path) -> None:
-    compiler.machine_code(PLAN, half=False, chip=H200)
+    compiler.machine_code(PLAN, half=False, gpu=H200)
     (kept,) = (tmp_path / "kernels").iterdir()
     for damage in (kept.read_bytes()[:-1], kept.read_bytes()[:-1] + b"?", b""):
         kept.write_bytes(damage)
-        assert compiler.machine_code(PLAN, half=False, chip=H200) == b"machine code"
+        assert compiler.machine_code(PLAN, half=False, gpu=H200) == b"machine code"
     assert len(compiled) == 4
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(compiled: list[list[str]], tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("a file where a folder should be")
     for _ in range(2):
-        assert compiler.machine_code(PLAN, half=False, chip=H200) == b"machine code"
+        assert compiler.machine_code(PLAN, half=False, gpu=H200) == b"machine code"
     assert len(compiled) == 2
 
 
@@ -246,7 +246,7 @@ def nvrtc_or_skip() -> None:
 def test_nvrtc_takes_every_kind(plan: Plan, half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvrtc_or_skip()
     monkeypatch.setenv("STATEWISE_CACHE", str(tmp_path))
-    assert compiler.machine_code(plan, half=half, chip=H200).startswith(b"\x7fELF")
+    assert compiler.machine_code(plan, half=half, gpu=H200).startswith(b"\x7fELF")
 
 
 @pytest.mark.slow
@@ -255,7 +255,7 @@ def test_nvrtc_takes_the_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("STATEWISE_CACHE", str(tmp_path))
     for cell, way, width, _, row in ENTRIES:
         for half in (False, True):
-            assert compiler.machine_code(table._plan(cell, way, width, row), half=half, chip=H200)
+            assert compiler.machine_code(table._plan(cell, way, width, row), half=half, gpu=H200)
 
 
 def test_an_error_of_the_compiler_is_shown() -> None:

@@ -11,12 +11,12 @@ from emulated_gpu import Launch, emulator
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from statewise.kernels import elman, gru, lstm, moment_sums, persistent
-from statewise.kernels.chip import H200
+from statewise.kernels import elman, gradients, gru, lstm, persistent
 from statewise.kernels.elman import ElmanWeights
+from statewise.kernels.gpu import H200
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMWeights
-from statewise.kernels.persistent import alarm, recurrence
+from statewise.kernels.persistent import recurrence, stall
 from statewise.kernels.persistent.driver import Kernel, Run
 from statewise.kernels.persistent.plan import GATES, Cell, Plan
 
@@ -35,7 +35,7 @@ PLANS: dict[str, tuple[Plan, Plan]] = {
     ),
 }
 PLANS["relu"] = tuple(plan._replace(cell="relu") for plan in PLANS["tanh"])
-PRODUCT, EMPTY = moment_sums.product, torch.empty
+PRODUCT, EMPTY = gradients.product, torch.empty
 BATCH, TIME, INPUT = 3, 4, 5
 LENGTHS = [4, 0, 2]
 
@@ -69,21 +69,21 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, launch: Launch) -> None:
     monkeypatch.setattr(recurrence, "raise_if_stalled", lambda: None)
     monkeypatch.setattr(recurrence, "launch", run)
     monkeypatch.setattr(persistent, "loaded", loaded)
-    monkeypatch.setattr(persistent, "chip_of", lambda device: H200)
+    monkeypatch.setattr(persistent, "gpu_of", lambda device: H200)
     monkeypatch.setattr(persistent, "compute_dtype", lambda weight: torch.bfloat16)
-    monkeypatch.setattr(moment_sums, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
+    monkeypatch.setattr(gradients, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
 
 
 def op(cell: Cell, form: str) -> Callable[..., tuple[Tensor, ...]]:
     """One form of a cell: x, state, tensors, lengths to outputs."""
     if cell == "lstm":
-        module = {"naive": lstm.naive, "persistent": lstm.persistent}[form]
-        return lambda x, state, weights, lengths: module.lstm(x, *state, LSTMWeights(*weights), lengths)
+        run_op = lstm.IMPLEMENTATIONS[form]
+        return lambda x, state, weights, lengths: run_op(x, *state, LSTMWeights(*weights), lengths)
     if cell == "gru":
-        module = {"naive": gru.naive, "persistent": gru.persistent}[form]
-        return lambda x, state, weights, lengths: module.gru(x, *state, GRUWeights(*weights), lengths)
-    module = {"naive": elman.naive, "persistent": elman.persistent}[form]
-    return lambda x, state, weights, lengths: module.elman(x, *state, ElmanWeights(*weights, activation=cell), lengths)
+        run_op = gru.IMPLEMENTATIONS[form]
+        return lambda x, state, weights, lengths: run_op(x, *state, GRUWeights(*weights), lengths)
+    run_op = elman.IMPLEMENTATIONS[form]
+    return lambda x, state, weights, lengths: run_op(x, *state, ElmanWeights(*weights, activation=cell), lengths)
 
 
 def leaves(cell: Cell, width: int, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -175,11 +175,11 @@ def test_a_refused_launch_goes_to_the_fused_form(cell: Cell, monkeypatch: pytest
         raise persistent.Unavailable("too many blocks")
 
     monkeypatch.setattr(recurrence, "launch", refuse)
-    monkeypatch.setattr(alarm, "_retired", [])
+    monkeypatch.setattr(stall, "_retired", [])
     found = results(cell, "persistent", 100, torch.float32, LENGTHS)
     right = results(cell, "naive", 100, torch.float64, LENGTHS)
     torch.testing.assert_close(found["y"].double(), right["y"], rtol=1e-4, atol=1e-5)
-    assert alarm.retired() == "too many blocks"
+    assert stall.retired() == "too many blocks"
 
 
 @pytest.mark.parametrize("cell", PLANS)
@@ -247,7 +247,7 @@ def test_the_host_asks_for_little_beside_the_kernel(
 ) -> None:
     """A short sequence takes the kernels less time than a dozen launches: none may come back unnoticed."""
     monkeypatch.setattr(recurrence, "launch", lambda kernel, run, *, batch: None)
-    monkeypatch.setattr(moment_sums, "product", PRODUCT)
+    monkeypatch.setattr(gradients, "product", PRODUCT)
     monkeypatch.setattr(torch, "empty", EMPTY)
     given = leaves(cell, 128, torch.bfloat16)
     weights = [given[name] for name in ("w", "u", "b", "b_u") if name in given]

@@ -8,8 +8,8 @@ import torch
 from emulated_gpu import Launch, emulator
 from torch import Tensor
 
-from statewise.kernels.chip import H200, KNOWN
 from statewise.kernels.elman import ElmanWeights, elman_step
+from statewise.kernels.gpu import H200, KNOWN
 from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.driver import Run, pointer

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from statewise.kernels import lstm, persistent
-from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import force
-from statewise.kernels.persistent import alarm, driver, recurrence
+from statewise.kernels.gpu import gpu_of
+from statewise.kernels.persistent import driver, recurrence, stall
 from statewise.kernels.persistent.plan import Plan
 from statewise.kernels.persistent.table import plans
 from statewise.mixers import GRU, LSTM, Elman
@@ -92,7 +92,7 @@ def of_kind(kind: str) -> tuple[int, int]:
     """A width and a batch at which the LSTM's forward is of this kind."""
     for width in (1024, 768, 1536):
         for batch in (16, 64, 256):
-            pair = plans("lstm", width=width, batch=batch, chip=chip_of(0))
+            pair = plans("lstm", width=width, batch=batch, gpu=gpu_of(0))
             if pair is not None and pair[0].kind == kind:
                 return width, batch
     pytest.skip(f"the table has no {kind} LSTM")
@@ -111,7 +111,7 @@ def test_a_wait_in_vain_ends_and_the_next_calls_go_to_cudnn(kind: str, monkeypat
         return prepare(plan, (max(plan.blocks, grid[0] - plan.blocks), grid[1]), **rest)
 
     monkeypatch.setattr(recurrence, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(alarm, "_retired", [])
+    monkeypatch.setattr(stall, "_retired", [])
     with torch.no_grad():
         right = mixer(x_BTI)[0]
         assert lstm.choice(mixer.weights(), batch=batch).implementation == "persistent"

@@ -12,7 +12,7 @@ import torch
 from emulated_steps import Emulated, emulator
 from torch import Tensor
 
-from statewise.kernels import elman, gru, lstm, moment_sums, stepped
+from statewise.kernels import elman, gradients, gru, lstm, stepped
 from statewise.kernels.elman import ElmanWeights
 from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights
@@ -88,25 +88,24 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: Emulated) -> None:
     monkeypatch.setattr(walk, "_walks", type(walk._walks)())
     monkeypatch.setattr(walk, "GRAPH_STEPS", (4, 2))
     monkeypatch.setattr(walk.Walk, "_captured", lambda self, count: lambda: self._piece(count))
-    monkeypatch.setattr(moment_sums, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
+    monkeypatch.setattr(gradients, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
 
 
 def op(cell: str, form: str) -> Callable[..., tuple[Tensor, ...]]:
     """One form of a cell: x, state, tensors, lengths to outputs."""
     if cell.endswith("lstm"):
-        module = {"naive": lstm.naive, "stepped": lstm.stepped}[form]
+        run_op = lstm.IMPLEMENTATIONS[form]
 
         def run(x: Tensor, state: list[Tensor], weights: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, ...]:
             norm = LSTMNorm(*weights[3:]) if cell.startswith("normed") else None
-            found: tuple[Tensor, ...] = module.lstm(x, *state, LSTMWeights(*weights[:3], norm=norm), lengths)
-            return found
+            return run_op(x, *state, LSTMWeights(*weights[:3], norm=norm), lengths)
 
         return run
     if cell == "gru":
-        module = {"naive": gru.naive, "stepped": gru.stepped}[form]
-        return lambda x, state, weights, lengths: module.gru(x, *state, GRUWeights(*weights), lengths)
-    module = {"naive": elman.naive, "stepped": elman.stepped}[form]
-    return lambda x, state, weights, lengths: module.elman(x, *state, ElmanWeights(*weights, activation=cell), lengths)
+        run_op = gru.IMPLEMENTATIONS[form]
+        return lambda x, state, weights, lengths: run_op(x, *state, GRUWeights(*weights), lengths)
+    run_op = elman.IMPLEMENTATIONS[form]
+    return lambda x, state, weights, lengths: run_op(x, *state, ElmanWeights(*weights, activation=cell), lengths)
 
 
 def leaves(cell: str, width: int, given: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:

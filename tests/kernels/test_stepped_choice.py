@@ -30,8 +30,8 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
     monkeypatch.setattr(stepped, "obstacle", lambda cell, **_: asked.append(cell))
     monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
     half, single = gpu_weight(torch.bfloat16), gpu_weight(torch.float32)
-    chip = SimpleNamespace(measured=True)
-    monkeypatch.setattr(stepped, "chip_of", lambda device: chip)
+    gpu = SimpleNamespace(measured=True)
+    monkeypatch.setattr(stepped, "gpu_of", lambda device: gpu)
     monkeypatch.setattr(stepped, "forward_kernel", lambda cell, *, batch, weight: "one" if batch == 40 else None)
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=40)[0][0] == "stepped", "its forward is one kernel"
     asked.clear()
@@ -45,7 +45,7 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
     for cell, width, batch in (("lstm", 1024, 64), ("gru", 1024, 255), ("tanh", 2048, 64), ("tanh", 1024, 256)):
         taken = stepped.with_stepped(["fused"], {}, cell, gpu_weight(torch.bfloat16, width), batch=batch)
         assert taken == (["fused", "stepped"], {}), "cuDNN is as fast, or nobody knows"
-    chip.measured = False
+    gpu.measured = False
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=256) == (["fused", "stepped"], {})
     monkeypatch.setenv("STATEWISE_UNPROVEN", "1")
     assert stepped.with_stepped(["fused"], {}, "lstm", half, batch=16) == (["stepped", "fused"], {})
@@ -59,7 +59,7 @@ def test_it_stands_before_cudnn_where_it_should_be_faster(monkeypatch: pytest.Mo
 def test_in_float32_it_is_taken_where_both_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATEWISE_KERNEL", raising=False)
     monkeypatch.setattr(stepped, "obstacle", lambda cell, **_: None)
-    monkeypatch.setattr(stepped, "chip_of", lambda device: SimpleNamespace(measured=True))
+    monkeypatch.setattr(stepped, "gpu_of", lambda device: SimpleNamespace(measured=True))
     matmul, rnn = torch.backends.cuda.matmul, torch.backends.cudnn.rnn
     before = matmul.fp32_precision, rnn.fp32_precision
 

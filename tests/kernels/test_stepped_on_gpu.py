@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import force
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent import forward_kernel
 from statewise.kernels.stepped import walk
 from statewise.mixers import GRU, LSTM, Elman
@@ -75,8 +75,8 @@ def test_it_is_the_equation(cell: str, width: int, dtype: torch.dtype, rows: str
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_forward_in_one_piece_and_a_backward_in_steps(cell: str, dtype: torch.dtype, rows: str) -> None:
-    """Where only the forward stays on the chip: with a state, without one, and without gradients."""
-    if not chip_of(0).measured:
+    """Where only the forward stays on the gpu: with a state, without one, and without gradients."""
+    if not gpu_of(0).measured:
         pytest.skip("no Hopper GPU here")
     torch.manual_seed(0)
     mixer = CELLS[cell](2048, input_width=24).cuda().to(dtype)

@@ -9,7 +9,7 @@ import torch
 from listed import shaken
 
 from statewise.core import concat, laws, rows
-from statewise.core.chance import uniforms
+from statewise.core.randomness import uniforms
 from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, write
 from statewise.models import LINEAGE

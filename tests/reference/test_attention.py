@@ -1,4 +1,4 @@
-"""Attention against torch.nn.MultiheadAttention and against NumPy: values and gradients, three forms of sight."""
+"""Attention against torch.nn.MultiheadAttention and against NumPy: values and gradients, three forms of mask."""
 
 import numpy as np
 import pytest

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from statewise.core import lens
+from statewise.display import SilentProgress as Silent
 from statewise.inspection import apply_lens, live_subject
 from statewise.inspection.gates.feature import FEATURES, at_pieces, at_tokens, parse_features
 from statewise.inspection.gates.statistics import Correlation, Saturating
 from statewise.inspection.gates.trace import observable, trace, twins
-from statewise.inspection.progress import Silent
 from statewise.models import LINEAGE, Ancestor, build, build_sample
 from statewise.specs import UserError
 from statewise.tasks import TextSpecimens

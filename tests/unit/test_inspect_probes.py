@@ -7,9 +7,9 @@ import torch
 
 from statewise.data.cache import default_folder
 from statewise.data.embedded import MEMORY_TASKS
+from statewise.display import SilentProgress as Silent
 from statewise.inspection import apply_lens
 from statewise.inspection.probes.trial import Trial, as_tokens, ask, fitted, kept_probe, planned, probe, run
-from statewise.inspection.progress import Silent
 from statewise.models import LINEAGE, build
 from statewise.specs import MarkovSpec, TrainSpec, UserError, WindowSpec
 

@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import forward_with_resets
+from statewise.display import ShownProgress as Shown
+from statewise.display import SilentProgress as Silent
 from statewise.inspection import Finding, apply_lens, inspect, live_subject
 from statewise.inspection.attention.alignment import Agreement, agreement, gold, known, slope
 from statewise.inspection.attention.weights import describe
 from statewise.inspection.lens import read_settings
 from statewise.inspection.lenses import LENSES, find_lens
-from statewise.inspection.progress import Shown, Silent
 from statewise.inspection.subject import read_text
 from statewise.inspection.surprise.lens import SurpriseSettings
 from statewise.inspection.surprise.measure import Bucket, measure, places, useful_context
@@ -282,7 +283,7 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
     assert list(Shown().over([1, 2, 3], "work")) == [1, 2, 3]
     assert capsys.readouterr().err == ""
     clock = iter(float(at) for at in range(0, 1000, 3))
-    monkeypatch.setattr("statewise.inspection.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("statewise.display.progress.time.monotonic", lambda: next(clock))
     assert list(Shown().over(range(10), "work")) == list(range(10))
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("work: 1 of 10")
@@ -293,8 +294,12 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
 def test_who_cannot_say_how_far_it_is_says_that_it_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("_QUIET", 0.05), ("_SECOND", 0.02), ("_LINE", 0.05)):
-        monkeypatch.setattr(f"statewise.inspection.progress.{name}", seconds)
+    for name, seconds in (
+        ("_SECONDS_BEFORE", 0.05),
+        ("_SECONDS_BETWEEN_TICKS", 0.02),
+        ("_SECONDS_BETWEEN_LINES", 0.05),
+    ):
+        monkeypatch.setattr(f"statewise.display.progress.{name}", seconds)
     with Shown().busy("work"):
         pass
     assert capsys.readouterr().err == ""

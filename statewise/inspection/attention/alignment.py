@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from statewise.data import END
-from statewise.display import alone, plain, rough, share, whole
+from statewise.display import Progress, alone, plain, rough, share, whole
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, table_of, words
 from statewise.inspection.attention.weights import (
     Head,
@@ -24,7 +24,6 @@ from statewise.inspection.attention.weights import (
     valid_queries,
 )
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.tasks import Specimen, Specimens
 

@@ -9,17 +9,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from statewise.display import alone, plain, rough, share, whole
+from statewise.display import Progress, alone, plain, rough, share, whole
 from statewise.figures import Axis, Column, Drawing, Figure, Grid, table_of
 from statewise.inspection.attention.alignment import align_pairs
 from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
-from statewise.tasks import Specimens, TextSpecimens
+from statewise.tasks import TASKS, Specimens, TextSpecimens
 
 
 class AttentionSettings(Spec):
@@ -254,7 +253,7 @@ def _table(heads: Sequence[Head], place: str) -> Named:
 LENS = Lens(
     "attention",
     "Exact attention weights by layer and head, head entropy; alignments of translations, and whether they are right.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=AttentionSettings,
     apply=apply,

@@ -13,11 +13,11 @@ from pydantic import Field
 from torch import Tensor
 
 from statewise.core import Machine
+from statewise.display import Progress
 from statewise.inspection.bptt import picture
 from statewise.inspection.bptt.estimate import Estimate, Measured, Trained, cost, estimate, gradient
 from statewise.inspection.finding import Finding
 from statewise.inspection.lens import Lens
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import (

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from statewise.display import plain, rough, share, whole
+from statewise.display import Progress, plain, rough, share, whole
 from statewise.figures import Column, Drawing, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gates.feature import parse_features
 from statewise.inspection.gates.picture import overview, passages, saturation_figure, unit_curves, unit_map, updates
 from statewise.inspection.gates.statistics import Correlation, Follower, Saturating, Saturation
 from statewise.inspection.gates.trace import Observed, Trace, Units, trace_rows, trace_text, twins
-from statewise.inspection.lens import ROW_TASKS, Lens
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec
-from statewise.tasks import TextSpecimens
+from statewise.tasks import TASKS, TextSpecimens
 
 _KEPT = 1500  # tokens whose values are kept for figures
 
@@ -223,7 +222,7 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
 LENS = Lens(
     "gates",
     "What gates, cells and units do along what is read, and which of them stand for something in it.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=GatesSettings,
     apply=apply,

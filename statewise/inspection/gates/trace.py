@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import State, lens
+from statewise.display import Progress
 from statewise.inspection.gates.feature import FEATURES, Feature, Values, at_pieces, at_tokens
-from statewise.inspection.progress import Progress
 from statewise.inspection.text import fresh_starts, with_tokens
 from statewise.specs import UserError, nearest
 from statewise.tasks import Specimen, Specimens, TextSpecimens

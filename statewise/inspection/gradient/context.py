@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine
-from statewise.display import plain, share
+from statewise.display import Progress, plain, share
 from statewise.figures import Axis, Figure, Series
-from statewise.inspection.progress import Progress
 from statewise.training import read_metrics
 
 _TOKENS = 1 << 14  # read at a time

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine
+from statewise.display import Progress
 from statewise.figures import Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture
@@ -35,12 +36,11 @@ from statewise.inspection.gradient.jacobian import (
     stretch_sentence,
     without_eigenvalues,
 )
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
-from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
 
 _SHORTEST = 4  # tokens that a gradient can be followed through
@@ -300,7 +300,7 @@ def _row_sentences(
 LENS = Lens(
     "gradient",
     "Gradients against distance, Jacobians, eigenvalues, memory length, clipping, softmax saturation.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=GradientSettings,
     apply=apply,

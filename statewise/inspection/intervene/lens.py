@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.core import Machine, State, fork, leaves, lens
 from statewise.decoding import Sampling
-from statewise.display import plain, rough, share
+from statewise.display import Progress, plain, rough, share
 from statewise.figures import Column, Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.intervene import picture
@@ -43,13 +43,12 @@ from statewise.inspection.intervene.effect import (
     state_after,
     unit_costs,
 )
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.text import with_tokens
 from statewise.models import TokenMachine
 from statewise.specs import Spec, UserError, nearest
-from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
 
 _FEWEST_UNITS = 4  # worth a figure
 _SHORTEST = 4  # places of a row
@@ -385,7 +384,7 @@ def _observed(one: Specimen) -> Mapping[str, Tensor]:
 LENS = Lens(
     "intervene",
     "What happens when a part of the state is set to 0, forgotten, swapped, held still or forked.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=InterveneSettings,
     apply=apply,

@@ -10,12 +10,11 @@ from pydantic import Field
 
 from statewise.data import default_folder
 from statewise.data.embedded import MEMORY_TASKS
-from statewise.display import plain, share, size, whole
+from statewise.display import Progress, plain, share, size, whole
 from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
 from statewise.inspection.probes.trial import Probed, planned, run
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec, TrainSpec, UserError
 

@@ -5,23 +5,26 @@ B batch, T time steps, V vocabulary.
 
 import hashlib
 import json
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.data import open_entry
 from statewise.data.embedded import MEMORY_TASKS, MemoryRow, MemoryTask
-from statewise.inspection.progress import Progress
-from statewise.models import LINEAGE, CountingMachine, TokenMachine, build, context_bytes
+from statewise.display import Progress
+from statewise.models import LINEAGE, CountingMachine, TokenMachine, build, context_bytes, num_parameters
 from statewise.specs import (
     LanguageModelSpec,
     ModelSpec,
@@ -82,17 +85,19 @@ def fitted(spec: ModelSpec, *, vocab: int, parameters: int) -> ModelSpec:
     if "width" not in type(spec).model_fields:
         return spec
     heads = getattr(spec, "heads", None) or 1
-    found: list[tuple[float, ModelSpec]] = []
-    for width in range(heads, _WIDEST, heads):
-        try:
-            sized = type(spec).model_validate({**spec.model_dump(), "width": width})
-        except ValidationError:  # for example half of an odd head cannot be rotated
-            continue
-        count = sized.num_parameters(vocab)
-        found.append((abs(count - parameters), sized))
-        if count > parameters:
-            break
-    return min(found, key=lambda pair: pair[0])[1]
+    widths = range(heads, _WIDEST, heads)
+
+    def sized(some: Sequence[int]) -> tuple[float, ModelSpec]:
+        """Parameters and model at the first of some widths that is valid: an odd head cannot be rotated."""
+        for width in some:
+            with suppress(ValueError):
+                model = type(spec).model_validate({**spec.model_dump(), "width": width})
+                return num_parameters(partial(build, model, vocab=vocab)), model
+        return math.inf, spec
+
+    above = bisect_right(widths, float(parameters), key=lambda width: sized(range(width, _WIDEST, heads))[0])
+    near = (sized(widths[:above][::-1]), sized(widths[above:]))
+    return min(near, key=lambda pair: abs(pair[0] - parameters))[1]
 
 
 def as_tokens(rows: Sequence[MemoryRow], task: MemoryTask) -> tuple[Tensor, Tensor]:

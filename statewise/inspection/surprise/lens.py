@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 from pydantic import Field
 
-from statewise.display import alone, plain, share, visible, whole
+from statewise.display import Progress, alone, plain, share, ticking, visible, whole
 from statewise.figures import (
     Axis,
     Cell,
@@ -20,8 +20,7 @@ from statewise.figures import (
     words,
 )
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.lens import ROW_TASKS, Lens
-from statewise.inspection.progress import Progress, ticking
+from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.surprise.choices import found_in_choices
 from statewise.inspection.surprise.forecasts import found_in_forecasts
@@ -35,7 +34,7 @@ from statewise.inspection.surprise.measure import (
     useful_context,
 )
 from statewise.specs import Spec, UserError, option
-from statewise.tasks import Choices, Courses, Floats, Specimens, TextSpecimens
+from statewise.tasks import TASKS, Choices, Courses, Floats, Specimens, TextSpecimens
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
 _COMPARED = 4000  # tokens that two models are compared on, where no text is given
@@ -284,7 +283,7 @@ def _by_row(found: Choices, rows: int) -> Floats:
 LENS = Lens(
     "surprise",
     "What every token, row or forecast cost; calibration; cost against position; two models on the same.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=SurpriseSettings,
     apply=apply,

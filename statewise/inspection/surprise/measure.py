@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.display import plain, rough, share
+from statewise.display import Progress, plain, rough, share
 from statewise.figures import Axis, Figure, Series, between, shared_ends, text_of
-from statewise.inspection.progress import Progress
 from statewise.inspection.text import read
 from statewise.tasks import Floats, TextSpecimens
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.attention import fused, naive
-from statewise.kernels.attention.append import append as append
-from statewise.kernels.attention.append import up_to as up_to
-from statewise.kernels.attention.room import used_slots, write_
-from statewise.kernels.attention.room import with_room as with_room
-from statewise.kernels.attention.sight import Sight as Sight
+from statewise.kernels.attention.cache import append as append
+from statewise.kernels.attention.cache import up_to as up_to
+from statewise.kernels.attention.cache import used_slots, write_
+from statewise.kernels.attention.cache import with_room as with_room
+from statewise.kernels.attention.mask import Mask as Mask
 from statewise.kernels.choice import ATTENTION_OP, Choice, Wish, choose, is_asked
 from statewise.kernels.with_triton import load, obstacle
 
@@ -26,7 +26,7 @@ def attention(
     q_BTHK: Tensor,
     k_BSGK: Tensor,
     v_BSGK: Tensor,
-    sight: Sight,
+    mask: Mask,
     *,
     scale: float,
     dropout: float = 0.0,
@@ -35,7 +35,7 @@ def attention(
     """`dropout` is that of attention's weights, for whoever is training; else leave it at 0."""
     run = fused.attention if choice(wish=wish).implementation == "fused" else naive.attention
     # A list may be kept in another precision than queries are computed in (autocast).
-    return run(q_BTHK, k_BSGK.to(q_BTHK.dtype), v_BSGK.to(q_BTHK.dtype), sight, scale, dropout)
+    return run(q_BTHK, k_BSGK.to(q_BTHK.dtype), v_BSGK.to(q_BTHK.dtype), mask, scale, dropout)
 
 
 def step_choice(q_BHK: Tensor, *, wish: Wish = "auto") -> Choice:
@@ -77,10 +77,10 @@ def attend_(
     keys_BSGK = write_(keys_BSGK, k_BGK, length_B, use)
     values_BSGK = write_(values_BSGK, v_BGK, length_B, use)
     if use.level and slopes_H is None and choice(wish=wish).implementation == "fused":  # all is seen, wherever it is
-        y_BHK = fused.one_moment(q_BHK, keys_BSGK, values_BSGK, scale)
+        y_BHK = fused.one_step(q_BHK, keys_BSGK, values_BSGK, scale)
         return y_BHK, length_B + 1
     at_B1 = length_B[:, None]
     slots_BS = torch.arange(use.slots, device=at_B1.device).expand(at_B1.shape[0], -1)
-    sight = Sight(at_B1, slots_BS, slopes_H=slopes_H)
-    y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, sight, scale=scale, wish=wish)
+    mask = Mask(at_B1, slots_BS, slopes_H=slopes_H)
+    y_B1HK = attention(q_BHK[:, None], keys_BSGK, values_BSGK, mask, scale=scale, wish=wish)
     return y_B1HK[:, 0], length_B + 1

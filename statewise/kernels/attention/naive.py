@@ -11,22 +11,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_observed, observe
-from statewise.kernels.attention.sight import Sight, distance_bias, visible
+from statewise.kernels.attention.mask import Mask, distance_bias, visible
 
 
-def attention(
-    q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, sight: Sight, scale: float, dropout: float = 0.0
-) -> Tensor:
+def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Mask, scale: float, dropout: float = 0.0) -> Tensor:
     group = q_BTHK.shape[2] // k_BSGK.shape[2]
     q_BHTK = q_BTHK.transpose(1, 2)
     k_BHSK = k_BSGK.repeat_interleave(group, dim=2).transpose(1, 2)
     v_BHSK = v_BSGK.repeat_interleave(group, dim=2).transpose(1, 2)
 
     scores_BHTS = scale * (q_BHTK @ k_BHSK.mT)
-    bias_BHTS = distance_bias(sight, scores_BHTS)
+    bias_BHTS = distance_bias(mask, scores_BHTS)
     if bias_BHTS is not None:
         scores_BHTS = scores_BHTS + bias_BHTS
-    seen_B1TS = visible(sight)
+    seen_B1TS = visible(mask)
     scores_BHTS = scores_BHTS.masked_fill(~seen_B1TS, -torch.inf)
     # A query that sees nothing gets 0, not the mean of an empty list.
     blind_B1T1 = ~seen_B1TS.any(-1, keepdim=True)

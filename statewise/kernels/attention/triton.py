@@ -14,8 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from statewise.kernels.early import early
-from statewise.kernels.with_triton import FUSED
+from statewise.kernels.with_triton import FUSED, dependent_launch
 
 _HELD = 1024  # numbers of a tile of keys, for one warp; where programs are few, for four of them, and more each
 _FEW = 512
@@ -135,12 +134,12 @@ def attend_(
         y_BHK, after_B, sums_BHPK, slots, scale,
         q_BHK.stride(0), k_BGK.stride(0), v_BGK.stride(0), *keys_BSGK.stride()[:3], *values_BSGK.stride()[:3],
         H=heads, SHARED=heads // k_BGK.shape[1], K=width, PARTS=parts, SLOPED=slopes_H is not None,
-        UNITS=units, **_tile(units, programs=batch * heads * parts), **early(q_BHK), **FUSED,
+        UNITS=units, **_tile(units, programs=batch * heads * parts), **dependent_launch(q_BHK), **FUSED,
     )  # fmt: skip
     if parts > 1:
         padded = triton.next_power_of_2(parts)
         _join[(batch * heads,)](
-            sums_BHPK, y_BHK, K=width, PARTS=parts, UNITS=units, PADDED=padded, **early(q_BHK), **FUSED
+            sums_BHPK, y_BHK, K=width, PARTS=parts, UNITS=units, PADDED=padded, **dependent_launch(q_BHK), **FUSED
         )
     return y_BHK, after_B
 

@@ -7,9 +7,9 @@ digits than half precision has. There is one form, the equation; it is linear in
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import no_autocast, past_end, wide
 from statewise.kernels.crf import naive
 from statewise.kernels.crf.naive import CRFWeights as CRFWeights
+from statewise.kernels.time_axis import no_autocast, past_end, wide
 
 
 def _ready(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor | None) -> tuple[Tensor, CRFWeights, Tensor]:

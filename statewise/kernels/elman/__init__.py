@@ -3,13 +3,13 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
-from statewise.kernels.elman import batched, fused, naive, persistent, stepped
-from statewise.kernels.elman.batched import elman_moments as elman_moments
+from statewise.kernels.elman import batched, naive
+from statewise.kernels.elman.batched import elman_packed as elman_packed
 from statewise.kernels.elman.naive import Activation as Activation
 from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import with_stepped
 
 
@@ -27,7 +27,15 @@ def chosen(weights: ElmanWeights, *, wish: Wish = "auto", batch: int = 1) -> Cho
     return cached_choice("Elman", lambda: choice(weights, wish=wish, batch=batch), weights.u_DD, variant, batch=batch)
 
 
-_FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
+def _layer(weights: ElmanWeights) -> Layer:
+    def equation(layer: Layer, x_BTI: Tensor, state: tuple[Tensor], lengths_B: Tensor | None) -> Result:
+        again = ElmanWeights(layer.w_GI, layer.u_GP, layer.b_G, weights.activation)
+        return naive.elman(x_BTI, *state, again, lengths_B)
+
+    return Layer(weights.activation, equation, weights.w_DI, weights.u_DD, weights.b_D)
+
+
+IMPLEMENTATIONS = {"naive": naive.elman, "batched": batched.elman, **implementations(_layer)}
 
 
 def elman(
@@ -37,6 +45,6 @@ def elman(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and h_BD is None:
-        h_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor] = _FORMS[implementation].elman(x_BTI, h_BD, weights, lengths_B)
-    return found
+        h_BD = weights.zero_state(batch)
+    y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
+    return y_BTD, h_after

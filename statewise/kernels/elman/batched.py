@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.bend import by_expm1, tanh_of_half_
-from statewise.kernels.cores import threads_for
+from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
-from statewise.kernels.moments import Moments, Rows, before_and_after, begin_with, states_before
-from statewise.kernels.second_order import again, wants_equation
+from statewise.kernels.gradients import again, wants_equation
+from statewise.kernels.packed_sequence import Moments, Rows, before_and_after, begin_with, states_before
 
 
 class _Recurrence(torch.autograd.Function):
@@ -107,7 +106,7 @@ def _relu_slope_(d: Tensor, h: Tensor) -> None:
     torch.ops.aten.threshold_backward.grad_input(d, h, 0, grad_input=d)
 
 
-def elman_moments(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) -> Tensor:
+def elman_packed(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) -> Tensor:
     """All states, where rows lie as `kernels/moments.py` says and at least one moment is read.
 
     Autocast changes nothing here: the whole layer stays in the weights' own precision.
@@ -123,4 +122,4 @@ def elman(x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor 
     moments = Moments.of(x_BTI, lengths_B)
     if not moments.rows:
         return x_BTI.new_zeros(*moments.shape, h_BD.shape[1]), h_BD
-    return moments.restored(elman_moments(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)
+    return moments.restored(elman_packed(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)

@@ -23,7 +23,7 @@ class ElmanWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
-    def rest(self, batch: int) -> Tensor:
+    def zero_state(self, batch: int) -> Tensor:
         """The state before anything was read."""
         return self.u_DD.new_zeros(batch, self.u_DD.shape[1])
 

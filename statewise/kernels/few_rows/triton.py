@@ -10,9 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from statewise.kernels.chip import chip_of
-from statewise.kernels.early import early
-from statewise.kernels.with_triton import FUSED
+from statewise.kernels.gpu import gpu_of
+from statewise.kernels.with_triton import FUSED, dependent_launch
 
 _LINE = tl.constexpr(128)  # bytes that memory brings into the cache at once
 
@@ -136,13 +135,18 @@ def product(
 ) -> Tensor:
     x_BI = x_BI.contiguous()
     (rows, inputs), outputs = x_BI.shape, len(weight_OI)
-    roomy = x_BI.is_cuda and chip_of(x_BI.device.index or 0).shared_bytes >= _ROOMY
+    roomy = x_BI.is_cuda and gpu_of(x_BI.device.index or 0).shared_bytes >= _ROOMY
     tile = tile or tile_of(rows, outputs, inputs, roomy=roomy)
     y_BO = torch.empty(rows, outputs, dtype=x_BI.dtype, device=x_BI.device)
     # What is not there is not read; any address will do.
     bias = weight_OI if bias_O is None else bias_O
     onto = weight_OI if onto_BO is None else onto_BO.contiguous()
-    finish = {"BIASED": bias_O is not None, "ACTIVATION": activation, "ONTO": onto_BO is not None, **early(x_BI)}
+    finish = {
+        "BIASED": bias_O is not None,
+        "ACTIVATION": activation,
+        "ONTO": onto_BO is not None,
+        **dependent_launch(x_BI),
+    }
     across = triton.cdiv(outputs, tile["OUTPUTS"])
     if rows == 1:
         _vector[(across,)](x_BI, weight_OI, bias, onto, y_BO, outputs, inputs, **finish, **tile, **FUSED)

@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from statewise.core import Tool
-from statewise.kernels.along_time import is_autocast, no_autocast, wide
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Implementation, Wish, choose
 from statewise.kernels.gated_delta import chunked, naive
+from statewise.kernels.time_axis import is_autocast, no_autocast, wide
 from statewise.kernels.with_triton import load, with_triton
 
 WIDEST = 128  # a key, whose chunk the registers of one program hold

@@ -14,8 +14,8 @@ B batch, T time, H heads, K key width, V value width, N chunks, C and S moments 
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import past_end
 from statewise.kernels.linear_attention.chunked import by_head, decay_between
+from statewise.kernels.time_axis import past_end
 
 CHUNK = 32
 

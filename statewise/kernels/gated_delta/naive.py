@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe, unroll_many
-from statewise.kernels.memory_matrix import outer, read
+from statewise.kernels.associative_memory import outer, read
 
 
 def gated_delta_step(

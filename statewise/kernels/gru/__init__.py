@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
-from statewise.kernels.gru import batched, fused, naive, persistent, stepped
-from statewise.kernels.gru.batched import gru_moments as gru_moments
+from statewise.kernels.gru import batched, naive
+from statewise.kernels.gru.batched import gru_packed as gru_packed
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import with_stepped
 
 
@@ -27,7 +27,16 @@ def chosen(weights: GRUWeights, *, wish: Wish = "auto", batch: int = 1) -> Choic
     return cached_choice("GRU", lambda: choice(weights, wish=wish, batch=batch), weights.u_GD, variant, batch=batch)
 
 
-_FORMS = {"naive": naive, "fused": fused, "batched": batched, "persistent": persistent, "stepped": stepped}
+def _layer(weights: GRUWeights) -> Layer:
+    assert weights.b_u_D is not None, "the choice sends a reset before the product to naive"
+
+    def equation(layer: Layer, x_BTI: Tensor, state: tuple[Tensor], lengths_B: Tensor | None) -> Result:
+        return naive.gru(x_BTI, *state, GRUWeights(layer.w_GI, layer.u_GP, layer.b_G, layer.b_u_D), lengths_B)
+
+    return Layer("gru", equation, weights.w_GI, weights.u_GD, weights.b_G, weights.b_u_D)
+
+
+IMPLEMENTATIONS = {"naive": naive.gru, "batched": batched.gru, **implementations(_layer)}
 
 
 def gru(
@@ -37,6 +46,6 @@ def gru(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and h_BD is None:
-        h_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor] = _FORMS[implementation].gru(x_BTI, h_BD, weights, lengths_B)
-    return found
+        h_BD = weights.zero_state(batch)
+    y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
+    return y_BTD, h_after

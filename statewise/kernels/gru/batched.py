@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.bend import by_expm1, tanh_of_half_
-from statewise.kernels.cores import threads_for
+from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
+from statewise.kernels.gradients import again, wants_equation
 from statewise.kernels.gru.naive import GRUWeights, gru_step
-from statewise.kernels.moments import IN_CACHE, Moments, Rows, before_and_after, begin_with, states_before
-from statewise.kernels.second_order import again, wants_equation
+from statewise.kernels.packed_sequence import IN_CACHE, Moments, Rows, before_and_after, begin_with, states_before
 
 # Numbers up to which a matrix that is read column after column was measured to be the faster for being turned.
 _TURNED = 1 << 18
@@ -127,7 +126,7 @@ def _equation(inputs: Sequence[Tensor], rows: Rows) -> Tensor:
     return torch.cat(states)
 
 
-def gru_moments(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> Tensor:
+def gru_packed(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> Tensor:
     """All states, where rows lie as `kernels/moments.py` says and at least one moment is read.
 
     Autocast changes nothing here: the whole layer stays in the weights' own precision.
@@ -143,4 +142,4 @@ def gru(x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | No
     moments = Moments.of(x_BTI, lengths_B)
     if not moments.rows:
         return x_BTI.new_zeros(*moments.shape, h_BD.shape[1]), h_BD
-    return moments.restored(gru_moments(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)
+    return moments.restored(gru_packed(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)

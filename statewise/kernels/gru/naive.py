@@ -27,7 +27,7 @@ class GRUWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
-    def rest(self, batch: int) -> Tensor:
+    def zero_state(self, batch: int) -> Tensor:
         """The state before anything was read."""
         return self.u_GD.new_zeros(batch, self.u_GD.shape[1])
 

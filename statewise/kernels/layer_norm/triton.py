@@ -16,10 +16,9 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from statewise.core import transformed
-from statewise.kernels.early import early
+from statewise.kernels.gradients import is_wanted, through
 from statewise.kernels.layer_norm import naive
-from statewise.kernels.second_order import is_wanted, through
-from statewise.kernels.with_triton import FUSED
+from statewise.kernels.with_triton import FUSED, dependent_launch
 
 _HELD = 2048  # numbers of a tile: as many vectors as fit
 _PROGRAMS = 528  # backward: a few for each multiprocessor
@@ -173,6 +172,6 @@ def _launch(
     _forward[(triton.cdiv(count, tile["ROWS"]),)](
         x_ND, more_ND, gain_D, gain_D if bias_D is None else bias_D, y_ND, total_ND, mean_N, scale_N, count, width, eps,
         CENTRED=centred, BIASED=bias_D is not None, SUM=sum_of is not None, KEEP=bool(kept), **tile,
-        **({"EARLY": False} if kept else early(x_ND)), **FUSED,
+        **({"EARLY": False} if kept else dependent_launch(x_ND)), **FUSED,
     )  # fmt: skip
     return y_ND

@@ -5,9 +5,9 @@
 
 from torch import Tensor
 
-from statewise.kernels.along_time import is_autocast, no_autocast, wide
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
 from statewise.kernels.linear_attention import chunked, naive
+from statewise.kernels.time_axis import is_autocast, no_autocast, wide
 from statewise.kernels.with_triton import load, with_triton
 
 LARGEST = 64 * 128  # numbers in a head's state, which the registers of one program hold

@@ -13,7 +13,7 @@ B batch, T time, H heads, K key width, V value width, N chunks, C and S moments 
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import in_chunks, past_end
+from statewise.kernels.time_axis import in_chunks, past_end
 
 CHUNK = 32
 

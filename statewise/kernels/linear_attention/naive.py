@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe, unroll_many
-from statewise.kernels.memory_matrix import outer, read
+from statewise.kernels.associative_memory import outer, read
 
 
 def linear_attention_step(

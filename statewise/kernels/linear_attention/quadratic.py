@@ -7,8 +7,8 @@ B batch, T and S time, H heads, K key width, V value width.
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import past_end
 from statewise.kernels.linear_attention.chunked import decay_between
+from statewise.kernels.time_axis import past_end
 
 
 def linear_attention(

@@ -17,9 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.along_time import wide
+from statewise.kernels.gradients import through
 from statewise.kernels.linear_attention import chunked
-from statewise.kernels.second_order import through
 from statewise.kernels.tiles import (
     Manner,
     decays,
@@ -32,6 +31,7 @@ from statewise.kernels.tiles import (
     unwritten,
     walk_sizes,
 )
+from statewise.kernels.time_axis import wide
 from statewise.kernels.with_triton import FUSED
 
 _CHUNK = 32

@@ -3,13 +3,13 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
-from statewise.kernels.lstm import fused, naive, persistent, stepped
+from statewise.kernels.lstm import naive
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
-from statewise.kernels.lstm.naive import input_share as input_share
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
+from statewise.kernels.lstm.naive import project_input as project_input
 from statewise.kernels.persistent import with_persistent
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import obstacle, with_stepped
 
 
@@ -47,7 +47,16 @@ def chosen(weights: LSTMWeights, *, wish: Wish = "auto", batch: int = 1) -> Choi
     return cached_choice("LSTM", lambda: choice(weights, wish=wish, batch=batch), weights.u_GP, variant, batch=batch)
 
 
-_FORMS = {"naive": naive, "fused": fused, "persistent": persistent, "stepped": stepped}
+def _layer(weights: LSTMWeights) -> Layer:
+    def equation(layer: Layer, x_BTI: Tensor, state: tuple[Tensor, Tensor], lengths_B: Tensor | None) -> Result:
+        norm = LSTMNorm(*layer.gains) if layer.gains else None
+        return naive.lstm(x_BTI, *state, LSTMWeights(layer.w_GI, layer.u_GP, layer.b_G, norm=norm), lengths_B)
+
+    flat = (weights.w_GI, weights.u_GP, weights.b_G)
+    return Layer("lstm", equation, *flat, projection_PD=weights.projection_PD, gains=weights.norm or ())
+
+
+IMPLEMENTATIONS = {"naive": naive.lstm, **implementations(_layer)}
 
 
 def lstm(
@@ -63,6 +72,6 @@ def lstm(
     batch = x_BTI.shape[0]
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and (h_BP is None or c_BD is None):
-        h_BP, c_BD = weights.rest(batch)
-    found: tuple[Tensor, Tensor, Tensor] = _FORMS[implementation].lstm(x_BTI, h_BP, c_BD, weights, lengths_B)
-    return found
+        h_BP, c_BD = weights.zero_state(batch)
+    y_BTP, h_after, c_after = IMPLEMENTATIONS[implementation](x_BTI, h_BP, c_BD, weights, lengths_B)
+    return y_BTP, h_after, c_after

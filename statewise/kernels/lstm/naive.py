@@ -41,7 +41,7 @@ class LSTMWeights(NamedTuple):
     zoneout: float = 0.0
     training: bool = False
 
-    def rest(self, batch: int) -> tuple[Tensor, Tensor]:
+    def zero_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """The state before anything was read: h [B, P] and c [B, D]."""
         width = len(self.w_GI) // (3 if self.coupled else 4)
         return self.u_GP.new_zeros(batch, self.u_GP.shape[1]), self.u_GP.new_zeros(batch, width)
@@ -51,7 +51,7 @@ def normalise(a_BG: Tensor, gain_G: Tensor) -> Tensor:
     return F.layer_norm(a_BG, gain_G.shape, gain_G)
 
 
-def input_share(x: Tensor, weights: LSTMWeights) -> Tensor:
+def project_input(x: Tensor, weights: LSTMWeights) -> Tensor:
     """What the input gives to the gates; it does not depend on time, so all of it is one product."""
     if weights.norm is None:
         return F.linear(x, weights.w_GI, weights.b_G)
@@ -103,5 +103,5 @@ def lstm(
         h_BP, c_BD = lstm_step(a_BG, *state, weights)
         return h_BP, (h_BP, c_BD)
 
-    y_BTP, (h_BP, c_BD) = unroll(step, input_share(x_BTI, weights), (h_BP, c_BD), lengths_B)
+    y_BTP, (h_BP, c_BD) = unroll(step, project_input(x_BTI, weights), (h_BP, c_BD), lengths_B)
     return y_BTP, h_BP, c_BD

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from statewise.core import tool, uncompiled
-from statewise.kernels.chip import Chip, chip_of
 from statewise.kernels.choice import Implementation, takes_unproven
-from statewise.kernels.persistent.alarm import KernelStalled as KernelStalled
-from statewise.kernels.persistent.alarm import raise_if_stalled as raise_if_stalled
-from statewise.kernels.persistent.alarm import retire as retire
-from statewise.kernels.persistent.alarm import retired as retired
+from statewise.kernels.gpu import Gpu, gpu_of
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.driver import Kernel, kernel
 from statewise.kernels.persistent.plan import Cell
 from statewise.kernels.persistent.recurrence import Tensors as Tensors
 from statewise.kernels.persistent.recurrence import recur
 from statewise.kernels.persistent.recurrence import remember as remember
+from statewise.kernels.persistent.stall import KernelStalled as KernelStalled
+from statewise.kernels.persistent.stall import raise_if_stalled as raise_if_stalled
+from statewise.kernels.persistent.stall import retire as retire
+from statewise.kernels.persistent.stall import retired as retired
 from statewise.kernels.persistent.table import forward_alone, plans
 
 _SINCE = (8, 0)  # mma on bfloat16, and loads and stores with a scope
@@ -41,18 +41,18 @@ def obstacle(cell: Cell, *, width: int, batch: int, weight: Tensor) -> str | Non
     if retired() is not None:
         return retired()
     device = weight.device.index or 0
-    return _obstacle(cell, width, batch, compute_dtype(weight), device, chip_of(device))
+    return _obstacle(cell, width, batch, compute_dtype(weight), device, gpu_of(device))
 
 
 @cache
-def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int, chip: Chip) -> str | None:
+def _obstacle(cell: Cell, width: int, batch: int, dtype: torch.dtype, device: int, gpu: Gpu) -> str | None:
     if dtype not in (torch.bfloat16, torch.float16):
         return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    if chip.capability < _SINCE:
-        return "it needs compute capability {}.{}, this GPU has {}".format(*_SINCE, chip.name)
-    pair = plans(cell, width=width, batch=batch, chip=chip)
+    if gpu.capability < _SINCE:
+        return "it needs compute capability {}.{}, this GPU has {}".format(*_SINCE, gpu.name)
+    pair = plans(cell, width=width, batch=batch, gpu=gpu)
     if pair is None:
-        known = "it has no plan" if chip.measured else f"on a GPU of {chip.name} it is not sure to be ahead of cuDNN"
+        known = "it has no plan" if gpu.measured else f"on a GPU of {gpu.name} it is not sure to be ahead of cuDNN"
         return f"{known} at width {width} and batch {batch}"
     try:
         for plan in pair:
@@ -76,14 +76,14 @@ def with_persistent(
     reason = variant or obstacle(cell, width=weight.shape[1], batch=batch, weight=weight)
     if reason is not None:
         return others, {"persistent": reason}
-    ahead = compute_dtype(weight) == torch.bfloat16 or chip_of(weight.device.index or 0).measured or takes_unproven()
+    ahead = compute_dtype(weight) == torch.bfloat16 or gpu_of(weight.device.index or 0).measured or takes_unproven()
     return ["persistent", *others] if ahead else [*others, "persistent"], {}
 
 
 @cache
-def loaded(cell: Cell, width: int, batch: int, half: bool, device: int, chip: Chip) -> tuple[Kernel, Kernel]:
+def loaded(cell: Cell, width: int, batch: int, half: bool, device: int, gpu: Gpu) -> tuple[Kernel, Kernel]:
     """Forward and backward, where `obstacle` has none."""
-    pair = plans(cell, width=width, batch=batch, chip=chip)
+    pair = plans(cell, width=width, batch=batch, gpu=gpu)
     assert pair is not None
     forward, backward = (kernel(plan, half=half, device=device) for plan in pair)
     return forward, backward
@@ -94,12 +94,12 @@ def forward_kernel(cell: Cell, *, batch: int, weight: Tensor) -> Kernel | None:
     device, dtype = weight.device.index or 0, compute_dtype(weight)
     if weight.device.type != "cuda" or retired() is not None or dtype not in (torch.bfloat16, torch.float16):
         return None
-    return _forward_kernel(cell, weight.shape[1], batch, dtype == torch.float16, device, chip_of(device))
+    return _forward_kernel(cell, weight.shape[1], batch, dtype == torch.float16, device, gpu_of(device))
 
 
 @cache
-def _forward_kernel(cell: Cell, width: int, batch: int, half: bool, device: int, chip: Chip) -> Kernel | None:
-    plan = forward_alone(cell, width=width, batch=batch, chip=chip)
+def _forward_kernel(cell: Cell, width: int, batch: int, half: bool, device: int, gpu: Gpu) -> Kernel | None:
+    plan = forward_alone(cell, width=width, batch=batch, gpu=gpu)
     try:
         made = None if plan is None else kernel(plan, half=half, device=device)
     except Unavailable:
@@ -121,7 +121,7 @@ def run(
     if lengths_B is not None:
         lengths_B = lengths_B.clamp(min=0, max=time).to(device, torch.int32)
     try:
-        kernels = loaded(cell, weight.shape[1], batch, dtype == torch.float16, place, chip_of(place))
+        kernels = loaded(cell, weight.shape[1], batch, dtype == torch.float16, place, gpu_of(place))
         return recur(cell, kernels, dtype, tensors, lengths_B, equation)
     except Unavailable as reason:
         retire(str(reason))

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from statewise.disk import write
-from statewise.kernels.chip import Chip
+from statewise.kernels.gpu import Gpu
 from statewise.kernels.persistent.plan import Plan
 
 OPTIONS = ["--std=c++17", "-w"]  # a tool that wants to name lines adds -lineinfo; the code stays the same
@@ -67,10 +67,10 @@ def _warpgroup_products(rows: int) -> str:
     return "".join(made)
 
 
-def machine_code(plan: Plan, *, half: bool, chip: Chip) -> bytes:
+def machine_code(plan: Plan, *, half: bool, gpu: Gpu) -> bytes:
     """From the cache, or compiled now and kept there. `half`: float16 in place of bfloat16."""
     text = source(plan)
-    options = [f"--gpu-architecture={architecture(chip)}", *OPTIONS, f"-DHALF={int(half)}"]
+    options = [f"--gpu-architecture={architecture(gpu)}", *OPTIONS, f"-DHALF={int(half)}"]
     return cached_code(plan.name, text, options)
 
 
@@ -86,18 +86,18 @@ def cached_code(name: str, text: str, options: list[str]) -> bytes:
     return code
 
 
-def architecture(chip: Chip) -> str:
+def architecture(gpu: Gpu) -> str:
     """What the compiler is asked for: machine code of this very GPU, or else PTX, which the driver translates."""
-    number = 10 * chip.capability[0] + chip.capability[1]
-    if chip.pretended:
+    number = 10 * gpu.capability[0] + gpu.capability[1]
+    if gpu.pretended:
         return f"compute_{number}"
-    if chip.measured:
+    if gpu.measured:
         return "sm_90a"
     if number in supported():
         return f"sm_{number}"
     older = [known for known in supported() if known < number]
     if not older:
-        raise Unavailable(f"NVRTC {version()} does not compile for compute capability {chip.name}")
+        raise Unavailable(f"NVRTC {version()} does not compile for compute capability {gpu.name}")
     return f"compute_{max(older)}"
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from statewise.kernels.chip import Chip, chip_of
+from statewise.kernels.gpu import Gpu, gpu_of
 from statewise.kernels.persistent.compiler import Unavailable, machine_code
 from statewise.kernels.persistent.plan import GATES, Plan
 
@@ -86,13 +86,13 @@ def check(code: int, what: str) -> None:
 
 def kernel(plan: Plan, *, half: bool, device: int) -> Kernel:
     """Compiled and loaded, once a process and device."""
-    return _kernel(plan, half, device, chip_of(device))
+    return _kernel(plan, half, device, gpu_of(device))
 
 
 @cache
-def _kernel(plan: Plan, half: bool, device: int, chip: Chip) -> Kernel:
+def _kernel(plan: Plan, half: bool, device: int, gpu: Gpu) -> Kernel:
     cuda = library()
-    code = machine_code(plan, half=half, chip=chip)
+    code = machine_code(plan, half=half, gpu=gpu)
     with torch.cuda.device(device):
         torch.cuda.current_stream()  # PyTorch's own context is the one to load into
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -101,16 +101,16 @@ def _kernel(plan: Plan, half: bool, device: int, chip: Chip) -> Kernel:
         check(cuda.cuFuncSetAttribute(function, _SHARED_BYTES, plan.shared_bytes), "the shared memory")
         if plan.blocks > 8:
             check(cuda.cuFuncSetAttribute(function, _BEYOND_EIGHT, 1), f"a cluster of {plan.blocks}")
-        return Kernel(plan, function, _room(plan, function, chip))
+        return Kernel(plan, function, _room(plan, function, gpu))
 
 
-def _room(plan: Plan, function: ctypes.c_void_p, chip: Chip) -> int:
+def _room(plan: Plan, function: ctypes.c_void_p, gpu: Gpu) -> int:
     cuda, count = library(), ctypes.c_int()
     if plan.blocks == 1:
         query = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
         size = ctypes.c_size_t(plan.shared_bytes)
         check(query(ctypes.byref(count), function, plan.threads, size), "a question about room")
-        return count.value * chip.multiprocessors
+        return count.value * gpu.multiprocessors
     launch, _attributes = _prepare(plan, (plan.blocks, 1), stream=None, cooperative=False)
     check(cuda.cuOccupancyMaxActiveClusters(ctypes.byref(count), function, ctypes.byref(launch)), "room for clusters")
     return count.value

@@ -1,11 +1,11 @@
-"""How a recurrence is laid over the chip: which kernel, how many blocks hold U, how many rows they take at once.
+"""How a recurrence is laid over the gpu: which kernel, how many blocks hold U, how many rows they take at once.
 
 A plan is the list of a kernel template's parameters, so it is also the name of one compiled kernel.
 """
 
 from typing import Literal, NamedTuple
 
-from statewise.kernels.chip import Chip
+from statewise.kernels.gpu import Gpu
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
 Way = Literal["forward", "backward"]
@@ -119,9 +119,9 @@ class Plan(NamedTuple):
         """Without clusters and products of warpgroups, the instructions are those of every GPU since 8.0."""
         return self.blocks == 1 and self.kind != "wide"
 
-    def fits(self, chip: Chip) -> bool:
+    def fits(self, gpu: Gpu) -> bool:
         """Whether such a GPU can run it; how many blocks of it at once is the driver's to say."""
-        return self.valid and (self.portable or chip.measured) and self.shared_bytes <= chip.shared_bytes
+        return self.valid and (self.portable or gpu.measured) and self.shared_bytes <= gpu.shared_bytes
 
     def _valid_cluster(self) -> bool:
         own = self.units // self.blocks

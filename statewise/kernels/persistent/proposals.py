@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 
-from statewise.kernels.chip import Chip
+from statewise.kernels.gpu import Gpu
 from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
 
 Proposal = tuple[float, Plan]  # cycles a step
@@ -24,9 +24,9 @@ def _registers_left(plan: Plan, others: float) -> int:
     return int(max(0, min(plan.steps, (most - 40 - others) // (4 * plan.matrix_tiles))))
 
 
-def clustered(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[Proposal]:
+def clustered(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
     gates = GATES[cell]
-    for blocks, room in chip.clusters.items():
+    for blocks, room in gpu.clusters.items():
         for warps in (4, 6, 8, 12, 16):
             for tiles in (1, 2, 3, 4, 6, 8):
                 if -(-batch // (8 * tiles)) > room or width % blocks:
@@ -41,9 +41,9 @@ def clustered(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Itera
                     own = max(1, width // blocks * 8 * tiles // plan.threads)
                 others = 4 * sums * products + 4 * tiles + own * (1.2 * gates + 3 if way == "forward" else 9)
                 plan = plan._replace(kept=_registers_left(plan, others))
-                if not plan.fits(chip):
+                if not plan.fits(gpu):
                     continue
-                busy = plan.steps * products * warps / 4 * chip.product_cycles
+                busy = plan.steps * products * warps / 4 * gpu.product_cycles
                 arithmetic = max(busy, plan.steps / sums * 18 + 30)
                 memory = 4 * warps * ((plan.steps - plan.kept) * plan.matrix_tiles + plan.steps * tiles / 2)
                 sent = (blocks - 1) * width // blocks * tiles * (0.5 if way == "forward" else 1)
@@ -51,11 +51,11 @@ def clustered(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Itera
                 yield 60 + max(arithmetic, memory) + exchange + own * 9 * warps + 90 * (way == "backward"), plan
 
 
-def polled(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[Proposal]:
+def polled(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
     gates, per_unit = GATES[cell], GATES[cell] if way == "forward" else 1
     summed = width if way == "forward" else gates * width
-    for blocks in (count for count in (1, 2, 4) if count in chip.clusters):
-        room = chip.clusters[blocks]
+    for blocks in (count for count in (1, 2, 4) if count in gpu.clusters):
+        room = gpu.clusters[blocks]
         for units in (8, 16, 32, 48, 64, 96, 128):
             if width % units or units % blocks or room // (width // units) < 1:
                 continue
@@ -73,11 +73,11 @@ def polled(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator
                     plan.matrix_tiles * tiles * 4 + fetched + own * (8 + (2 * gates if way == "forward" else 7)) + 4
                 )
                 plan = plan._replace(kept=_registers_left(plan, others))
-                if others + 40 > 255 or not plan.fits(chip):
+                if others + 40 > 255 or not plan.fits(gpu):
                     continue
                 read = plan.rows * summed // blocks * 2
-                through_l2 = width // units * blocks * slices * read / (_L2_BYTES * chip.multiprocessors)
-                arithmetic = plan.steps * plan.matrix_tiles * tiles * warps / 4 * chip.product_cycles
+                through_l2 = width // units * blocks * slices * read / (_L2_BYTES * gpu.multiprocessors)
+                arithmetic = plan.steps * plan.matrix_tiles * tiles * warps / 4 * gpu.product_cycles
                 memory = 4 * warps * (plan.steps - plan.kept) * plan.matrix_tiles
                 sums = warps * per_unit * units * plan.rows * 0.08
                 cluster = 0 if blocks == 1 else 450 + per_unit * units * plan.rows / 4
@@ -85,14 +85,14 @@ def polled(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator
                 yield 750 + max(through_l2, read / 50) + max(arithmetic, memory) + sums + cluster + ends, plan
 
 
-def wide(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[Proposal]:
+def wide(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
     gates = GATES[cell]
     mixed = way == "forward" and gates > 1
     units, summed = 32 if mixed else 128, width if way == "forward" else gates * width
-    if not chip.measured or batch < 32 or width < 512 or width % units:
+    if not gpu.measured or batch < 32 or width < 512 or width % units:
         return
-    for blocks, parts in product((count for count in (1, 2, 4, 8) if count in chip.clusters), (1, 2, 3, 4)):
-        slices = min(chip.clusters[blocks] // (width // units), -(-batch // 8))
+    for blocks, parts in product((count for count in (1, 2, 4, 8) if count in gpu.clusters), (1, 2, 3, 4)):
+        slices = min(gpu.clusters[blocks] // (width // units), -(-batch // 8))
         if slices < 1 or summed % (64 * blocks):
             continue
         tiles = -(-batch // (8 * slices * parts))
@@ -104,9 +104,9 @@ def wide(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[P
             kept = 4 * min(chunks, summed // blocks // 64)
             both = 4 * tiles + operands if blocks == 1 else max(4 * tiles, operands)
             plan = Plan("wide", cell, way, width, blocks, units, tiles, 12, kept, flying, parts)
-            if 4 * kept + both + 2 * own * parts + 40 <= 232 and plan.fits(chip):
+            if 4 * kept + both + 2 * own * parts + 40 <= 232 and plan.fits(gpu):
                 read = plan.rows * summed // blocks * 2
-                through_l2 = width // units * blocks * slices * read / (_L2_BYTES * chip.multiprocessors)
+                through_l2 = width // units * blocks * slices * read / (_L2_BYTES * gpu.multiprocessors)
                 arithmetic = 128 * plan.rows * (summed // blocks) / 2048
                 work = (
                     250 * (summed // blocks // 64 // plan.chunks_at_once)
@@ -118,30 +118,30 @@ def wide(cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> Iterator[P
                 break
 
 
-MAKERS: dict[Kind, Callable[[Cell, Way, int, int, Chip], Iterator[Proposal]]] = {
+MAKERS: dict[Kind, Callable[[Cell, Way, int, int, Gpu], Iterator[Proposal]]] = {
     "cluster": clustered,
     "polled": polled,
     "wide": wide,
 }
 
 
-def _best_first(kind: Kind, cell: Cell, way: Way, width: int, batch: int, chip: Chip) -> list[Proposal]:
+def _best_first(kind: Kind, cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> list[Proposal]:
     """Plans that differ only in registers and buffers count as one."""
     found: dict[tuple[object, ...], Proposal] = {}
-    for cost, plan in sorted(MAKERS[kind](cell, way, width, batch, chip), key=lambda proposal: proposal[0]):
+    for cost, plan in sorted(MAKERS[kind](cell, way, width, batch, gpu), key=lambda proposal: proposal[0]):
         found.setdefault((plan.blocks, plan.units, plan.tiles, plan.warps, plan.pieces), (cost, plan))
     return list(found.values())
 
 
-def proposals(cell: Cell, way: Way, width: int, batch: int, chip: Chip, counts: dict[Kind, int]) -> list[Plan]:
+def proposals(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu, counts: dict[Kind, int]) -> list[Plan]:
     """So many of each kind, the most promising first."""
     return [
-        plan for kind, count in counts.items() for _, plan in _best_first(kind, cell, way, width, batch, chip)[:count]
+        plan for kind, count in counts.items() for _, plan in _best_first(kind, cell, way, width, batch, gpu)[:count]
     ]
 
 
 @cache
-def expected(cell: Cell, width: int, batch: int, chip: Chip) -> tuple[Plan, Plan] | None:
+def expected(cell: Cell, width: int, batch: int, gpu: Gpu) -> tuple[Plan, Plan] | None:
     """Forward and backward for a GPU that nobody measured; None where the model does not promise enough."""
     padded = next((known for known in WIDTHS if known >= width), None)
     if padded is None or batch > BATCHES[-1]:
@@ -151,7 +151,7 @@ def expected(cell: Cell, width: int, batch: int, chip: Chip) -> tuple[Plan, Plan
     kinds: tuple[Kind, Kind] = ("cluster", "polled")
     best = [
         min(
-            (proposal for kind in kinds for proposal in _best_first(kind, cell, way, padded, rows, chip)),
+            (proposal for kind in kinds for proposal in _best_first(kind, cell, way, padded, rows, gpu)),
             key=lambda proposal: proposal[0],
             default=None,
         )

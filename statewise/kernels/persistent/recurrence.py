@@ -19,12 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import transformed
-from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
-from statewise.kernels.persistent.alarm import PATIENCE_SECONDS, address, raise_if_stalled
+from statewise.kernels.gradients import bias_gradient, is_wanted, matrix_gradient, through
 from statewise.kernels.persistent.driver import Kernel, Run, alone_on, launch, pointer
 from statewise.kernels.persistent.padding import across, cast, first, narrow, wide
 from statewise.kernels.persistent.plan import GATES, Cell
-from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.persistent.stall import PATIENCE_SECONDS, address, raise_if_stalled
 
 Memory = Literal["gates", "cell"]
 _memory: ContextVar[Memory] = ContextVar("recurrent_memory", default="gates")

@@ -6,30 +6,30 @@ too few multiprocessors for an entry, have the plans that `proposals.py` expects
 
 from functools import cache
 
-from statewise.kernels.chip import Chip
+from statewise.kernels.gpu import Gpu
 from statewise.kernels.persistent.h200 import FASTEST, Row
 from statewise.kernels.persistent.plan import Cell, Plan, Way
 from statewise.kernels.persistent.proposals import expected
 
 
-def plans(cell: Cell, *, width: int, batch: int, chip: Chip) -> tuple[Plan, Plan] | None:
+def plans(cell: Cell, *, width: int, batch: int, gpu: Gpu) -> tuple[Plan, Plan] | None:
     """Forward and backward, for the next width and batch."""
-    if not chip.measured:
-        return expected(cell, width, batch, chip)
+    if not gpu.measured:
+        return expected(cell, width, batch, gpu)
     pair = measured(cell, width=width, batch=batch)
-    if pair is not None and any(_blocks(plan, batch) > chip.multiprocessors for plan in pair):
-        return expected(cell, width, batch, chip)
+    if pair is not None and any(_blocks(plan, batch) > gpu.multiprocessors for plan in pair):
+        return expected(cell, width, batch, gpu)
     return pair
 
 
-def forward_alone(cell: Cell, *, width: int, batch: int, chip: Chip) -> Plan | None:
+def forward_alone(cell: Cell, *, width: int, batch: int, gpu: Gpu) -> Plan | None:
     """Where there is a plan forward and none backward; the width is the plan's own."""
-    if not chip.measured or measured(cell, width=width, batch=batch) is not None:
+    if not gpu.measured or measured(cell, width=width, batch=batch) is not None:
         return None
     rows = FASTEST.get((cell, "forward", width), {})
     size = next((size for size in sorted(rows) if size >= batch), None)
     plan = None if size is None else _plan(cell, "forward", width, rows[size])
-    return None if plan is None or _blocks(plan, batch) > chip.multiprocessors else plan
+    return None if plan is None or _blocks(plan, batch) > gpu.multiprocessors else plan
 
 
 def _blocks(plan: Plan, batch: int) -> int:

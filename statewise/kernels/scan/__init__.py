@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.choice import Choice, Wish, choose
 from statewise.kernels.scan import naive, parallel
+from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.with_triton import load, with_triton
 
 

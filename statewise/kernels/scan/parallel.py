@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import in_chunks, past_end
+from statewise.kernels.gradients import is_many
 from statewise.kernels.scan import naive
-from statewise.kernels.second_order import is_many
+from statewise.kernels.time_axis import in_chunks, past_end
 
 LARGE_STEP = 1024  # numbers in one step, above which a CPU is busy with it; benchmarks/scan.py
 

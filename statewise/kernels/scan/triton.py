@@ -21,10 +21,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.along_time import past_end, wide
+from statewise.kernels.gradients import through
 from statewise.kernels.scan import naive, parallel
-from statewise.kernels.second_order import through
 from statewise.kernels.tiles import dense
+from statewise.kernels.time_axis import past_end, wide
 from statewise.kernels.with_triton import FUSED
 
 _BLOCK = 128  # units of one program, each on a lane of its own

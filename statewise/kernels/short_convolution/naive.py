@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.along_time import past_end
+from statewise.kernels.time_axis import past_end
 
 
 def short_convolution(

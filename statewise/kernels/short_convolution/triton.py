@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.second_order import through
+from statewise.kernels.gradients import through
 from statewise.kernels.short_convolution import naive
 from statewise.kernels.tiles import dense, row_lengths
 from statewise.kernels.with_triton import FUSED

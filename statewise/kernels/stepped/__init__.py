@@ -1,4 +1,4 @@
-"""Recurrences as one product and one kernel a step, many steps a launch: for what does not stay on the chip.
+"""Recurrences as one product and one kernel a step, many steps a launch: for what does not stay on the gpu.
 
 Where a product a step is large, or a cell has no kernel for the whole sequence (layer norm), cuBLAS multiplies and one
 small kernel does all the rest of a step. CUDA graphs spare the host the launches. Runs on any NVIDIA GPU since Turing,
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from statewise.core import tool, uncompiled
-from statewise.kernels.chip import chip_of
 from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unproven
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent import compute_dtype, forward_kernel, retire
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
 from statewise.kernels.persistent.plan import Cell, Way
@@ -68,7 +68,7 @@ def ahead(cell: Cell, weight: Tensor, *, width: int, batch: int) -> bool:
     dtype, gated = compute_dtype(weight), cell in ("gru", "lstm")
     if takes_unproven() and dtype != torch.float32:
         return dtype == torch.bfloat16 or (dtype == torch.float16 and (batch > 64 or width > 1024))
-    if not chip_of(weight.device.index or 0).measured:
+    if not gpu_of(weight.device.index or 0).measured:
         return False
     if dtype == torch.float32:
         return one_precision() and (width >= 256 if gated else width >= 1024 and batch >= 16)

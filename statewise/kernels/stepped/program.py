@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from statewise.kernels.chip import chip_of
-from statewise.kernels.early import SINCE as EARLY_SINCE
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
 from statewise.kernels.persistent.driver import Attribute, Launch, check, current_stream, library
 from statewise.kernels.persistent.plan import Cell, Way
+from statewise.kernels.with_triton import DEPENDENT_LAUNCH_SINCE
 
 _BESIDE = Path(__file__).parent / "source"
 _UNIT = Path(__file__).parents[1] / "persistent" / "source" / "unit.cuh"
@@ -147,8 +147,8 @@ def machine_code(program: Program, *, target: str) -> bytes:
 @cache
 def load(program: Program, device: int) -> Kernels:
     """Compiled and loaded, once a process and device; `Unavailable` where that cannot be."""
-    chip = chip_of(device)
-    code = machine_code(program, target=architecture(chip))
+    gpu = gpu_of(device)
+    code = machine_code(program, target=architecture(gpu))
     with torch.cuda.device(device):
         torch.cuda.current_stream()  # PyTorch's own context is the one to load into
         module = ctypes.c_void_p()
@@ -159,7 +159,7 @@ def load(program: Program, device: int) -> Kernels:
             check(library().cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"the name {name}")
             return function
 
-        early = program.way == "backward" and chip.capability >= EARLY_SINCE
+        early = program.way == "backward" and gpu.capability >= DEPENDENT_LAUNCH_SINCE
         return Kernels(entry("begin"), entry("step"), entry("advance"), early)
 
 

@@ -15,13 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import transformed
-from statewise.kernels.moment_sums import bias_gradient, matrix_gradient
+from statewise.kernels.gradients import bias_gradient, is_wanted, matrix_gradient, through
 from statewise.kernels.persistent import raise_if_stalled
 from statewise.kernels.persistent import recurrence as persistent
 from statewise.kernels.persistent.driver import Kernel, alone_on, pointer
 from statewise.kernels.persistent.padding import cast
 from statewise.kernels.persistent.plan import GATES, Cell
-from statewise.kernels.second_order import is_wanted, through
 from statewise.kernels.stepped.program import Run, Shape
 from statewise.kernels.stepped.walk import walking
 

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from statewise.core import map_state
-from statewise.kernels.along_time import no_autocast, wide
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
+from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.ttt import dual, naive
 from statewise.kernels.ttt.inner import InnerNorm as InnerNorm
 from statewise.kernels.ttt.inner import Weights as Weights

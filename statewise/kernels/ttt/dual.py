@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_known
-from statewise.kernels.along_time import past_end
+from statewise.kernels.time_axis import past_end
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 from statewise.kernels.ttt.naive import Carried
 

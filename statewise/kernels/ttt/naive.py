@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_observed, observe, unroll_many
-from statewise.kernels.memory_matrix import outer
+from statewise.kernels.associative_memory import outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.kernels.along_time import wide
-from statewise.kernels.second_order import is_wanted, through
+from statewise.kernels.gradients import is_wanted, through
+from statewise.kernels.time_axis import wide
 from statewise.kernels.ttt import dual
 from statewise.kernels.ttt.inner import InnerNorm
 from statewise.kernels.ttt.naive import Carried

@@ -6,7 +6,7 @@ B batch, T time, I input width, K order, S = K - 1 remembered inputs, L = S + T,
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.history import beyond, extend
+from statewise.kernels.time_axis import beyond, extend
 from statewise.kernels.window.naive import WindowWeights, bend
 
 

@@ -73,7 +73,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     True
     """
 
-    evaluation = ForecastEvaluation
+    _evaluation = ForecastEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec

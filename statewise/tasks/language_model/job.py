@@ -29,7 +29,7 @@ from statewise.data import (
     unigram_nats,
 )
 from statewise.disk import make_folder
-from statewise.models import CountingMachine, TokenMachine, build
+from statewise.models import CountingMachine, TokenMachine, build, cost_of
 from statewise.specs import FreeRunning, LanguageModelSpec, ScheduledSampling, TeacherForcing, UserError
 from statewise.tasks.folder import refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial
@@ -144,16 +144,10 @@ class LanguageModelJob(Job):
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
 
-    def num_parameters(self) -> int:
-        return self.spec.model.num_parameters(self.corpus.tokenizer.vocab)
-
     def flops_per_token(self) -> float:
         """In the mean over a window: it is linear in what was read before."""
         last = self.spec.train.window_tokens() - 1
-        return sum(self.spec.model.forward_flops(self.corpus.tokenizer.vocab, at) for at in (0, last)) / 2
-
-    def state_bytes(self, context: int) -> int:
-        return self.spec.model.state_bytes(context)
+        return sum(cost_of(self.build, context=context).flops for context in (0, last)) / 2
 
     def identity(self) -> dict[str, Payload]:
         counts_V = torch.from_numpy(token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab))
@@ -162,7 +156,7 @@ class LanguageModelJob(Job):
     def headline(self) -> str:
         model, corpus = self.spec.model, self.corpus
         counted = model.learns == "counting"
-        size = "by counting" if counted else f"{model.num_parameters(corpus.tokenizer.vocab):,} parameters"
+        size = "by counting" if counted else f"{self.num_parameters():,} parameters"
         return (
             f"{model.known_as}, {size}, on {corpus.name} ({len(corpus.train.tokens):,} tokens, "
             f"vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]})"

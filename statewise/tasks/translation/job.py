@@ -11,6 +11,7 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
+from statewise.models import measured, pair_flops
 from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, some_rows
@@ -74,11 +75,8 @@ class TranslationJob(Job):
         pairs = [
             (len(self.train_rows.sources[i]), len(self.train_rows.targets[i])) for i in some_rows(len(self.train_rows))
         ]
-        vocab = self.languages.target.vocab
-        return sum(self.spec.row_flops(*pair, target_vocab=vocab) for pair in pairs) / sum(map(sum, pairs))
-
-    def state_bytes(self, context: int) -> int:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, pair_flops)
+        return sum(flops(*pair) for pair in pairs) / sum(map(sum, pairs))
 
     def identity(self) -> dict[str, Payload]:
         frequent = json.dumps(self._frequent, ensure_ascii=False) + "\n"

@@ -59,7 +59,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     'the given text'
     """
 
-    evaluation = TranslationEvaluation
+    _evaluation = TranslationEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
@@ -202,7 +202,6 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         )
 
     def decode_speed(self) -> float | None:
-        """One source after another, decoded as the run's settings say."""
         sources = self._held(None).sources[: _TIMED + 1]
         if len(sources) < 2:
             return None
