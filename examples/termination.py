@@ -1,5 +1,5 @@
-"""Three ways to end, on one table: does a model learn when to stop, is it right about its doubt, and does it
-still stop where sequences are longer than any it learned from?
+"""Three termination schemes in one table: does a model learn when to stop, is it calibrated, and does it still stop
+correctly on sequences longer than in training?
 
 python examples/termination.py [--steps N] [--cases N] [--model lstm]
 """

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statewise.cli.option import Device, Json, Text, joined
+from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, RunFolder, Text, joined, open_run
 from statewise.cli.output import print_json
-from statewise.cli.run_argument import MixerOption, open_run
 
 if TYPE_CHECKING:
     from statewise.tasks import Evaluation, Report
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    run: RunFolder,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", "-d", metavar="FILE", help="File or folder. Default: the held-out part of the data."),
@@ -24,10 +23,7 @@ def evaluate(
     mixer: MixerOption = None,
     device: Device = None,
     json_: Json = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
-    ] = None,
+    set_: DecodingSettings = None,
     reference: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,8 +116,8 @@ def evaluate(
     else:
         results = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
-        found = [result._asdict() for result in results]
-        print_json(found[0] if folds is None else found)
+        metrics = [result._asdict() for result in results]
+        print_json(metrics[0] if folds is None else metrics)
         return
     for number, result in enumerate(results, start=1):
         part = read if folds is None else f"{read}: period {number} of {folds}"

@@ -1,4 +1,4 @@
-"""`statewise models`: the lineage, or all that is known of one model."""
+"""`statewise models`: list the models, or describe one."""
 
 import textwrap
 from functools import partial
@@ -9,7 +9,7 @@ import typer
 from statewise.cli.option import Json
 from statewise.cli.output import print_json
 
-_VOCAB = 65  # characters of a small corpus; sizes are given for it
+_VOCAB = 65  # characters of a small corpus, for which sizes are given
 _READABLE = 110  # letters of a line
 
 
@@ -119,7 +119,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], context: int) -> None:
-    """A line of numbers for each, and below it what its state is and what it fixed, at any width."""
+    """A line of numbers for each model; below it what its state is and what it fixed."""
     from statewise.display import make_console
 
     console = make_console()
@@ -146,7 +146,7 @@ def _print_one(row: dict[str, Any]) -> None:
 
     console = make_console()
     after = f" after {row['context']:,} tokens"
-    told = {
+    facts = {
         "family": row["family"],
         "paper": row["paper"],
         "computes": row.get("computes", ""),
@@ -159,7 +159,7 @@ def _print_one(row: dict[str, Any]) -> None:
         "train it": f"statewise train {row['recipe']}" if "recipe" in row else "",
     }
     console.print(f"[bold]{row['name']}[/] ({row['year']})", highlight=False)
-    for title, text in told.items():
+    for title, text in facts.items():
         if text:
             line = textwrap.fill(f"{title}: {text}", min(console.width, _READABLE), subsequent_indent="    ")
             console.print(textwrap.indent(line, "  "), highlight=False, markup=False, soft_wrap=True)

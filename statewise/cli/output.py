@@ -1,11 +1,14 @@
-"""Results for machines, and text for terminals: nothing else here prints."""
+"""Printing: messages, results, JSON and tables. No other module of this folder prints."""
 
 import json
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statewise.display import safe, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
@@ -15,12 +18,22 @@ def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 
 def put(text: str, *, end: str = "\n") -> None:
     """A result on standard output: safe on a terminal, unchanged into a file or another program."""
-    shown = safe(text) if sys.stdout.isatty() else "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in text)
-    print(shown, end=end, flush=not end)
+    if sys.stdout.isatty():
+        text = safe(text)
+    else:
+        text = "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in text)
+    print(text, end=end, flush=not end)
+
+
+def make_table(*headings: str, **options: Any) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(*headings, box=SIMPLE_HEAD, pad_edge=False, **options)
 
 
 def print_json(value: Any) -> None:
-    """Strict JSON on standard output: what is not finite becomes null, for JSON has no word for it."""
+    """Strict JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(_finite(value), indent=1, allow_nan=False))
 
 

@@ -1,18 +1,15 @@
 """Classification as data: rows that each have a label, read by any model of the lineage, or grids by their own."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.data import TOKENIZER_HELP
-from statewise.specs.grid import GridSpec
-from statewise.specs.model import AnyMixerSpec
+from statewise.specs.base import Paths, Spec, default_kind
+from statewise.specs.language_model import TOKENIZER_HELP
+from statewise.specs.mixer import LSTMSpec
+from statewise.specs.model import AnyMixerSpec, GridSpec
 from statewise.specs.objective import CategoricalSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.run import ReaderSpec, RunSpec
 
 
 class LabelledDataSpec(Spec):
@@ -60,13 +57,7 @@ class LabelledDataSpec(Spec):
     )
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "lstm", **value} if isinstance(value, dict) else value
-
-
-ClassifierModelSpec = Annotated[
-    Annotated[AnyMixerSpec | GridSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
-]
+ClassifierModelSpec = Annotated[Annotated[AnyMixerSpec | GridSpec, Field(discriminator="kind")], default_kind("lstm")]
 
 
 class ClassificationSpec(RunSpec):

@@ -4,14 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.base import Paths, Spec
+from statewise.specs.mixer import LSTMSpec
 from statewise.specs.model import MixerSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.real_objective import RealObjectiveSpec, SquaredSpec
-from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.objective import RealObjectiveSpec, SquaredSpec
+from statewise.specs.run import ReaderSpec, RunSpec
+from statewise.specs.train import ForcingSpec, TeacherForcing
 
 
 def _word(value: Any) -> Any:

@@ -5,10 +5,12 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from statewise.specs.base import Spec
+from statewise.specs.mixer import GRUSpec
 from statewise.specs.model import MixerSpec
-from statewise.specs.recurrent import GRUSpec
 
 Style = Literal["bahdanau", "luong", "each_layer"]
+ScoreKind = Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"]
+AlignmentKind = Literal["soft", "sparsemax", "local_monotonic", "local_predictive", "hard"]
 
 
 class AttentionSpec(Spec):
@@ -19,12 +21,8 @@ class AttentionSpec(Spec):
         description="look before the state is updated (bahdanau), after it (luong), or in every layer of a Transformer "
         "(each_layer); default: each_layer for a Transformer decoder, bahdanau for any other",
     )
-    score: Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"] = Field(
-        "additive", description="how well a source position fits the decoder's state"
-    )
-    alignment: Literal["soft", "sparsemax", "local_monotonic", "local_predictive", "hard"] = Field(
-        "soft", description="how scores become weights of the source positions"
-    )
+    score: ScoreKind = Field("additive", description="how well a source position fits the decoder's state")
+    alignment: AlignmentKind = Field("soft", description="how scores become weights of the source positions")
     reach: int = Field(4, ge=1, description="local alignments: how far from the centre")
     hops: int = Field(1, ge=1, description="looks in a row")
     heads: int = Field(1, ge=1, description="looks side by side, each with a share of the source's width")

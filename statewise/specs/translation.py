@@ -6,15 +6,14 @@ target.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.data import TOKENIZER_HELP
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.base import Paths, Spec, default_kind
+from statewise.specs.language_model import TOKENIZER_HELP
 from statewise.specs.model import AnyMixerSpec
-from statewise.specs.paths import Paths
 from statewise.specs.run import RunSpec
 from statewise.specs.seq2seq import Seq2SeqSpec
+from statewise.specs.train import ForcingSpec, TeacherForcing
 
 SacreTokens = Literal["13a", "intl", "zh", "char"]
 BleuTokens = Literal["auto", SacreTokens]
@@ -137,13 +136,7 @@ class TerminationSpec(Spec):
     )
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "seq2seq", **value} if isinstance(value, dict) else value
-
-
-TranslatorSpec = Annotated[
-    Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
-]
+TranslatorSpec = Annotated[Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discriminator="kind")], default_kind("seq2seq")]
 
 
 class TranslationSpec(RunSpec):

@@ -4,12 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from statewise.specs.base import Finer, Spec
+from statewise.specs.base import Finer, Paths, Spec, default_kind
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.run import ReaderSpec, RunSpec
 
 
 class ComposerSpec(Spec):
@@ -78,12 +76,8 @@ class NarySpec(ComposerSpec):
 AnyComposerSpec = CompositionSpec | ChildSumSpec | NarySpec
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "child_sum", **value} if isinstance(value, dict) else value
-
-
 TreeModelSpec = Annotated[
-    Annotated[AnyComposerSpec | AnyMixerSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
+    Annotated[AnyComposerSpec | AnyMixerSpec, Field(discriminator="kind")], default_kind("child_sum")
 ]
 
 

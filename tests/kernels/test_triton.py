@@ -65,7 +65,9 @@ def interpreter() -> Iterator["subprocess.Popen[str]"]:
 
 
 @needs_triton
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, marks=[pytest.mark.slow] if op in ("second_order", "ttt_mlp") else []) for op in OPS]
+)
 def test_interpreted_kernels_are_the_equation(op: str, interpreter: "subprocess.Popen[str]") -> None:
     interpreter.stdin.write(f"{op}\n")
     interpreter.stdin.flush()

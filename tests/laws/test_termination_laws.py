@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from covering import covered
 from listed import shaken
 
 from statewise.core import concat, laws, rows
@@ -30,8 +31,7 @@ def made(scheme: Scheme, spec: Any = None, *, vocab: int = VOCAB) -> Terminating
     return model
 
 
-@each_scheme
-@pytest.mark.parametrize("kind", [row.name for row in LAYERED])
+@covered("scheme, kind", SCHEMES, [row.name for row in LAYERED], strength=1)
 def test_laws_in_a_prompt_and_in_a_content(scheme: Scheme, kind: str) -> None:
     row = next(row for row in LAYERED if row.name == kind)
     model = made(scheme, row.spec.model_copy(update={"width": 12}))

@@ -10,6 +10,7 @@ from task_runs import RUNS, make_run, write_files
 import statewise
 from statewise.inspection.lenses import LENSES
 
+SOME = ("classifier-transformer", "tagger-crf", "translator-prompted")  # and the plain run of each task
 QUICK = [lens.name for lens in LENSES if lens.quick]
 
 
@@ -24,7 +25,9 @@ def run_of(tasks: Path, name: str) -> str:
     return str(make_run(name, tasks))
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if "-" in name and name not in SOME else []) for name in RUNS]
+)
 def test_every_quick_lens_on_one_page(name: str, tasks: Path) -> None:
     found = statewise.inspect(run_of(tasks, name))
     assert [one.lens for one in found.findings] == QUICK

@@ -15,7 +15,7 @@ from torch.export import Dim
 
 import statewise as sw
 from statewise.core import lens
-from statewise.core.tracing import Switch
+from statewise.core.context import Switch
 from statewise.kernels.choice import force, record
 
 # Inside PyTorch: of its compiler, which looks for gradients, and of forward mode, which uses TorchScript.

@@ -170,7 +170,7 @@ def test_dates_are_read_and_written_in_their_own_style(
     (series,) = read_series(write(f"when,v\n{rows}"), time="when" if cells[0].isdigit() else None)
     assert series.channels == ("v",), "a column of dates is the time, whatever its name"
     assert series.time_T[0] == np.datetime64(first)
-    assert date_format(cells).written(np.datetime64(after, "us")) == written
+    assert date_format(cells).format(np.datetime64(after, "us")) == written
 
 
 def test_a_number_is_no_date(write: Write) -> None:

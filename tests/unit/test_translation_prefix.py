@@ -271,7 +271,7 @@ def test_the_end_as_a_token_is_the_same_machine() -> None:
 
 
 @each_scheme
-@pytest.mark.parametrize("alpha", [0.0, 0.8])
+@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.slow), 0.8])
 def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha: float) -> None:
     """Against every content that can be written, weighed by the model's own loss."""
     task = job(spec(scheme, decoding__beam=1000, decoding__n_best=3, decoding__length_penalty=alpha))

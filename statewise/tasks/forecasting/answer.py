@@ -200,4 +200,4 @@ def moment_of(moment: Any) -> str | float | int:
 
 def written(moment: Any, like: Sequence[str]) -> str:
     """As the column of these cells writes its times."""
-    return date_format(like).written(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))
+    return date_format(like).format(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))
