@@ -24,7 +24,9 @@ def trained(spec: MixerSpec, scheme: Scheme, kind: str, *, steps: int, longest: 
     return model.eval()
 
 
-@pytest.mark.parametrize("scheme", [s if s == "end" else pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES])
+@pytest.mark.parametrize(
+    "scheme", ["remaining", *(pytest.param(s, marks=pytest.mark.slow) for s in ("end", "bernoulli"))]
+)
 def test_a_length_that_the_prompt_settles(scheme: Scheme) -> None:
     """As many as there were: the model has to count, and to know when it is done."""
     model = trained(LSTMSpec(width=16), scheme, "determined", steps=250, longest=7)

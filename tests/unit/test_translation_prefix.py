@@ -16,8 +16,8 @@ from statewise.specs import GRUSpec, TranslationSpec, UserError, load_recipe, ma
 from statewise.specs.model import KINDS
 from statewise.specs.translation import DecodingSpec, PairDataSpec
 from statewise.tasks.translation import TranslationJob
+from statewise.tasks.translation.evaluation import by_length
 from statewise.tasks.translation.examples import Languages, Pairs
-from statewise.tasks.translation.length import by_length
 from statewise.tasks.translation.write import Writer, told
 from statewise.training import Parallel
 
