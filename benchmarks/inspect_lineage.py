@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from asked import console
 from rich.table import Table
 
-from statewise.inspection import Finding, look, open_subject
-from statewise.inspection.progress import make_progress
+from statewise.display import make_progress
+from statewise.inspection import Finding, apply_lens, open_subject
 from statewise.specs import UserError
 
 
@@ -43,9 +43,9 @@ def inspected(path: Path, *, text: str | None, fresh: int, **wanted: int | None)
     return Row(
         path.name,
         sum(p.numel() for p in subject.machine.parameters()),
-        look(subject, "surprise", progress=progress),
-        look(subject, "gradient", progress=progress, **settings),
-        look(subject, "intervene", progress=progress, address="everything", tokens=0, places=32),
+        apply_lens(subject, "surprise", progress=progress),
+        apply_lens(subject, "gradient", progress=progress, **settings),
+        apply_lens(subject, "intervene", progress=progress, address="everything", tokens=0, places=32),
     )
 
 
