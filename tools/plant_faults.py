@@ -59,7 +59,7 @@ FAULTS = {
         "tests/unit/test_attend.py",
     ),
     "a block leaves out its residual": (
-        "models/block.py",
+        "models/stack.py",
         "y = x + y if self.residual else y",
         "y = y",
         "tests/unit/test_models.py",
@@ -125,7 +125,7 @@ FAULTS = {
         "tests/learning/test_alignment_lens.py tests/unit/test_inspect_translators.py",
     ),
     "everything may be held out": (
-        "specs/data.py",
+        "specs/language_model.py",
         "held_out: float = Field(0.1, gt=0, lt=1,",
         "held_out: float = Field(0.1, gt=0, le=1,",
         "tests/product/test_mistakes.py -k held_out",
