@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from statewise.data import Where
-from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
-from statewise.models.end_as_token import EndAsToken
-from statewise.models.termination import BernoulliStop
+from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
+from statewise.models.termination import BernoulliStop, EndAsToken
 from statewise.specs import GRUSpec, TranslationSpec, UserError, load_recipe, make_spec
 from statewise.specs.model import KINDS
 from statewise.specs.translation import DecodingSpec, PairDataSpec
@@ -286,7 +285,7 @@ def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha
     prompt_1P = torch.from_numpy(source)[None]
     with torch.no_grad():
         summary_1D, _ = model.condition(prompt_1P)
-        foreseen = model.foreseen(summary_1D)
+        foreseen = model.predicted_length(summary_1D)
         lengths = range(1, longest + 1) if foreseen is None else [int(foreseen.clamp(1, longest))]
         symbols = [s for s in range(model.vocab) if s not in translator.never(decoding)]
         every = {

@@ -127,10 +127,10 @@ class DecoderOnly(Translator):
     ) -> tuple[Any, Tensor]:
         """The state before the edge, and the log probability of what is settled by then: a length within its limits."""
         summary_BD, state = model.condition(source_BS, length_B)
-        foreseen_B = model.foreseen(summary_BD, uniform_B)
-        if foreseen_B is not None:
-            foreseen_B = foreseen_B.clamp(min=shortest).minimum(longest_B)
-        state = model.begin(summary_BD, state, length_B=foreseen_B)
+        predicted_B = model.predicted_length(summary_BD, uniform_B)
+        if predicted_B is not None:
+            predicted_B = predicted_B.clamp(min=shortest).minimum(longest_B)
+        state = model.begin(summary_BD, state, length_B=predicted_B)
         return state, model.decided(summary_BD, state)
 
     def _step_by_step(
