@@ -1,4 +1,4 @@
-"""Rows of different length on a CPU: our calls between lengths against PyTorch's packed sequences.
+"""Rows of different length on a CPU: our ragged batches against PyTorch's packed sequences.
 
     python benchmarks/ragged.py [--width 256] [--inputs 64] [--repeats 9]
 

@@ -1,4 +1,4 @@
-"""A training step of a language model: the loop one would write, ours, and ours as one captured graph.
+"""A training step of a language model: a bare PyTorch loop, ours, and ours as one captured graph.
 
     python benchmarks/train_step.py                  on a GPU: about ten million parameters, 64 rows of 256 tokens
     python benchmarks/train_step.py --device cpu     small, and without capture, which is for CUDA

@@ -1,4 +1,4 @@
-"""How what was read reaches the writer: every way to condition a decoder, at equal size, on copying and reversing.
+"""Every way to condition a decoder on its source, at equal size, on copying and reversing.
 
 python examples/ways_to_condition.py [--steps N] [--parameters N] [--cases N]
 """

@@ -62,7 +62,7 @@ def inspect(
     Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
     from statewise.disk import make_folder
-    from statewise.inspection import LENSES, left_out, make_progress
+    from statewise.inspection import LENSES, letters_without_font, make_progress
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
 
@@ -96,7 +96,7 @@ def inspect(
         print_json({"subject": inspection.subject, "findings": findings, "page": str(page), "files": files})
         return
     _print(inspection, page, files)
-    if (lacking := left_out(inspection.findings)) is not None:
+    if (lacking := letters_without_font(inspection.findings)) is not None:
         tell(lacking, error=True)
 
 

@@ -10,6 +10,8 @@ from statewise.display import safe, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from statewise.tasks import Report
+
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """A message on standard output, or on standard error."""
@@ -35,6 +37,33 @@ def make_table(*headings: str, **options: Any) -> "Table":
 def print_json(value: Any) -> None:
     """Strict JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(_finite(value), indent=1, allow_nan=False))
+
+
+def print_report(report: "Report", *, title: str, first: str) -> None:
+    """The metrics of an evaluation as tables; `first` heads the first column."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from statewise.display import make_console
+
+    console = make_console()
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column(first)
+    for column in report.columns:
+        table.add_column(column, justify="right")
+    for number, row in enumerate(report.rows):
+        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
+    console.print(table)
+    console.print(report.note, highlight=False, markup=False)
+    if report.warning:
+        console.print(f"warning: {report.warning}", highlight=False, markup=False)
+    for more in report.more:
+        table = Table(title=escape(more.title), title_justify="left")
+        for number, column in enumerate(more.columns):
+            table.add_column(column, justify="right" if number else "left")
+        for row in more.rows:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
 
 
 def _finite(value: Any) -> Any:

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from statewise.cli.evaluate import print_report
 from statewise.cli.option import Device, Json, MixerOption, Quiet, Text, joined
-from statewise.cli.output import print_json, tell
+from statewise.cli.output import print_json, print_report, tell
 
 
 def train(

@@ -78,18 +78,13 @@ class Batches:
         assert 0 <= rank < world
         assert window >= 1
         positions = len(tokens) - 1
-        if batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
-            )
+        self.rows = rows_per_process(batch, world)
         if positions < batch:
             largest = positions - positions % world
             raise UserError(
                 f"batch {batch} is larger than the training text: {positions} tokens to predict",
                 fix=f"give more text, or a batch of at most {largest}" if largest else "give more text",
             )
-        self.rows = batch // world
         self._tokens, self._end_id = tokens, end_id
         self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
         self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
@@ -172,6 +167,15 @@ def release(tokens: NDArray[np.unsignedinteger]) -> None:
     """Release the pages of a mapped file; until then they count as memory of the process."""
     if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
         getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
+
+
+def rows_per_process(batch: int, world: int) -> int:
+    if batch < 1 or batch % world:
+        raise UserError(
+            f"batch {batch} cannot be shared by {world} processes",
+            fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
+        )
+    return batch // world
 
 
 def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:

@@ -2,11 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from statewise.data.lines import UTF8, Examples, Where
-from statewise.data.table import Column, Header, Row, TableFormat, read_table
+from statewise.data.lines import Examples, Where
+from statewise.data.table import Column, Row, TableOptions, read_table
 from statewise.specs import UserError, nearest, optional
+
+_HUB = "hub:"
+
+
+class HubName(NamedTuple):
+    """`hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`; a name may be a folder."""
+
+    name: str
+    config: str | None
+    split: str
+
+
+def hub_name(path: str | Path) -> HubName | None:
+    """The dataset that a path names, or None if it is an ordinary path."""
+    text = str(path)
+    if not text.startswith(_HUB):
+        return None
+    match text.removeprefix(_HUB).split(":"):
+        case [str(name)] if name:
+            return HubName(name, None, "train")
+        case [str(name), str(split)] if name and split:
+            return HubName(name, None, split)
+        case [str(name), str(config), str(split)] if name and config and split:
+            return HubName(name, config, split)
+    raise UserError(f"{text!r} names no dataset", fix="write hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT")
 
 
 def read_hub(
@@ -94,52 +119,9 @@ def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
     return names[cell]
 
 
-_HUB = "hub:"
-
-
-class HubName(NamedTuple):
-    """`hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`; a name may be a folder."""
-
-    name: str
-    config: str | None
-    split: str
-
-
-def hub_name(path: str | Path) -> HubName | None:
-    """The dataset that a path names, or None if it is an ordinary path."""
-    text = str(path)
-    if not text.startswith(_HUB):
-        return None
-    match text.removeprefix(_HUB).split(":"):
-        case [str(name)] if name:
-            return HubName(name, None, "train")
-        case [str(name), str(split)] if name and split:
-            return HubName(name, None, split)
-        case [str(name), str(config), str(split)] if name and config and split:
-            return HubName(name, config, split)
-    raise UserError(f"{text!r} names no dataset", fix="write hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT")
-
-
-def read_rows(
-    path: Path,
-    *,
-    columns: Mapping[str, Column],
-    format: TableFormat = "auto",
-    header: Header = "auto",
-    delimiter: str | None = None,
-    encoding: str = UTF8,
-    keep_empty: bool = False,
-) -> Examples[Row]:
+def read_rows(path: Path, *, columns: Mapping[str, Column], **options: Unpack[TableOptions]) -> Examples[Row]:
     """Rows of a dataset or a file; the options are those of `read_table` and apply to files only."""
     hub = hub_name(path)
     if hub is not None:
         return read_hub(hub.name, list(columns.values()), config=hub.config, split=hub.split)
-    return read_table(
-        path,
-        format=format,
-        header=header,
-        columns=columns,
-        delimiter=delimiter,
-        encoding=encoding,
-        keep_empty=keep_empty,
-    )
+    return read_table(path, columns=columns, **options)

@@ -24,82 +24,6 @@ from statewise.specs import (
     UserError,
 )
 
-
-def memory_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True, training: bool = False) -> MemoryFile:
-    """`data` as a file of the spec's task. With `labelled`, rows include the targets."""
-    if isinstance(data, list | tuple) and not data:
-        raise UserError("the data is an empty list", fix="give at least one row")
-    match spec:
-        case LanguageModelSpec():
-            return text_file(spec.data, data, training=training)
-        case ClassificationSpec():
-            numbers = labelled_numbers_file(spec.data, data, labelled=labelled, training=training)
-            return numbers or labelled_file(spec.data, data, labelled=labelled, training=training)
-        case TranslationSpec():
-            return pair_file(spec.data, data, labelled=labelled, training=training)
-        case TaggingSpec():
-            return tagged_file(spec.data, data, labelled=labelled, training=training)
-        case TreeSpec():
-            return tree_file(spec.data, data, training=training)
-        case ForecastingSpec():
-            return series_file(spec.data, data)
-        case _:
-            assert_never(spec)
-
-
-class DataFiles(NamedTuple):
-    """Files, and the data settings of the task to read them with."""
-
-    paths: list[str]
-    data: Any
-
-
-@contextmanager
-def as_files(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
-    """The files that `data` names, or a temporary file with the data itself."""
-    paths = file_names(data)
-    if paths is not None:
-        yield DataFiles(paths, spec.data)
-        return
-    with as_temporary_file(spec, data, labelled=labelled) as file:
-        yield file
-
-
-@contextmanager
-def as_temporary_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
-    """A temporary file of data in memory."""
-    made = memory_file(spec, data, labelled=labelled)
-    with tempfile.TemporaryDirectory() as folder, made.errors_by_row(Path(folder)) as file:
-        file.write_bytes(made.content)
-        yield DataFiles([str(file)], made.data)
-
-
-@contextmanager
-def stored_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[None]:
-    """Write the file into a run's folder. If the run fails before anything else is there, remove it again."""
-    if made is None:
-        yield
-        return
-    with made.errors_by_row(folder) as file:
-        try:
-            if leads:
-                folder.mkdir(parents=True, exist_ok=True)
-                write(file, made.content)
-            yield
-        except BaseException:
-            if leads and folder.is_dir() and {path.name for path in folder.iterdir()} - {LOCK} == {made.name}:
-                file.unlink()
-                with suppress(OSError):  # locked by another process, which decides whether it stays
-                    folder.rmdir()
-            raise
-
-
-def source_name(data: Data) -> str:
-    """For messages: the files, or that it was data in memory."""
-    paths = file_names(data)
-    return "the given data" if paths is None else ", ".join(paths)
-
-
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096  # of a file, on every common file system
 _ENDING = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,7}")
 _BARE_WORD = re.compile(r"[\w.~+@=-]+", re.ASCII)
@@ -174,3 +98,78 @@ def _refuse_absent(name: str) -> None:
         files_at(Path(name))
     except UserError as error:
         raise UserError(error.what, fix=f"{error.fix}; {_EXPLICIT}") from None
+
+
+def memory_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True, training: bool = False) -> MemoryFile:
+    """`data` as a file of the spec's task. With `labelled`, rows include the targets."""
+    if isinstance(data, list | tuple) and not data:
+        raise UserError("the data is an empty list", fix="give at least one row")
+    match spec:
+        case LanguageModelSpec():
+            return text_file(spec.data, data, training=training)
+        case ClassificationSpec():
+            numbers = labelled_numbers_file(spec.data, data, labelled=labelled, training=training)
+            return numbers or labelled_file(spec.data, data, labelled=labelled, training=training)
+        case TranslationSpec():
+            return pair_file(spec.data, data, labelled=labelled, training=training)
+        case TaggingSpec():
+            return tagged_file(spec.data, data, labelled=labelled, training=training)
+        case TreeSpec():
+            return tree_file(spec.data, data, training=training)
+        case ForecastingSpec():
+            return series_file(spec.data, data)
+        case _:
+            assert_never(spec)
+
+
+class DataFiles(NamedTuple):
+    """Files, and the data settings of the task to read them with."""
+
+    paths: list[str]
+    data: Any
+
+
+@contextmanager
+def as_files(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
+    """The files that `data` names, or a temporary file with the data itself."""
+    paths = file_names(data)
+    if paths is not None:
+        yield DataFiles(paths, spec.data)
+        return
+    with as_temporary_file(spec, data, labelled=labelled) as file:
+        yield file
+
+
+@contextmanager
+def as_temporary_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
+    """A temporary file of data in memory."""
+    made = memory_file(spec, data, labelled=labelled)
+    with tempfile.TemporaryDirectory() as folder, made.errors_by_row(Path(folder)) as file:
+        file.write_bytes(made.content)
+        yield DataFiles([str(file)], made.data)
+
+
+@contextmanager
+def stored_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[None]:
+    """Write the file into a run's folder. If the run fails before anything else is there, remove it again."""
+    if made is None:
+        yield
+        return
+    with made.errors_by_row(folder) as file:
+        try:
+            if leads:
+                folder.mkdir(parents=True, exist_ok=True)
+                write(file, made.content)
+            yield
+        except BaseException:
+            if leads and folder.is_dir() and {path.name for path in folder.iterdir()} - {LOCK} == {made.name}:
+                file.unlink()
+                with suppress(OSError):  # locked by another process, which decides whether it stays
+                    folder.rmdir()
+            raise
+
+
+def source_name(data: Data) -> str:
+    """For messages: the files, or that it was data in memory."""
+    paths = file_names(data)
+    return "the given data" if paths is None else ", ".join(paths)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from statewise.data.batch import draws
+from statewise.data.batch import draws, rows_per_process
 from statewise.data.lines import Where
 from statewise.specs import UserError
 
@@ -44,11 +44,7 @@ class RaggedBatches:
         self._lengths_N = np.asarray(lengths_N, dtype=np.int64)
         if not len(self._lengths_N):
             raise UserError("there are no examples to make batches of", fix="check what the data files hold")
-        if batch < 1 or batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
-            )
+        rows_per_process(batch, world)
         self.steps_per_epoch = -(-len(self._lengths_N) // batch)
         self._batch, self._seed, self._rank, self._world, self._bucket = batch, seed, rank, world, bucket
         self._cached: tuple[int, Index, Index] | None = None

@@ -196,23 +196,19 @@ def _of_table(
         raise UserError(f"{table.where}: column {twice[0]!r} is named for two purposes", fix="name it once")
     if not targets:
         targets = [name for name in table.columns if name not in wanted]
-        if unnamed := [name for name in targets if name in table.unnamed]:
+        unnamed = [name for name in targets if name in table.unnamed]
+        if unnamed or not targets:
             raise UserError(
-                f"{table.where}: {unnamed[0]} has no name",
+                f"{table.where}: {unnamed[0]} has no name"
+                if unnamed
+                else f"{table.where} has no column left to forecast",
                 fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
             )
-    if not targets:
-        raise UserError(
-            f"{table.where} has no column left to forecast",
-            fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
-        )
-    values_TC = table.numbers(targets)
-    covariates_TX = table.numbers(covariates)
-    time_T = (
-        index_time(len(table.lines)) if time == NO_TIME else parse_times(table.cells(time), table.lines, table.where)
-    )
-
-    made = []
+    values_TC, covariates_TX = table.numbers(targets), table.numbers(covariates)
+    time_T = index_time(len(table.lines))
+    if time != NO_TIME:
+        time_T = parse_times(table.cells(time), table.lines, table.where)
+    series = []
     for name, rows_T in _by_id(table, id).items():
         where = f"{table.where}, series {name!r}" if id else table.where
         own_T = index_time(len(rows_T))
@@ -223,19 +219,18 @@ def _of_table(
         own_T, place_T = on_grid(own_T, table.lines[rows_T], where, irregular=irregular)
         values, also = (np.full((len(own_T), a.shape[1]), np.nan) for a in (values_TC, covariates_TX))
         values[place_T], also[place_T] = values_TC[rows_T], covariates_TX[rows_T]
-        made.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
-    return made
+        series.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
+    return series
 
 
 def _refuse_other_columns(
     table: SeriesTable, *, time: str, id: str | None, targets: Sequence[str], covariates: Sequence[str]
 ) -> None:
     """Refuse names of columns that the table lacks, with the setting."""
-    wanted = {"data.time": "" if time == NO_TIME else time, "data.id": id or ""}
-    wanted |= {
-        f"data.{role}": name for role, names in (("targets", targets), ("covariates", covariates)) for name in names
-    }
-    lacking = {path: name for path, name in wanted.items() if name and name not in table.columns}
+    times, ids = [] if time == NO_TIME else [time], [id] if id else []
+    roles = {"data.time": times, "data.id": ids, "data.targets": targets, "data.covariates": covariates}
+    absent = {path: [name for name in names if name not in table.columns] for path, names in roles.items()}
+    lacking = {path: names[0] for path, names in absent.items() if names}
     if not lacking:
         return
     if "data.time" in lacking and (dated := time_column(table, None, id=id)) != NO_TIME:

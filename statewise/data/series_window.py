@@ -7,14 +7,14 @@ B rows, T context and horizon together, C channels, X covariates, N rows of all 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data.batch import draws
+from statewise.data.batch import draws, rows_per_process
 from statewise.data.series import Series
 from statewise.data.split import Span
 from statewise.specs import UserError, setting
@@ -34,7 +34,7 @@ class SeriesBatch(NamedTuple):
     channel_B: Tensor | None  # shared: the row's channel; joint: None
 
 
-class _Catalogue:
+class _Windows:
     """All windows of some spans by number: series by series, origins in order."""
 
     def __init__(
@@ -79,7 +79,7 @@ class _Catalogue:
     def windows(self) -> int:
         return int(self._borders[-1]) * (self._width if self._channels == "shared" else 1)
 
-    def read(self, number_B: NDArray[np.int64]) -> SeriesBatch:
+    def _gather(self, number_B: NDArray[np.int64]) -> SeriesBatch:
         shared = self._channels == "shared"
         number_B, channel_B = np.divmod(number_B, self._width) if shared else (number_B, np.zeros_like(number_B))
         span_B = np.searchsorted(self._borders, number_B, side="right") - 1
@@ -99,7 +99,8 @@ class _Catalogue:
         )
 
 
-class SeriesWindows:
+@final
+class SeriesWindows(_Windows):
     """Windows drawn uniformly from the spans, with random access by step.
 
     `channels="joint"`: a row has all channels. `"shared"`: each channel is a row, and all share one model.
@@ -120,23 +121,10 @@ class SeriesWindows:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         assert 0 <= rank < world
-        if batch < 1 or batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
-            )
-        self._catalogue = _Catalogue(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
-        self.rows = batch // world
+        self.rows = rows_per_process(batch, world)
+        super().__init__(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
         self._batch, self._seed = batch, seed
         self._mine_B = slice(rank * self.rows, (rank + 1) * self.rows)
-
-    @property
-    def windows(self) -> int:
-        return self._catalogue.windows
-
-    @property
-    def too_short(self) -> tuple[str, ...]:
-        return self._catalogue.too_short
 
     @property
     def steps_per_epoch(self) -> int:
@@ -144,10 +132,11 @@ class SeriesWindows:
 
     def at(self, step: int) -> SeriesBatch:
         draws_B = draws(self._seed, 0, block=step, count=self._batch)[self._mine_B]
-        return self._catalogue.read((draws_B % np.uint64(self.windows)).astype(np.int64))
+        return self._gather((draws_B % np.uint64(self.windows)).astype(np.int64))
 
 
-class RollingOrigin:
+@final
+class RollingOrigin(_Windows):
     """A backtest: every origin of the spans, `stride` rows apart, once."""
 
     def __init__(
@@ -162,29 +151,19 @@ class RollingOrigin:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         assert batch >= 1
-        self._catalogue = _Catalogue(
-            spans, context=context, horizon=horizon, stride=stride, channels=channels, dtype=dtype
-        )
+        super().__init__(spans, context=context, horizon=horizon, stride=stride, channels=channels, dtype=dtype)
         self._batch = batch
-
-    @property
-    def windows(self) -> int:
-        return self._catalogue.windows
-
-    @property
-    def too_short(self) -> tuple[str, ...]:
-        return self._catalogue.too_short
 
     def __len__(self) -> int:
         return -(-self.windows // self._batch)
 
     def at(self, number: int) -> SeriesBatch:
-        """One window alone."""
-        return self._catalogue.read(np.array([number]))
+        """A batch of one window."""
+        return self._gather(np.array([number]))
 
     def __iter__(self) -> Iterator[SeriesBatch]:
         for first in range(0, self.windows, self._batch):
-            yield self._catalogue.read(np.arange(first, min(first + self._batch, self.windows)))
+            yield self._gather(np.arange(first, min(first + self._batch, self.windows)))
 
 
 class SeriesRows(NamedTuple):

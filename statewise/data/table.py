@@ -8,7 +8,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, suffix
 from statewise.specs import UserError, from_json, setting
@@ -20,7 +20,21 @@ Column = str | int
 FORMATS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # The csv module's own limit on a field is shorter than a long document.
 _LARGEST_FIELD = 2**31 - 1
+SAMPLE = 50  # rows that a guess is based on
+_NO_GUESS = "COLUMN"  # placeholder for a name
+_SEPARATORS = (";", "\t", "|", ",")
+_FEW = 0.5  # largest share of distinct values in a column of labels
 _TWICE = f"rename one, or name columns by number, with {setting('data.header', 'no')}"
+
+
+class TableOptions(TypedDict, total=False):
+    """Options of `read_table` that its callers pass on."""
+
+    format: TableFormat
+    header: Header
+    delimiter: str | None
+    encoding: str
+    keep_empty: bool
 
 
 class Row(NamedTuple):
@@ -244,12 +258,6 @@ def _shown(row: Row) -> str:
     cells = list(map(str, row.names or row.cells))
     shown = [repr(cell if len(cell) <= 20 else f"{cell[:19]}…") for cell in cells[:6]]
     return ", ".join(shown if len(cells) <= 6 else [*shown, "…"])
-
-
-SAMPLE = 50  # rows that a guess is based on
-_NO_GUESS = "COLUMN"  # placeholder for a name
-_SEPARATORS = (";", "\t", "|", ",")
-_FEW = 0.5  # largest share of distinct values in a column of labels
 
 
 def no_column(

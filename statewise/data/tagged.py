@@ -16,6 +16,7 @@ from statewise.specs import UserError, nearest, setting
 TaggedFormat = Literal["auto", "conllu", "columns"]
 Scheme = Literal["as-is", "iob2"]
 
+WORDS, TAGS = "tokens", "tags"  # default column names
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _UNSPECIFIED = "_"
 _DOCUMENT = "-DOCSTART-"
@@ -301,9 +302,6 @@ def _iob2(where: Sequence[Where], tags: Sequence[str]) -> Iterator[str]:
         begins = kept.startswith("I-") and before[2:] != kept[2:]
         yield f"B-{kept[2:]}" if begins else kept
         before = "O" if tag[0] in "ESLU" else tag
-
-
-WORDS, TAGS = "tokens", "tags"  # default column names
 
 
 def row_sentences(

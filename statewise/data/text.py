@@ -19,6 +19,22 @@ PIECE = 1 << 22
 # characters across it.
 _BORDERS = (re.compile(r".*\S(?=\n)", re.DOTALL), re.compile(r".*\S(?=\s)", re.DOTALL))
 
+# Scripts without spaces: by name for regular expressions of the tokenizers library, by range for Python's.
+NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+NEVER_SPACED = rf"[{NO_SPACES}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
+_EAST = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
+_SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_MARKS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_EAST_ASIAN, _SOUTH_EAST_ASIAN = re.compile(f"[{_EAST}]"), re.compile(f"[{_SOUTH_EAST}]")
+_KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
+_UNSPACED = re.compile(f"([{_EAST}{_SOUTH_EAST}{_MARKS}])")
+# Words have about two characters on average; South East Asian vowels and tones are separate characters.
+_LONGEST_MEAN, _LONGEST_MEAN_ALONE = 5.0, 2.0
+_SHARE = 0.3  # of all characters; less are names and quotations in another script
+_ENOUGH = 1 << 20  # characters to look at
+
 
 class Piece(NamedTuple):
     """Some text, and whether its document ends after it."""
@@ -140,23 +156,6 @@ def _character_at(text: str, byte: int, *, size: int) -> int:
     while byte < size and data[byte] & 0xC0 == 0x80:
         byte += 1
     return len(data[:byte].decode())
-
-
-# Scripts without spaces: by name for regular expressions of the tokenizers library, by range for Python's.
-NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-NEVER_SPACED = rf"[{NO_SPACES}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
-_EAST = (
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
-)
-_SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_MARKS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-_EAST_ASIAN, _SOUTH_EAST_ASIAN = re.compile(f"[{_EAST}]"), re.compile(f"[{_SOUTH_EAST}]")
-_KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
-_UNSPACED = re.compile(f"([{_EAST}{_SOUTH_EAST}{_MARKS}])")
-# Words have about two characters on average; South East Asian vowels and tones are separate characters.
-_LONGEST_MEAN, _LONGEST_MEAN_ALONE = 5.0, 2.0
-_SHARE = 0.3  # of all characters; less are names and quotations in another script
-_ENOUGH = 1 << 20  # characters to look at
 
 
 def unsegmented(texts: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ import torch
 from task_runs import AHEAD, PAIRS, STEPS, WORDS, write_files
 
 import statewise as sw
-from statewise.comparison.compared import Compared
+from statewise.comparison.comparison import Compared
 from statewise.inspection import Inspection
 from statewise.tasks import TASKS, Run, Trained, train
 from statewise.training.history import History

@@ -34,7 +34,7 @@ def test_every_quick_lens_on_one_page(name: str, tasks: Path) -> None:
     page = found.to_html(static=True)
     for one in found.findings:
         assert one.sentences
-        assert not one.sentences[0].startswith("Not looked"), one.sentences
+        assert not one.sentences[0].startswith("Not inspected"), one.sentences
         for figure in one.figures:
             assert figure.finding
             assert figure.reading
@@ -46,7 +46,7 @@ def test_it_writes_and_says_what_it_found(tasks: Path, tmp_path: Path) -> None:
         "inspect", run_of(tasks, "direct"), "--data", str(tasks / "series.csv"), "--out", str(tmp_path), "--static"
     )
     assert said.code == 0, said.err
-    for title in ("Surprise", "Gradients through what was read", "Gates, cells and units", "Interventions"):
+    for title in ("Surprise", "Gradients through the input", "Gates, cells and units", "Interventions"):
         assert title in said.out
     record = json.loads((tmp_path / "inspect.json").read_text())
     assert {one["lens"] for one in record["findings"]} == set(QUICK)
@@ -128,7 +128,7 @@ def test_a_translation_is_looked_at_in_its_two_texts(tasks: Path) -> None:
 def test_a_source_that_is_read_at_once_has_no_states_and_says_so(tasks: Path) -> None:
     gradient = statewise.inspect(run_of(tasks, "translator-transformer"), "gradient", rows=2).finding("gradient")
     assert set(gradient.data["decay"]) == {"source", "target", "state"}
-    assert "The source is read all at once: there is no state along it to follow." in gradient.missing
+    assert "The source is read at once: there is no state along it to follow." in gradient.missing
 
 
 def test_which_heads_and_tokens_of_an_alignment_are_drawn(tasks: Path) -> None:

@@ -70,6 +70,7 @@ def test_a_verb_needs_the_class_and_says_which(here: Path, words: tuple[str, ...
     assert "--mixer fading.py" in without.err
 
 
+@pytest.mark.slow
 def test_a_run_set_against_one_of_ours(here: Path) -> None:
     ours = call("train", "gru", "--text", "text.txt", *TINY, "--out", "runs/gru", "--quiet")
     assert ours.code == 0, ours.err

@@ -26,7 +26,10 @@ pytestmark = [
 NAMES = [entry.name for entry in sw.LINEAGE]
 QUICK = ("func", "jacobian", "meta", "fake")
 LONG = ("export", "export state", "export ragged", "export step", "compile")
-FEW = [("elman", "export"), ("transformer", "export step"), ("window", "export ragged"), ("basic_attention", "compile")]
+FEW = [
+    *[("elman", "export"), ("transformer", "export step"), ("window", "export ragged")],
+    pytest.param("basic_attention", "compile", marks=pytest.mark.slow),
+]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("| ")]

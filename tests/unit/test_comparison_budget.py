@@ -7,8 +7,8 @@ import pytest
 from covering import covered
 
 from statewise.comparison.budget import Entry, Held, solve
-from statewise.comparison.opened import Opener
 from statewise.comparison.study import parse_study, spec_of
+from statewise.comparison.study_data import Opener
 from statewise.core import Machine, state_bytes
 from statewise.models import LINEAGE, build, context_bytes, cost_of
 from statewise.specs import LanguageModelSpec, UserError

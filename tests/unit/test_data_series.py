@@ -213,6 +213,7 @@ def test_missing_before_the_first_value_stays_missing(write: Write) -> None:
         ("a,b\n1,2\n1,1e200\n", {}, "data.csv:3: column 'b' holds '1e200', too large to be squared"),
         ("a,b\n1,\u0663\n", {}, "not a number"),
         ("a,b\n1,2\n", {"time": "when"}, "no column 'when'"),
+        ("a,b\n1,2\n", {"targets": ["c", "b"]}, "no column 'c'"),
         ("a,b\n1,2\n", {"targets": ["B"]}, 'if the target is in \'b\': settings={"data.targets": "b"}'),
         ("a,b\n1,2\n", {"targets": ["b"], "covariates": ["b"]}, "two purposes"),
         (",b\n0,2\n", {}, "column 1 has no name"),

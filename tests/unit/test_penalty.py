@@ -5,7 +5,7 @@ import torch
 
 from statewise.specs import LanguageModelSpec, UserError, make_spec
 from statewise.specs.objective import PenaltySpec
-from statewise.tasks.language_model.penalty import penalty
+from statewise.tasks.language_model.job import penalty
 
 
 def features() -> torch.Tensor:

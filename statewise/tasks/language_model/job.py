@@ -30,11 +30,10 @@ from statewise.data import (
 )
 from statewise.disk import make_folder
 from statewise.models import CountingMachine, TokenMachine, build, cost_of
-from statewise.specs import FreeRunning, LanguageModelSpec, ScheduledSampling, TeacherForcing, UserError
+from statewise.specs import FreeRunning, LanguageModelSpec, PenaltySpec, ScheduledSampling, TeacherForcing, UserError
 from statewise.tasks.folder import refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
-from statewise.tasks.language_model.penalty import penalty
 from statewise.tasks.metric import directions
 from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window, forced_forward, read_tensors, truth_probability
@@ -348,3 +347,16 @@ def _refuse_other_text(kept: Path, corpus: Corpus) -> None:
         raise UserError(
             f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train again"
         )
+
+
+def penalty(spec: PenaltySpec, y_BTD: Tensor, resets_BT: Tensor | None) -> Tensor | float:
+    """Summed over tokens like the loss beside it; where a document begins, nothing moved."""
+    total: Tensor | float = 0.0
+    if spec.size:
+        total = total + spec.size * y_BTD.float().square().mean(-1).sum()
+    if spec.change:
+        moved_BS = y_BTD.float().diff(dim=1).square().mean(-1)
+        if resets_BT is not None:
+            moved_BS = moved_BS.masked_fill(onto(y_BTD.device, resets_BT[:, 1:]), 0.0)
+        total = total + spec.change * moved_BS.sum()
+    return total

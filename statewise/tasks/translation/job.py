@@ -18,8 +18,7 @@ from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
-from statewise.tasks.translation.make import make_translator
-from statewise.tasks.translation.write import Writer, told
+from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import Better, Parallel, Payload, Window
 
 

@@ -18,12 +18,10 @@ from statewise.tasks.folder import Opened
 from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
-from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
+from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
-from statewise.tasks.translation.length import by_length, for_machines
-from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
-from statewise.tasks.translation.write import Writer, told
+from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import ExposureGap, vouched_for
 
 _TIMED = 8  # sources that are translated under the clock
