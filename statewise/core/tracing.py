@@ -87,7 +87,7 @@ class Switch(Generic[R]):
                 self.used -= 1
 
 
-Moment = Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Sequence[Tensor], Tensor]]
+LoopStep = Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Sequence[Tensor], Tensor]]
 
 
 def is_symbolic(size: int) -> bool:
@@ -95,15 +95,15 @@ def is_symbolic(size: int) -> bool:
     return isinstance(size, torch.SymInt)
 
 
-def kept_loop(moment: Moment, state: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """`moment(state, inputs at t)` gives the state after it and an output: over axis 1 of all inputs, as one op.
+def kept_loop(step: LoopStep, state: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """`step(state, inputs at t)` gives the state after it and an output: over axis 1 of all inputs, as one op.
 
     A graph of any length holds it as it is, where a loop in Python would be written out for one length.
     """
     from torch._higher_order_ops.scan import scan  # loads the compiler
 
     def apart(carried: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        after, y = moment([part.to(old.dtype) for part, old in zip(carried, state)], inputs)
+        after, y = step([part.to(old.dtype) for part, old in zip(carried, state)], inputs)
         # The op wants each part of the state as it came in, and every result in memory of its own.
         alike = [new.to(old.dtype).clone(memory_format=torch.contiguous_format) for new, old in zip(after, carried)]
         return alike, y.clone()

@@ -1,6 +1,6 @@
 """A matrix as memory: an outer product writes to it, a product with a vector reads from it.
 
-Written out entry by entry: for one moment a batch of tiny matrix products is slower, several times over where
+Written out entry by entry: for one time step a batch of tiny matrix products is slower, several times over where
 heads are narrow. ... any leading axes (batch and heads), K key width, V value width.
 """
 

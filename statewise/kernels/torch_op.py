@@ -1,6 +1,6 @@
 """One way to call PyTorch's fused recurrences: from any state, over full rows or ragged ones.
 
-B batch, T time, I input width, D width, N packed moments.
+B batch, T time, I input width, D width, N packed time steps.
 """
 
 import warnings
@@ -78,7 +78,7 @@ def in_pieces(
 
 
 def _packed(op: Op, x_BTI: Tensor, state: tuple[Tensor, ...], weights: Sequence[Tensor], lengths_B: Tensor) -> Result:
-    """Packing cannot hold an empty row: it rides along as a row of one moment, and its result is dropped."""
+    """Packing cannot hold an empty row: it rides along as a row of one time step, and its result is dropped."""
     packed = pack_padded_sequence(x_BTI, lengths_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     data_NI, sizes_T, order_B, inverse_B = packed
     assert order_B is not None

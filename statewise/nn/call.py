@@ -3,7 +3,7 @@
 Whatever is irregular (a wrong shape, another dtype, a tracer looking on) is left to torch.nn's own forward, so
 that its errors and its behaviour there are exactly its own.
 
-B batch, T time, I input width, N packed moments, L layers times directions.
+B batch, T time, I input width, N packed time steps, L layers times directions.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Call(NamedTuple):
     """A regular input and its state, rows in the order in which they are stored."""
 
     x: Tensor  # [T, B, I], or [N, I] when packed
-    sizes_T: Tensor | None  # rows at each moment of a packed input
+    sizes_T: Tensor | None  # rows at each time step of a packed input
     state: State | None  # every part [L, B, ...]
     batch: int
     time: int

@@ -47,11 +47,11 @@ class GRU(Recurrent, nn.GRU):
         if wish != "batched":
             return Layer(layer, apart=wish == "persistent")
 
-        def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
+        def over_packed(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
             h_BD = state[0] if state else kernel_weights.zero_state(rows[0])
             return gru_packed(x_NI, h_BD, kernel_weights, rows)
 
-        return Layer(layer, moments)
+        return Layer(layer, over_packed)
 
 
 @final

@@ -143,10 +143,10 @@ _MANY_ROWS = 128  # a step's products are then most of its time, and they are th
 
 
 def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> str | None:
-    """On a CPU our own backward is worth its calls over `enough` moments, and without a gradient never.
+    """On a CPU our own backward is worth its calls over `enough` time steps, and without a gradient never.
 
     `benchmarks/nn.py --kernel batched` prints what it gains and loses. The cheap questions come first: of a
-    single moment, the whole of torch.nn's op takes little longer than asking.
+    single time step, the whole of torch.nn's op takes little longer than asking.
     """
     if not is_on_cpu(given):
         return None

@@ -1,6 +1,6 @@
 """Layers above each other, each read in one direction or two, with dropout between: what torch.nn's stack does.
 
-B batch, T time, I input width, D output width, N packed moments, L layers times directions.
+B batch, T time, I input width, D output width, N packed time steps, L layers times directions.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ Result = tuple[Tensor, State]
 class Layer(NamedTuple):
     """One layer in one direction, from a state or, without one, from zeros. `over_rows` reads [B, T, I] and lengths.
 
-    `over_moments` reads [N, I], rows lying as `kernels/moments.py` says, and gives all states; where it is None, packed
-    rows are padded. `apart`: the last state of `over_rows` lies in memory of its own.
+    `over_packed` reads [N, I], rows as in `kernels/packed_sequence.py`, and gives all states; without it, packed rows
+    are padded. `apart`: the last state of `over_rows` has its own memory.
     """
 
     over_rows: Callable[[Tensor, State | None, Tensor | None], Result]
-    over_moments: Callable[[Tensor, State | None, Rows], Tensor] | None = None
+    over_packed: Callable[[Tensor, State | None, Rows], Tensor] | None = None
     apart: bool = False
 
 
@@ -52,7 +52,7 @@ def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: St
         if module.training and module.dropout > 0 and depth < module.num_layers - 1:
             # Chance is drawn in the order of memory: as torch.nn lies there, the same seed gives the same mask.
             x = F.dropout(x.contiguous(), module.dropout)
-    if directions == 1 and layers[-1].over_moments is not None:
+    if directions == 1 and layers[-1].over_packed is not None:
         x = x.clone()  # what our backward still reads; torch.nn's result may be written over, by an `inplace=True` too
     if len(after) == 1 and layers[0].apart:
         return x, tuple(part[None] for part in after[0])
@@ -66,7 +66,7 @@ def _read_full(layer: Layer, x_TBI: Tensor, state: State | None, backwards: bool
 
 
 def _read_packed(sizes_T: Tensor) -> Reader:
-    """Packed rows are stored longest first, moment after moment."""
+    """Packed rows are stored longest first, time step by time step."""
     rows: Rows = sizes_T.tolist()
     at_T1, at_B = torch.arange(len(rows))[:, None], torch.arange(rows[0])
     running_TB = at_B < sizes_T[:, None]
@@ -76,18 +76,18 @@ def _read_packed(sizes_T: Tensor) -> Reader:
 
     def read(layer: Layer, x_NI: Tensor, state: State | None, backwards: bool) -> Result:
         device = x_NI.device
-        if layer.over_moments is None:
+        if layer.over_packed is None:
             there_B = lengths_B.to(device)
             x_BTI, _ = pad_packed_sequence(PackedSequence(x_NI, sizes_T), batch_first=True)
             y_BTD, after = layer.over_rows(reverse_rows(x_BTI, there_B) if backwards else x_BTI, state, there_B)
             y_BTD = reverse_rows(y_BTD, there_B) if backwards else y_BTD
             return pack_padded_sequence(y_BTD, lengths_B, batch_first=True).data, after
         if not backwards:
-            y_ND = layer.over_moments(x_NI, state, rows)
+            y_ND = layer.over_packed(x_NI, state, rows)
             return y_ND, (y_ND[last_B],)
-        # Moment t of a row changes places with moment t from its end.
+        # Time step t of a row changes places with time step t from its end.
         mirror_N = (start_T[(lengths_B - 1 - at_T1).clamp(min=0)] + at_B)[running_TB]
-        y_ND = layer.over_moments(x_NI[mirror_N], state, rows)
+        y_ND = layer.over_packed(x_NI[mirror_N], state, rows)
         return y_ND[mirror_N], (y_ND[last_B],)
 
     return read
