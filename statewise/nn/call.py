@@ -7,11 +7,12 @@ B batch, T time, I input width, N packed time steps, L layers times directions.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.core import is_observed
@@ -114,3 +115,17 @@ def _traced() -> str | None:
     if torch._C._len_torch_dispatch_stack() > 0:
         return "a dispatch mode watches PyTorch's ops"
     return None
+
+
+def is_symbolic(module: nn.Module, given: Any) -> bool:
+    """Whether torch.fx calls a module inside the one it traces, with a symbol in place of a tensor.
+
+    torch.fx records every module of torch.nn as one call and traces into all others. Our modules record themselves as
+    torch.fx would have recorded the module that they replace.
+    """
+    return isinstance(given, Proxy) and getattr(given.tracer, "root", None) is not module
+
+
+def as_one_call(module: nn.Module, given: Proxy, hx: Any) -> Any:
+    name = given.tracer.path_of_module(module)  # type: ignore[attr-defined]  # its base class has no word for it
+    return given.tracer.create_proxy("call_module", name, (given,) if hx is None else (given, hx), {})

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.kernels import Choice, Wish, is_asked
-from statewise.nn.call import Call, Given, State, read_call
+from statewise.nn.call import Call, Given, State, as_one_call, is_symbolic, read_call
 from statewise.nn.stack import Layer, run_stack
-from statewise.nn.symbolic import as_one_call, is_symbolic
 
 _NO_GRADIENT = "without a gradient PyTorch's op is the fastest on a CPU"
 

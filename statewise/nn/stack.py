@@ -4,7 +4,7 @@ B batch, T time, I input width, D output width, N packed time steps, L layers ti
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from statewise.core import scope
-from statewise.kernels import Rows, reverse_rows
+from statewise.kernels import Rows, Wish, reverse_rows
 from statewise.nn.call import Call, State
 
 Result = tuple[Tensor, State]
@@ -30,6 +30,35 @@ class Layer(NamedTuple):
     apart: bool = False
 
 
+class VectorWeights(Protocol):
+    """Weights of a cell whose state is one vector."""
+
+    def zero_state(self, batch: int) -> Tensor: ...
+
+
+W = TypeVar("W", bound=VectorWeights)
+
+
+def vector_layer(
+    run: Callable[..., tuple[Tensor, Tensor]],
+    run_packed: Callable[[Tensor, Tensor, W, Rows], Tensor],
+    weights: W,
+    wish: Wish,
+) -> Layer:
+    """A layer whose state is one vector, by the op for rows and the one for packed rows."""
+
+    def over_rows(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
+        y_BTD, h_BD = run(x_BTI, state[0] if state else None, weights, lengths_B, wish=wish)
+        return y_BTD, (h_BD,)
+
+    def over_packed(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
+        return run_packed(x_NI, state[0] if state else weights.zero_state(rows[0]), weights, rows)
+
+    if wish != "batched":
+        return Layer(over_rows, apart=wish == "persistent")
+    return Layer(over_rows, over_packed)
+
+
 # One layer over the input as it is stored; the last argument asks for it to be read backwards.
 Reader = Callable[[Layer, Tensor, State | None, bool], Result]
 
@@ -40,17 +69,17 @@ def run_stack(module: nn.RNNBase, call: Call, layers: Sequence[Layer], state: St
     read = _read_full if call.sizes_T is None else _read_packed(call.sizes_T)
     x, after = call.x, []
     for depth in range(module.num_layers):
-        ways = []
-        for way in range(directions):
-            at = depth * directions + way
-            with scope(f"l{depth}_reverse" if way else f"l{depth}"):
+        outputs = []
+        for reverse in range(directions):
+            at = depth * directions + reverse
+            with scope(f"l{depth}_reverse" if reverse else f"l{depth}"):
                 begin = None if state is None else tuple(part[at] for part in state)
-                y, final = read(layers[at], x, begin, bool(way))
-            ways.append(y)
+                y, final = read(layers[at], x, begin, bool(reverse))
+            outputs.append(y)
             after.append(final)
-        x = torch.cat(ways, dim=-1) if len(ways) > 1 else ways[0]
+        x = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
         if module.training and module.dropout > 0 and depth < module.num_layers - 1:
-            # Chance is drawn in the order of memory: as torch.nn lies there, the same seed gives the same mask.
+            # Random numbers are drawn in the order of memory: in torch.nn's layout the same seed gives the same mask.
             x = F.dropout(x.contiguous(), module.dropout)
     if directions == 1 and layers[-1].over_packed is not None:
         x = x.clone()  # what our backward still reads; torch.nn's result may be written over, by an `inplace=True` too
