@@ -47,7 +47,7 @@ def run_kernel(
 
 
 def second_gradient(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) -> tuple[Tensor | None, ...]:
-    """The backward that can itself be second_gradient: through the form in PyTorch. `matrices` of the inner model."""
+    """The backward that can be differentiated again, through `dual`. `matrices`: how many the inner model has."""
     count = 4 + 3 * matrices + 2
     inputs, (place_B, length_B) = ctx.saved_tensors[:count], ctx.saved_tensors[count : count + 2]
     q, k, v, rate, *held, gain, bias = inputs
