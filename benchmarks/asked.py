@@ -1,4 +1,4 @@
-"""What benchmarks share with whoever runs them: options, a GPU where needed, tables, a file for numbers."""
+"""Command-line parts shared by the benchmarks: options, a GPU check, tables, a JSON file for numbers."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Layers that read a stretch of time in chunks, against the same layers moment by moment: forward and backward.
+"""Layers that read a sequence in chunks, against the same layers step by step: forward and backward.
 
     python benchmarks/chunked.py
 

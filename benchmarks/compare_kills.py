@@ -1,8 +1,8 @@
-"""`statewise compare` whose driver is killed (kill -9) at random moments: does it find what it finds in peace?
+"""`statewise compare` whose driver is killed (kill -9) at random times: are the results those of an undisturbed run?
 
     python benchmarks/compare_kills.py --kills 10
 
-Prints a line for each kill and then what came of it; ends with 1 if a trial was lost, done twice or came out otherwise.
+Prints a line for each kill and then the outcome; exits with 1 if a trial was lost, run twice or gave another result.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""How fast text becomes tokens and batches, and how little memory that takes.
+"""Speed and peak memory of turning text into tokens and batches.
 
     python benchmarks/corpus.py --megabytes 100 char byte word bpe
 
-Each kind runs in a process of its own, so that its peak memory is its own.
+Each kind of tokenizer runs in a separate process, so that its peak memory is its own.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Characters on a CPU: time to a validation loss beside a peer's, and a training step beside torch.nn's.
+"""Characters on a CPU: time to a validation loss against nanoGPT, and a training step against torch.nn.
 
     python benchmarks/cpu_char.py --text tinyshakespeare.txt [--peer NANOGPT_CHECKOUT]
 
-Part 1 runs the recipe `shakespeare-cpu` as a person would, in a process of its own, and notes when the
-validation loss first reaches the target. With --peer, nanoGPT's own CPU setting runs after it, judged by
-its own log in the same way. Part 2 times whole training steps, interleaved, medians: our loop with the
-fused and with the naive kernel, and a bare loop around torch.nn.
+Part 1 runs the recipe `shakespeare-cpu` from the command line, in a separate process, and records when the
+validation loss first reaches the target. With --peer, nanoGPT's own CPU setting runs after it, scored by its own log
+in the same way. Part 2 times whole training steps, interleaved, medians: our loop with the fused and with the naive
+kernel, and a bare loop around torch.nn.
 """
 
 import os

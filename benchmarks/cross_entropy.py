@@ -1,11 +1,11 @@
-"""The loss of a language model over a large vocabulary: in chunks, against all logits written out.
+"""The loss of a language model over a large vocabulary: in chunks, against all logits at once.
 
     python benchmarks/cross_entropy.py                   on the CPU
     python benchmarks/cross_entropy.py --device cuda     in bfloat16, and with the memory at its peak
 
-Forward and backward, interleaved, medians. The memory column holds, beside inputs and gradients, the most that was
-alive at once; on a CPU it is counted op by op. The last column is the largest error of the gradients, each relative to
-its norm, against float64 (on CUDA in bfloat16, with the error of the logits written out beside it).
+Forward and backward, interleaved, medians. The memory column is the peak, including inputs and gradients; on a CPU it
+is counted op by op. The last column is the largest error of the gradients, each relative to its norm, against float64
+(on CUDA in bfloat16, next to the error of all logits at once).
 """
 
 import argparse

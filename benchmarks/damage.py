@@ -1,4 +1,4 @@
-"""The ways to harm a run folder, by accident or by someone who knows the format. Used by `fault_folders.py`."""
+"""Kinds of damage to a run folder, accidental or by someone who knows the format. Used by `fault_folders.py`."""
 
 import json
 import os

@@ -1,12 +1,12 @@
-"""Tokens a second of greedy decoding: our GPT-2-shaped Transformer against `transformers`, with the same weights.
+"""Tokens per second of greedy decoding: our GPT-2-shaped Transformer against `transformers`, with the same weights.
 
     python benchmarks/decode.py                          three sizes, batches of 1 and 64, on the CPU
     python benchmarks/decode.py --size gpt2 --batch 1
     python benchmarks/decode.py --device cuda            bfloat16; also without the captured graph
 
-The weights are random and copied; the tokens that both write are compared. Runs of the two are interleaved, so that
-whatever else the machine does meets both; medians are printed. Reading the prompt is part of the time on both sides.
-Each writes once before its time is taken: what is laid out, compiled or captured for later is ready then.
+The weights are random and copied; the generated tokens are compared. Runs of the two are interleaved, so that other
+load on the machine affects both; medians are printed. Prefill is part of the time on both sides. Each side generates
+once as a warm-up, so that layouts, compiled kernels and captured graphs are ready.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What an installation of statewise brings along: every distribution with its size and licence, and their number.
+"""What an installation of statewise includes: every distribution with its size and licence, and their number.
 
     python benchmarks/dependencies.py [--json FILE] [--add scikit-learn seqeval] [--licences FILE]
 
-The requirements are those of pyproject.toml (or of the installed package, where there is none), followed through the
-metadata of what is installed here. torch's own requirements are counted by themselves. Sizes are of installed files.
-`--add`: what these distributions together would bring along. `--licences`: a Markdown table of the licence of every
-distribution that constraints.txt pins, those of the tests included.
+The requirements are those of pyproject.toml (or of the installed package, if there is none), resolved through the
+metadata of the installed distributions. torch's own requirements are counted separately. Sizes are of installed files.
+`--add`: what these distributions together would add. `--licences`: a Markdown table of the licence of every
+distribution that constraints.txt pins, including those of the tests.
 """
 
 import re

@@ -1,12 +1,12 @@
-"""How large token vectors should be at the start: recipes of every task, trained at several standard deviations.
+"""Initial size of token vectors: recipes of every task, trained at several standard deviations.
 
     python benchmarks/embedding_scale.py FOLDER [--scales default 0.1 0.3 1] [--seeds 3] [--jobs 1] [--device cpu]
            [--only NAME …] [--set model.width=96 …]
 
 FOLDER holds a folder for each data set: `mr`, `subj`, `trec`, `sst2`, `atis` (train.tsv and test.tsv with columns text
 and label), `multi30k` (train.de, train.en, val.de, val.en), `ewt` (train.conllu.gz, dev.conllu.gz), `sst` (train.txt,
-dev.txt), `shakespeare` and `wikitext` (train.txt). Sets that are not there are left out; `docstrings` is embedded. A
-cell is the mean over seeds and their standard deviation; `default` is the rule that holds where nothing is set.
+dev.txt), `shakespeare` and `wikitext` (train.txt). Missing sets are skipped; `docstrings` is embedded. A cell is
+the mean over seeds and their standard deviation; `default` is the default rule.
 """
 
 import statistics

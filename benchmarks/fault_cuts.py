@@ -1,4 +1,4 @@
-"""Runs that end at a random step and are resumed. A part of `faults.py`."""
+"""Runs that are killed at a random step and resumed. A part of `faults.py`."""
 
 import os
 import random

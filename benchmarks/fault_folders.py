@@ -1,4 +1,4 @@
-"""Run folders that were damaged, in the ways of `damage.py`. A part of `faults.py`."""
+"""Damaged run folders, by the kinds of `damage.py`. A part of `faults.py`."""
 
 import faulthandler
 import json

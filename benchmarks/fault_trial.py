@@ -1,4 +1,4 @@
-"""What every trial of `faults.py` is made of: a tiny run, a command in a fork of this process, a row of the table."""
+"""Parts of a trial of `faults.py`: a tiny run, a command in a fork of this process, a row of the table."""
 
 import json
 import os

@@ -3,7 +3,7 @@
     python benchmarks/faults.py [--kills 200] [--folders 5000] [--signals 20] [--quick] [--only kills]
 
 torch is imported once; every trial is a fork of that process that runs the real command line. Prints a
-table and leaves with 1 if any trial failed.
+table and exits with 1 if any trial failed.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Everything that runs on a GPU through Triton, CUDA graphs or chunks: checked, then timed, in one call.
+"""Check, then time all ops that run on a GPU through Triton, CUDA graphs or chunks, in one call.
 
     python benchmarks/gpu_ops.py [--json FILE] [--only PART ...]
 
-Each part stands alone: one that fails is reported and the others go on. Outputs, final states and every gradient are
-compared with the equation in float64; the error of the PyTorch form in the same precision stands beside ours. Times are
-medians of forward and backward in milliseconds, interleaved. Where `transformers` is installed, `decode` compares
-with it too; else with our own steps without a graph.
+The parts are independent: one that fails is reported and the others continue. Outputs, final states and every gradient
+are compared with the equation in float64, and the error of the PyTorch implementation in the same precision is shown
+too. Times are medians of forward and backward in milliseconds, interleaved. `decode` compares with `transformers` if it
+is installed, and otherwise with our own steps without a graph.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""What one more token costs after a long context: time of a step, and bytes of state.
+"""Cost of one more token after a long context: time of a step, and bytes of state.
 
     python benchmarks/growth.py                    contexts of 256, 1,024, 4,096, 16,384 and 65,536 tokens
     python benchmarks/growth.py --longest 4096
 
-One row, one layer. The context is really read, in pieces; then tokens are written one by one, as `generate` does, into
-room that was made before. Medians, in microseconds.
+One row, one layer. The context is read in pieces; then tokens are generated one by one, as `generate` does, into
+reserved memory. Medians, in microseconds.
 """
 
 import statistics

@@ -1,15 +1,15 @@
-"""How far back trained language models reach, side by side: by their gradients, by what context is worth, by losing it.
+"""How far back trained language models reach: by their gradients, by the value of context, by the loss without it.
 
     python benchmarks/inspect_lineage.py runs/lstm runs/transformer runs/ttt_linear
     python benchmarks/inspect_lineage.py runs/* --text held-out.txt --window 256 --markdown
 
-Every run reads the same text (default: what its own training held out, so train them on the same), and starts afresh
-after the same number of tokens.
+Every run reads the same text (default: its own held-out part, so train them on the same data), and is reset after the
+same number of tokens.
 
-First table: parameters; bits a token; the memory length by the norm of the gradient and by the gain of more context
-(the distance at which it falls below a share of its largest; `>`: beyond what was tried); what forgetting everything
-costs over the tokens after it; and after how many tokens one that was read differently is half forgotten. Second
-table: bits a token against the tokens read before it. `--markdown` prints both as docs/results.md has them.
+First table: parameters; bits per token; the memory length by the norm of the gradient and by the gain of more context
+(the distance at which it falls below a fraction of its maximum; `>`: beyond the tested range); the increase of the loss
+after a reset; and the half-life of the effect of one changed token. Second table: bits per token against the number of
+tokens read before it. `--markdown` prints both in the format of docs/results.md.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from asked import console
 from rich.table import Table
 
-from statewise.inspection import Finding, look, open_subject
-from statewise.inspection.progress import make_progress
+from statewise.display import make_progress
+from statewise.inspection import Finding, apply_lens, open_subject
 from statewise.specs import UserError
 
 
@@ -43,9 +43,9 @@ def inspected(path: Path, *, text: str | None, fresh: int, **wanted: int | None)
     return Row(
         path.name,
         sum(p.numel() for p in subject.machine.parameters()),
-        look(subject, "surprise", progress=progress),
-        look(subject, "gradient", progress=progress, **settings),
-        look(subject, "intervene", progress=progress, address="everything", tokens=0, places=32),
+        apply_lens(subject, "surprise", progress=progress),
+        apply_lens(subject, "gradient", progress=progress, **settings),
+        apply_lens(subject, "intervene", progress=progress, address="everything", tokens=0, places=32),
     )
 
 

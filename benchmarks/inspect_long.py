@@ -1,12 +1,12 @@
-"""What a lens takes to look at something long: the peak of its memory, and processor time, each in a fresh process.
+"""Peak memory and CPU time of each lens on a long input, each in a fresh process.
 
     python benchmarks/inspect_long.py runs/lstm runs/transformer runs/ttt_linear
     python benchmarks/inspect_long.py runs/tree runs/classification --tokens 100000 --markdown
 
-A language model reads so many tokens of the text that it learned from; of a classifier one row has so many words, of
-a tree run one tree has so many nodes, and beside each stands a short one. `progress` counts the lines that whoever
-waits was told meanwhile; the first may come after two seconds. Peaks are those of the whole process: PyTorch alone
-takes a part of them, which the row `(nothing)` shows.
+A language model reads `--tokens` tokens of its training text; for a classifier one row has that many words, for a tree
+run one tree has that many nodes, each together with a short one. `progress` counts the lines of progress that are
+printed; the first may come after two seconds. Peaks are those of the whole process: the row `(nothing)` shows the part
+of PyTorch alone.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""A Transformer on a GPU, over batches of ever new lengths: attention as we ask for it, and as PyTorch would choose.
+"""A Transformer on a GPU, over batches of ever new lengths: attention as we choose it, and as PyTorch would choose.
 
     python benchmarks/lengths.py [--json FILE] [--lengths 24]
 
-On Hopper and later PyTorch prefers cuDNN's kernels, which are planned anew for every shape. Every length is read and
-learned from on both sides in turn; its first time, its later ones, and the first of all, which also loads and compiles.
-That both find the same losses is checked in the same run. Milliseconds; medians over lengths.
+On Hopper and later PyTorch prefers cuDNN's kernels, which need a new plan for every shape. Both sides
+evaluate and train on every length in turn; reported are the first time, the later ones, and the very first, which also
+loads and compiles. The run also checks that both have the same losses. Milliseconds; medians over lengths.
 """
 
 import random

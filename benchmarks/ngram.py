@@ -2,12 +2,12 @@
 
     python benchmarks/ngram.py [--characters 10_000_000] [--order 5] [--text FILE] [--nltk 300_000]
 
-Without a text, characters are drawn from a random chain of order 3. NLTK counts and scores only a beginning of
-the text; its figures are per character, scaled to the whole, which is to its advantage: it slows down as it grows.
-To score is to give the probability of the character that stood there; ours come with the whole distribution.
-Memory is that of this process at its peak, before NLTK is even imported. `difference` is the largest
-between NLTK's probabilities and ours, both from that beginning; the grams before a full context, which NLTK is not
-given, leave it a little above rounding.
+Without a text, characters are drawn from a random chain of order 3. NLTK counts and scores only the beginning
+of the text; its times are per character, extrapolated to the whole, which is to its advantage: it slows down as it
+grows. To score is to compute the probability of the actual character; ours include the whole distribution. Memory is
+the peak of this process, before NLTK is imported. `difference` is the largest difference between NLTK's probabilities
+and ours, both on that beginning; the grams before a full context, which NLTK does not get, make it slightly larger than
+rounding.
 """
 
 import resource

@@ -1,13 +1,13 @@
-"""statewise.nn beside torch.nn on this CPU: the same weights, the same input, interleaved.
+"""statewise.nn against torch.nn on this CPU: the same weights, the same input, interleaved.
 
     python benchmarks/nn.py [--threads 1] [--kernel batched]
     python benchmarks/nn.py --threads 1 --clock cpu
 
-With `--clock cpu` the time is that of the thread on its core: a busy machine disturbs it little, and it means something
-for a single thread alone.
+`--clock cpu` measures the CPU time of the thread: a busy machine affects it little, but it is meaningful for a single
+thread only.
 
 Medians in milliseconds, without a gradient and with forward + backward; the last column is the largest
-difference of the outputs. `--kernel` forces an implementation, to see where the choice would be wrong.
+difference of the outputs. `--kernel` forces an implementation, to check the default choice.
 """
 
 import statistics

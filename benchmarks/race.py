@@ -1,14 +1,13 @@
-"""A race to a validation loss on characters, from the start of the process: our recipes, and nanoGPT beside them.
+"""A race to a validation loss on characters, from the start of the process: our recipes, and nanoGPT.
 
     python benchmarks/race.py --text input.txt [--peer NANOGPT_CHECKOUT] [--target 1.4697] [--recipe NAME_OR_FILE ...]
 
-Every run is a process of its own, and its clock starts before it does: imports, reading the text, compiling and
-evaluating all count. Ours is judged over the whole validation tenth, each character once: every window of 256 from
-no memory, as nanoGPT judges itself (it draws 200 batches of such windows), and, where a recipe carries its state
-along the text while it learns, so too. Both sides evaluate in the precision they train in; when ours crosses, the same
-weights are judged once more in float32. nanoGPT runs its own config/train_shakespeare_char.py as its README says, on
-the same text, judged by its own log. It saves a checkpoint whenever it improves; ours does so with --saving, as
-`statewise train` would.
+Every run is a separate process, timed from before its start: imports, reading the text, compilation and evaluation all
+count. Ours is evaluated over the whole validation tenth, each character once: every window of 256 from the initial
+state, as in nanoGPT (which draws 200 batches of such windows), and also with the state carried if the recipe trains
+that way. Both sides evaluate in their training precision; when ours reaches the target, the same weights are evaluated
+once more in float32. nanoGPT runs its own config/train_shakespeare_char.py as in its README, on the same text, scored
+by its own log. It saves a checkpoint whenever it improves; ours does so with --saving, as `statewise train` would.
 """
 
 import argparse

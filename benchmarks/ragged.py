@@ -1,4 +1,4 @@
-"""Rows of different length on a CPU: our calls between lengths against PyTorch's packed sequences.
+"""Rows of different length on a CPU: our ragged batches against PyTorch's packed sequences.
 
     python benchmarks/ragged.py [--width 256] [--inputs 64] [--repeats 9]
 
@@ -14,7 +14,7 @@ from asked import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 
-from statewise.kernels import torch_op
+from statewise.kernels import recurrent
 
 CASES = (("a few ends", 33, 64, 2), ("some ends", 40, 64, 8), ("all ragged", 64, 64, 64), ("long, ragged", 64, 200, 64))
 OPS = {"lstm": (torch.lstm, 4, 2), "gru": (torch.gru, 3, 1), "elman": (torch.rnn_tanh, 1, 1)}
@@ -38,9 +38,9 @@ def main() -> None:
             state = tuple(torch.zeros(batch, width) for _ in range(parts))
             lengths_B = torch.full((batch,), length)
             lengths_B[:ragged] = torch.randint(1, length, (ragged,))
-            runs: dict[str, Callable[..., torch_op.Result]] = {
-                "pieces": torch_op.run_torch_op,
-                "packed": torch_op._packed,
+            runs: dict[str, Callable[..., recurrent.OpResult]] = {
+                "pieces": recurrent.run_torch_op,
+                "packed": recurrent._packed,
             }
             times: dict[str, list[float]] = {key: [] for key in runs}
             results: dict[str, Tensor] = {}

@@ -1,18 +1,17 @@
-"""Recurrent layers on a GPU against cuDNN: errors, times, repeatability, company.
+"""Recurrent layers on a GPU against cuDNN: errors, times, repeatability, concurrency.
 
-    python benchmarks/recurrent.py --check             # every output and gradient against float64, beside cuDNN's error
-    python benchmarks/recurrent.py --time              # the grid of widths and batches, microseconds a step
-    python benchmarks/recurrent.py --safe --seconds 60 # 100 equal repetitions; a minute beside other work on the GPU
+    python benchmarks/recurrent.py --check             # every output and gradient against float64, and cuDNN's error
+    python benchmarks/recurrent.py --time              # the grid of widths and batches, microseconds per step
+    python benchmarks/recurrent.py --safe --seconds 60 # 100 equal repetitions; a minute with other work on the GPU
     python benchmarks/recurrent.py --check --as 8.0    # plans and code for an older GPU, on the one that is there
     python benchmarks/recurrent.py --report times.json # the tables of docs/performance.md from a written file
-    python benchmarks/recurrent.py --kernel stepped …  # the same of one form, wherever it can run
+    python benchmarks/recurrent.py --kernel stepped …  # the same for one implementation, wherever it can run
 
-Both sides run through autograd, allocation included, one after the other in one process; times are medians over
-several rounds of calls without a synchronisation between them, as in training; each side once more with autograd in the
-calling thread (`torch.autograd.set_multithreading_enabled(False)`), which spares small layers the wait for another one;
-and as a replayed CUDA graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision
-float32`, float32).
-Beside them stands a graph of cuBLAS's products alone, those that a form with a product a step cannot leave out.
+Both sides run through autograd, allocation included, alternating in one process; times are medians over several rounds
+of calls without a synchronisation between them, as in training; each side once more with autograd in the calling thread
+(`torch.autograd.set_multithreading_enabled(False)`), which saves small layers a thread switch; and as a replayed CUDA
+graph of the same calls, where cuDNN is the faster of bfloat16 and float16 (with `--precision float32`, float32). For
+comparison there is a graph of only the cuBLAS products that an implementation with one product per step cannot avoid.
 `--out FOLDER` receives the numbers as JSON.
 """
 

@@ -1,6 +1,6 @@
-"""Every output and gradient of our recurrent layers against float64, beside the error of cuDNN: `recurrent.py --check`.
+"""Every output and gradient of our recurrent layers against float64, next to cuDNN's error: `recurrent.py --check`.
 
-Where cuDNN has no such layer (layer norm), the equation in the same dtype stands in its place.
+If cuDNN has no such layer (layer norm), the equation in the same dtype replaces it.
 """
 
 import json

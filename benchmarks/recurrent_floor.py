@@ -1,4 +1,4 @@
-"""The products that a recurrent layer cannot leave out, and nothing else: the floor of any form with a product a step.
+"""Only the products that a recurrent layer cannot avoid: a lower bound for implementations with one product per step.
 
 B batch, T time, N both, I input width, D width, G all gates.
 """

@@ -1,9 +1,9 @@
-"""The LSTM with layer norm on a GPU: our forms of it against a step loop as people write one.
+"""The LSTM with layer norm on a GPU: our implementations against the usual loop over time steps.
 
     python benchmarks/recurrent_norm.py [--widths 512 1024] [--batches 16 64 256] [--precision bfloat16]
 
-cuDNN has no such layer. The loop is scripted by TorchScript, as in PyTorch's own example of custom LSTMs, and run once
-as it is and once under a CUDA graph. Same weights and inputs; outputs are compared before anything is timed;
+cuDNN has no such layer. The loop is scripted by TorchScript, as in PyTorch's own example of custom LSTMs, and run with
+and without a CUDA graph. Same weights and inputs; outputs are compared before anything is timed;
 interleaved, medians. `--out FOLDER` receives the numbers as JSON.
 """
 

@@ -1,4 +1,4 @@
-"""Recurrent kernels that wait for each other: the same bits a hundred times, and beside other work on the GPU."""
+"""Recurrent kernels whose blocks wait for each other: the same bits a hundred times, with other GPU work too."""
 
 import json
 import time

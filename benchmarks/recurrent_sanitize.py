@@ -1,12 +1,12 @@
-"""NVIDIA's compute-sanitizer over every kind of persistent kernel, at small shapes, each in a process of its own.
+"""NVIDIA's compute-sanitizer over every kind of persistent kernel, at small shapes, each in a separate process.
 
     python benchmarks/recurrent_sanitize.py                    # memcheck and racecheck, a table
     python benchmarks/recurrent_sanitize.py --tools memcheck --limit 60
 
-memcheck looks for accesses outside of what was allocated, in all memory. racecheck looks for hazards in shared memory
-alone: what blocks exchange through global memory it does not see; for that there are the emulator of the tests, whose
-order of threads is random, and the repetitions of `recurrent.py --safe`. Under the tools a kernel runs hundreds of
-times slower, so its waits are allowed minutes.
+memcheck looks for accesses outside of allocations, in all memory. racecheck looks for hazards in shared memory only: it
+does not see what blocks exchange through global memory. The emulator of the tests, with a random order of threads, and
+the repetitions of `recurrent.py --safe` cover that. Under the tools a kernel runs hundreds of times slower, so its
+waits may take minutes.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""The persistent recurrence written in Triton, beside our CUDA C++: what the portable compiler would cost.
+"""The persistent recurrence in Triton against our CUDA C++: what the portable compiler would cost.
 
-    python benchmarks/recurrent_triton.py                  # on an NVIDIA GPU: a table, forward, microseconds a step
+    python benchmarks/recurrent_triton.py                  # on an NVIDIA GPU: a table, forward, microseconds per step
     python benchmarks/recurrent_triton.py --cells lstm --widths 256 1024 --batches 16
 
 The same idea with the same tools: the blocks of a cooperative launch keep their columns of U, hand states to each other

@@ -1,14 +1,14 @@
-"""Plans of the persistent kernels, each checked against float64 and timed alone, and the table they make.
+"""Plans of the persistent kernels, each checked against float64 and timed alone, and the resulting table.
 
-    python benchmarks/recurrent_tune.py                      # on a Hopper GPU: a line of JSON a plan, into tune.jsonl
+    python benchmarks/recurrent_tune.py                      # on a Hopper GPU: a line of JSON per plan, into tune.jsonl
     python benchmarks/recurrent_tune.py --kinds wide --widths 768 1024 --batches 256   # only some
     python benchmarks/recurrent_tune.py --compile            # before that, anywhere: fill the cache, on all cores
     python benchmarks/recurrent_tune.py --report tune.jsonl  # the fastest of each shape, forward / backward
     python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/h200.py
 
-Time is that of the kernel alone: no product before or after it, no autograd. The model of costs in
-`kernels/persistent/proposals.py` proposes plans; the GPU decides. What stands in the file already is not run again. The
-work is done in a process of its own, begun anew behind a plan that crashes it.
+Time is that of the kernel alone: no product before or after it, no autograd. The cost model in
+`kernels/persistent/proposals.py` proposes plans; the GPU decides. Plans that are already in the file are not run again.
+The work runs in a separate process, which is restarted after a plan that crashes it.
 """
 
 import argparse

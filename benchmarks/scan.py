@@ -1,4 +1,4 @@
-"""The scan of minGRU and minLSTM: our parallel form against the loop, forward and backward.
+"""The scan of minGRU and minLSTM: our parallel implementation against the loop, forward and backward.
 
     python benchmarks/scan.py
 

@@ -1,11 +1,11 @@
-"""What it costs to check a state at every step: one step of each model on this CPU, with and without the check.
+"""Cost of checking a state at every step: one step of each model on this CPU, with and without the check.
 
     python benchmarks/state_check.py [--rounds 400] [--threads 1]
 
-A step of one row is the smallest call there is, so the share is the largest. Each step takes the state that the last
-one returned, as decoding does. Short rounds with and without the check alternate, so that both meet the same caches and
-the same neighbours; the check is the median difference of two rounds side by side, by the thread's own clock. The guard
-of every part is passed in both (0.1 us each).
+A step of one row is the smallest call, so the relative cost is the largest. Each step takes the state of the previous
+one, as in decoding. Short rounds with and without the check alternate, so that both have the same caches and load; the
+cost is the median difference of two adjacent rounds, in CPU time of the thread. The guard of every part runs in both
+(0.1 us each).
 """
 
 import statistics

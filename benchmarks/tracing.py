@@ -1,9 +1,9 @@
-"""What PyTorch's own tools make of each model: torch.func, torch.export, torch.compile, torch.jit.trace and others.
+"""PyTorch's own tools on each model: torch.func, torch.export, torch.compile, torch.jit.trace and others.
 
     python benchmarks/tracing.py [--models lstm gru ...] [--tools export compile ...] [--backend aot_eager]
 
-Each cell compares with the model itself, in float64: values and gradients, for rows and lengths that were not traced
-too. It says "yes", or what differs, or the first line of the error. docs/tracing.md shows the table.
+Each cell compares with the model itself, in float64: values and gradients, also for batch sizes and lengths that were
+not traced. It is "yes", or what differs, or the first line of the error. docs/tracing.md shows the table.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A training step of a language model: the loop one would write, ours, and ours as one captured graph.
+"""A training step of a language model: a bare PyTorch loop, ours, and ours as one captured graph.
 
     python benchmarks/train_step.py                  on a GPU: about ten million parameters, 64 rows of 256 tokens
     python benchmarks/train_step.py --device cpu     small, and without capture, which is for CUDA
@@ -191,7 +191,8 @@ def ours(job: LanguageModelJob, par: Parallel, *, graph: str) -> Way:
             number[0] += 1
             taken = updater.take(number[0], rate=RATE)
             scale[0] = taken.scale
-            readings.put(taken.numbers)
+            numbers = taken.numbers
+            readings.put(numbers if isinstance(numbers, torch.Tensor) else torch.tensor(numbers, dtype=torch.float64))
             losses.extend(numbers[0] * taken.scale for numbers in readings.due())
 
     def all_losses() -> list[float]:

@@ -2,7 +2,7 @@
 
     python benchmarks/tree.py [--trees 64] [--leaves 24] [--width 64] [--rounds 5]
 
-`difference` is the largest between the nodes of the two, and between their gradients, relative to the largest number.
+`difference` is the largest difference of nodes and of gradients, relative to the largest number.
 """
 
 import random

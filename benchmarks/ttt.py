@@ -1,11 +1,11 @@
-"""Test-time training, forward and backward: our forms against each other, and against the paper's public code.
+"""Test-time training, forward and backward: our implementations, and the paper's public code.
 
     python benchmarks/ttt.py                                  one Triton kernel against PyTorch; needs a CUDA device
-    python benchmarks/ttt.py --peer TTT_LM_PYTORCH_CHECKOUT   beside their layers, on a GPU or (small) a CPU
+    python benchmarks/ttt.py --peer TTT_LM_PYTORCH_CHECKOUT   against their layers, on a GPU or (small) a CPU
 
 Without --peer it is `python benchmarks/gpu_ops.py --only ttt`: errors against float64, then medians. With it, layers of
 the same width, heads and mini-batch make training steps (forward and backward) on the same input, interleaved, medians;
-first it is shown that both compute the same where their definitions agree (`ttt_peer.py` says where they do not).
+first it checks that both compute the same where their definitions agree (`ttt_peer.py` lists the differences).
 Theirs is timed as published, and without the rotation and the last norm, which ours does not have.
 """
 

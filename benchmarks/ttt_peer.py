@@ -1,6 +1,6 @@
 """The paper's public PyTorch layers of test-time training, loaded from a checkout and made comparable with ours.
 
-Their file is not edited; what it lacks or does besides is changed from outside, and said. Besides the equation that
+Their file is not edited; differences are patched from outside, and documented here. Besides the equation that
 both share, theirs rotates queries and keys in a mini-batch, weighs the step by the place in it, trains biases of the
 inner model, and normalises before the last product; its GELU is the tanh form. For a comparison of numbers:
 

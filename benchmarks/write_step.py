@@ -1,9 +1,9 @@
-"""The kernels of a step of writing on a GPU, beside PyTorch's ops for the same, microseconds.
+"""The kernels of a decoding step on a GPU, against PyTorch's ops for the same, microseconds.
 
     python benchmarks/write_step.py [--json FILE]
 
-Shapes of GPT-2 small in bfloat16. Each side is captured as a CUDA graph of many calls, as writing runs it; the two are
-replayed in turn, medians. `error`: the largest difference from float64, relative to its norm, beside PyTorch's own.
+Shapes of GPT-2 small in bfloat16. Each side is captured as a CUDA graph of many calls, as in decoding; the two are
+replayed in turn, medians. `error`: the largest difference from float64, relative to its norm, next to PyTorch's own.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Movies for people, by dot products: learn a vector for every user and every movie from a few ratings.
+"""A recommender by dot products: learn a vector for every user and every movie from a few ratings.
 
     python examples/recommender.py [--users 200] [--movies 150] [--traits 3]
 
-The ratings are made up: each user has likings and each movie has traits, and a rating is their dot product
-with some noise. Neither is told. From a part of the ratings, both are found again, up to a rotation: dot
-products do not change when all vectors turn together. `docs/recommender.md` goes on from here to attention.
+The ratings are generated: each user has likings and each movie has traits, and a rating is their dot product with some
+noise. The model sees neither. From a part of the ratings it recovers both, up to a rotation: dot products do not change
+when all vectors rotate together. `docs/recommender.md` continues from here to attention.
 
 U users, M movies, K traits, N known ratings.
 """

@@ -1,4 +1,4 @@
-"""How what was read reaches the writer: every way to condition a decoder, at equal size, on copying and reversing.
+"""Every way to condition a decoder on its source, at equal size, on copying and reversing.
 
 python examples/ways_to_condition.py [--steps N] [--parameters N] [--cases N]
 """
@@ -6,6 +6,7 @@ python examples/ways_to_condition.py [--steps N] [--parameters N] [--cases N]
 import argparse
 import itertools
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.decoding import greedy
-from statewise.models import ConditionalMachine, build_seq2seq
+from statewise.models import ConditionalMachine, build_seq2seq, num_parameters
 from statewise.specs import GRUSpec, Seq2SeqSpec
 
 SYMBOLS, LONGEST = 8, 8
@@ -45,7 +46,11 @@ def of_size(parameters: int, **options: Any) -> Seq2SeqSpec:
         side = GRUSpec(width=width, embedding=16)
         return Seq2SeqSpec(encoder=side, decoder=side, **options)
 
-    return min((spec(width) for width in range(4, 200)), key=lambda s: abs(s.num_parameters(VOCAB, VOCAB) - parameters))
+    return min((spec(width) for width in range(4, 200)), key=lambda one: abs(size_of(one) - parameters))
+
+
+def size_of(spec: Seq2SeqSpec) -> int:
+    return num_parameters(partial(build_seq2seq, spec, source_vocab=VOCAB, target_vocab=VOCAB))
 
 
 def taught(spec: Seq2SeqSpec, task: str, *, steps: int, seed: int = 0) -> ConditionalMachine[Any]:
@@ -95,7 +100,7 @@ def main() -> None:
         figures = []
         for task in ("copy", "reverse"):
             figures += judged(taught(spec, task, steps=chosen.steps), task, cases=chosen.cases)
-        cells = [context, source, "yes" if edges else "no", f"{spec.num_parameters(VOCAB, VOCAB):,}"]
+        cells = [context, source, "yes" if edges else "no", f"{size_of(spec):,}"]
         print("|", " | ".join(cells + [f"{figure:.3f}" for figure in figures]), "|", flush=True)
     print(f"\n{chosen.steps} steps each; {time.monotonic() - began:.0f} s")
 

@@ -1,7 +1,7 @@
-"""A CPU may advertise AMX and then die with SIGILL in the first bfloat16 product (some virtual machines).
+"""On some virtual machines a CPU advertises AMX, and the first bfloat16 product then dies with SIGILL.
 
-oneDNN obeys ONEDNN_MAX_CPU_ISA if it is set before its first call. Capping costs float32 nothing;
-who asks for bfloat16 gets the cap lifted where a probe in a child process survives.
+oneDNN obeys ONEDNN_MAX_CPU_ISA if it is set before its first call. The cap costs float32 nothing; for bfloat16 it is
+lifted where a probe in a child process survives.
 """
 
 import os

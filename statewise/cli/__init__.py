@@ -23,7 +23,7 @@ from statewise.cli.train import train
 from statewise.cli.unknown_option import explain_option
 from statewise.cli.verify import verify
 
-# What takes less memory, by the verb.
+# How to use less memory, by verb.
 _LOWER = {
     "train": "lower train.batch or train.window, then model.width or model.depth; or train on another --device",
     "compare": "use fewer --workers, or leave the largest entries out (--only)",
@@ -38,7 +38,7 @@ _NoSuchOption: Any = vars(sys.modules[_UsageError.__module__])["NoSuchOption"]
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """A flag takes no value, and what an argument is its name and help say: no Python types in the help."""
+    """No Python types in the help: flags have no value, and the name and help of an argument describe it."""
     for param in params:
         if isinstance(param, TyperArgument):
             vars(param)["display_type_rich"] = lambda ctx: None
@@ -53,7 +53,7 @@ class _Verb(TyperCommand):
 
 
 class _Verbs(TyperGroup):
-    """Keeps the verbs in the order of the work, and guesses what a mistyped one was meant to be."""
+    """Verbs in the order of use; a mistyped one gets a suggestion."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
@@ -80,8 +80,8 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _say_version(requested: bool) -> None:
+    if requested:
         tell(__version__)
         raise typer.Exit
 
@@ -100,7 +100,7 @@ app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_inters
 
 
 def main() -> None:
-    """Run the command line; every foreseen end has its exit code and at most one screen of text."""
+    """Run the command line; every expected error has an exit code and at most one screen of text."""
     warnings.showwarning = _warn
     sys.exit(_run())
 
@@ -112,32 +112,32 @@ def _run() -> int:
         return result if isinstance(result, int) else 0
     except _UsageError as error:
         if not sys.argv[1:]:
-            error.show()  # no verb at all: the help is the answer
+            error.show()  # no verb: show the help
             return 2
         verb = f" {sys.argv[1]}" if sys.argv[1] in _verbs() else ""
         value = _value_of(*getattr(getattr(error, "param", None), "opts", ()))
-        given = "" if value is None else f"; given: {value!r}"
-        said = f"{error.format_message()}{given}"
+        suffix = "" if value is None else f"; given: {value!r}"
+        text = f"{error.format_message()}{suffix}"
         if isinstance(error, _NoSuchOption):
-            said = explain_option(error.option_name, _long_options(error), sys.argv[1:])
-        return _complain(f"{said}\ntry: statewise{verb} --help", 2)
+            text = explain_option(error.option_name, _long_options(error), sys.argv[1:])
+        return _complain(f"{text}\ntry: statewise{verb} --help", 2)
     except typer.Exit as error:
         return int(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except (BrokenPipeError, SystemExit):
         # (Typer turns a closed pipe into SystemExit, and nothing else here leaves that way.)
-        # Whoever read our output has enough; keep the interpreter from complaining about it at its end.
+        # The reader closed the pipe; keep the interpreter from reporting it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         if error.strerror is None:
             raise
         name = f" {error.filename!r}" if error.filename else ""
-        told = f"could not read or write{name}: {error.strerror}; what was saved before is intact"
-        return _complain(told + _notes(error), 1)
+        message = f"could not read or write{name}: {error.strerror}; what was saved before is intact"
+        return _complain(message + _notes(error), 1)
     except Exception as error:
-        # Whoever raises one of these has loaded it: looking them up costs nothing, and a help text needs none of them.
+        # Look the types up only if their modules are loaded: importing them would slow down the help.
         mistake = sys.modules.get("statewise.specs.error")
         if mistake is not None and isinstance(error, mistake.UserError):
             return _complain(f"{error.on_command_line()}{_notes(error)}", 2)
@@ -158,7 +158,7 @@ def _run() -> int:
 
 
 def _notes(error: BaseException) -> str:
-    """What was added to an error on its way, for example how to continue a training."""
+    """The notes of an error, for example how to continue a training."""
     notes = getattr(error, "__notes__", ())
     if not notes:
         return ""
@@ -168,7 +168,7 @@ def _notes(error: BaseException) -> str:
 
 
 def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Without the line of our code that it came from."""
+    """Print a warning without its source line."""
     tell(f"warning: {message}", error=True)
 
 
@@ -177,13 +177,15 @@ def _verbs() -> list[str]:
 
 
 def _long_options(error: Any) -> list[str]:
-    """The long names of the options that the verb has, but for hidden ones."""
+    """The long names of the verb's options, without hidden ones."""
     params = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
-    return [name for one in params if not getattr(one, "hidden", False) for name in one.opts if name.startswith("--")]
+    return [
+        name for param in params if not getattr(param, "hidden", False) for name in param.opts if name.startswith("--")
+    ]
 
 
 def _value_of(*names: str) -> str | None:
-    """What was given on the command line to the option of these names."""
+    """The value on the command line of the option with these names."""
     for word, after in zip(sys.argv, [*sys.argv[1:], ""]):
         option, equals, value = word.partition("=")
         if option in names:

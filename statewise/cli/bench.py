@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from statewise.cli.option import Json
-from statewise.cli.output import print_json, tell
+from statewise.cli.output import make_table, print_json, tell
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -51,7 +51,7 @@ def bench(
 
 
 def _refuse_early(context: typer.Context, name: str | None) -> None:
-    """Options before the benchmark's name are not the benchmark's, and most of them are only for --explain."""
+    """Refuse options before the benchmark's name that only --explain has."""
     from statewise.specs import UserError
 
     for option in ("model", "width", "batch", "time", *(("json_",) if name else ())):
@@ -63,19 +63,19 @@ def _refuse_early(context: typer.Context, name: str | None) -> None:
 
 
 def _folder() -> Path:
-    """The benchmarks: inside an installed package, beside it in a checkout."""
+    """The benchmarks: inside an installed package, next to it in a checkout."""
     installed = _PACKAGE / "benchmarks"
     return installed if installed.is_dir() else _PACKAGE.parent / "benchmarks"
 
 
 def _benchmarks() -> dict[str, str]:
-    """Those that can be run, each with the first sentence of its file."""
-    found = {}
+    """Name and first docstring line of each benchmark."""
+    sentences = {}
     for path in sorted(_folder().glob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "__main__" in source:
-            found[path.stem] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-    return found
+            sentences[path.stem] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    return sentences
 
 
 def _list(known: dict[str, str], *, json_: bool) -> None:
@@ -93,29 +93,27 @@ def _explain(names: tuple[str, ...], *, width: int, batch: int, time: int, json_
 
     cuda = torch.cuda.is_available()
     device, dtype = (torch.device("cuda"), torch.bfloat16) if cuda else (torch.device("cpu"), torch.float32)
-    found = explain(names, width=width, batch=batch, time=time, device=device, dtype=dtype)
+    choices = explain(names, width=width, batch=batch, time=time, device=device, dtype=dtype)
     shape: dict[str, Any] = {"device": str(device), "dtype": str(dtype).removeprefix("torch.")}
     shape |= {"width": width, "batch": batch, "time": time}
     if json_:
-        print_json({**shape, "choices": [one._asdict() for one in found]})
+        print_json({**shape, "choices": [choice._asdict() for choice in choices]})
         return 0
     tell(f"{device}, {shape['dtype']}, width {width}, {batch} rows of {time} tokens, one training step each:")
     _print(
         ["model", "op", "runs as", "because"],
-        [[one.model, one.op, one.implementation or "refused", one.reason] for one in found],
+        [[choice.model, choice.op, choice.implementation or "refused", choice.reason] for choice in choices],
     )
     tell("to force one: --set model.kernel=naive, or STATEWISE_KERNEL=naive")
     return 0
 
 
 def _print(titles: list[str], rows: list[list[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
     from statewise.display import make_console
 
-    table = Table(*titles, box=SIMPLE_HEAD, pad_edge=False)
+    table = make_table(*titles)
     for row in rows:
         table.add_row(*map(escape, row))
     make_console().print(table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from statewise.cli.option import Json, Quiet, Text, joined
-from statewise.cli.output import print_json, tell
+from statewise.cli.output import make_table, print_json, tell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from statewise.comparison import Compared, ComparedPart
 
 _DEFAULT = "lineage"
-# What a terminal shows, as far as it is wide, the first of these first; the report has all of it.
+# Columns for the terminal, as many as fit, in this order; the report has all columns.
 _SHOWN = (
     "entry",
     "metric",
@@ -102,7 +102,7 @@ def compare(
     from statewise.comparison import compare as run_study
     from statewise.comparison import make_board
 
-    found = run_study(
+    compared = run_study(
         study,
         data=None if (files := joined(data, text)) is None else [Path(name) for name in files],
         settings=_settings(set_ or [], seeds=seeds),
@@ -120,14 +120,14 @@ def compare(
         command=shlex.join(["statewise", *sys.argv[1:]]),
     )
     if json_:
-        print_json({**found.report, "report": str(found.page), "left": found.left, "failed": found.failed})
+        print_json({**compared.report, "report": str(compared.page), "left": compared.left, "failed": compared.failed})
     else:
-        _print(found)
-    if found.stopped:
-        told = f"stopped by signal {found.stopped}; finished trials are kept, and the same command continues"
-        tell(f"statewise: {told}", error=True)
-        return 128 + found.stopped
-    return 1 if any(trial.phase == "final" for part in found.parts for trial in part.ran.failed) else 0
+        _print(compared)
+    if compared.stopped:
+        message = f"stopped by signal {compared.stopped}; finished trials are kept, and the same command continues"
+        tell(f"statewise: {message}", error=True)
+        return 128 + compared.stopped
+    return 1 if any(trial.phase == "final" for part in compared.parts for trial in part.ran.failed) else 0
 
 
 def _list(json_: bool) -> int:
@@ -156,52 +156,52 @@ def _list(json_: bool) -> int:
 
 
 def _settings(overrides: list[str], *, seeds: int | None) -> dict[str, Any]:
-    """What the command line says of the study."""
+    """The settings of the study from the command line."""
     from statewise.specs import read_override
 
     return {**({} if seeds is None else {"seeds": seeds}), **dict(map(read_override, overrides))}
 
 
 def fitting(widths: dict[str, int], room: int) -> list[str]:
-    """The first columns that fit side by side, and the very first whatever its width."""
-    shown: list[str] = []
+    """The first columns that fit into the width; at least one."""
+    columns: list[str] = []
     for name in widths:
-        if shown and sum(widths[one] + _GAP for one in [*shown, name]) > room + 1:
+        if columns and sum(widths[column] + _GAP for column in [*columns, name]) > room + 1:
             break
-        shown.append(name)
-    return shown
+        columns.append(name)
+    return columns
 
 
 def _heading(column: dict[str, Any]) -> str:
-    """The title, and what it is in below it; the metric and the groups are explained below the table."""
-    told = "" if column["name"] in ("metric", "group") else column["unit"]
-    return f"{column['title']}\n{told}" if told else str(column["title"])
+    """The title with its unit below; metric and group are explained below the table."""
+    unit = "" if column["name"] in ("metric", "group") else column["unit"]
+    return f"{column['title']}\n{unit}" if unit else str(column["title"])
 
 
-def _print(found: "Compared") -> None:
-    """The tables and the verdict of the report, as far as a terminal is wide, and where the rest is."""
+def _print(compared: "Compared") -> None:
+    """The tables and the verdict of the report, as wide as the terminal, and the path of the report."""
     from statewise.display import make_console
 
-    # A file has no width that a line could be too long for.
-    console = make_console() if sys.stdout.isatty() else make_console(width=max(map(_table_width, found.parts)))
+    # No width limit for a file.
+    console = make_console() if sys.stdout.isatty() else make_console(width=max(map(_table_width, compared.parts)))
 
     def say(text: str, *, whole: bool = False) -> None:
-        """`whole`: on one line, however long, so that a terminal can find the address in it."""
+        """`whole`: on one line, so that a terminal recognises the address in it."""
         console.print(text, highlight=False, markup=False, soft_wrap=whole or not console.is_terminal)
 
-    for part in found.parts:
+    for part in compared.parts:
         console.print(_table(part, console.width))
         say(" ".join(filter(None, [part.report["method"], part.report["noisy"]])))
         choices = part.report["choices"]
         if choices is not None and "group" in _headings(part):
             say(choices["said"])
-    say(found.verdict)
-    for part in found.parts:
+    say(compared.verdict)
+    for part in compared.parts:
         for failure in part.ran.failed:
             say(f"failed: {failure.entry}, seed {failure.seed}: {failure.error.splitlines()[0]}")
-    if found.left:
-        say(f"{found.left} trials are not done")
-    say(f"report: {found.page}; to open it in a browser: {found.page.absolute().as_uri()}", whole=True)
+    if compared.left:
+        say(f"{compared.left} trials are not done")
+    say(f"report: {compared.page}; to open it in a browser: {compared.page.absolute().as_uri()}", whole=True)
 
 
 def _headings(part: "ComparedPart") -> dict[str, str]:
@@ -226,15 +226,13 @@ def _table_width(part: "ComparedPart") -> int:
 
 
 def _table(part: "ComparedPart", room: int) -> "Table":
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
-    headings, shown = _headings(part), fitting(_widths(part), room)
-    table = Table(title=escape(part.report["title"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    headings, columns = _headings(part), fitting(_widths(part), room)
+    table = make_table(title=escape(part.report["title"]), title_justify="left")
     words = {column["name"] for column in part.report["table"]["columns"] if column["text"]}
-    for name in shown:
+    for name in columns:
         table.add_column(escape(headings[name]), justify="left" if name in words else "right")
     for row in part.report["table"]["rows"]:
-        table.add_row(*(escape(row[name]["text"]) for name in shown))
+        table.add_row(*(escape(row[name]["text"]) for name in columns))
     return table

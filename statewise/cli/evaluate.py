@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statewise.cli.option import Device, Json, Text, joined
-from statewise.cli.output import print_json
-from statewise.cli.run_argument import MixerOption, open_run
+from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, RunFolder, Text, joined, open_run
+from statewise.cli.output import print_json, print_report
 
 if TYPE_CHECKING:
-    from statewise.tasks import Evaluation, Report
+    from statewise.tasks import Evaluation
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    run: RunFolder,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", "-d", metavar="FILE", help="File or folder. Default: the held-out part of the data."),
@@ -24,10 +23,7 @@ def evaluate(
     mixer: MixerOption = None,
     device: Device = None,
     json_: Json = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
-    ] = None,
+    set_: DecodingSettings = None,
     reference: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,35 +116,9 @@ def evaluate(
     else:
         results = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:
-        found = [result._asdict() for result in results]
-        print_json(found[0] if folds is None else found)
+        metrics = [result._asdict() for result in results]
+        print_json(metrics[0] if folds is None else metrics)
         return
     for number, result in enumerate(results, start=1):
         part = read if folds is None else f"{read}: period {number} of {folds}"
         print_report(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
-
-
-def print_report(report: "Report", *, title: str, first: str) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from statewise.display import make_console
-
-    console = make_console()
-    table = Table(title=escape(title), title_justify="left")
-    table.add_column(first)
-    for column in report.columns:
-        table.add_column(column, justify="right")
-    for number, row in enumerate(report.rows):
-        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
-    console.print(table)
-    console.print(report.note, highlight=False, markup=False)
-    if report.warning:
-        console.print(f"warning: {report.warning}", highlight=False, markup=False)
-    for more in report.more:
-        table = Table(title=escape(more.title), title_justify="left")
-        for number, column in enumerate(more.columns):
-            table.add_column(column, justify="right" if number else "left")
-        for row in more.rows:
-            table.add_row(*(escape(cell) for cell in row))
-        console.print(table)

@@ -1,19 +1,18 @@
 """`statewise generate`: text from a trained model, token by token."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.option import Device, Json
+from statewise.cli.option import Device, Json, MixerOption, RunFolder, open_run
 from statewise.cli.output import print_json, put, tell
-from statewise.cli.run_argument import MixerOption, open_run
 
-_TOKENS = 300  # of a text
+_TOKENS = 300  # default for language models
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    run: RunFolder,
     prompt: Annotated[
         str, typer.Option("--prompt", "-p", metavar="TEXT", help="The text to continue, or the input to answer.")
     ] = "",
@@ -79,10 +78,7 @@ def generate(
                 f"a {opened.spec.task} run has no text to continue later", fix="leave out --state and --save-state"
             )
         text = opened.generate(prompt, tokens=tokens, sampling=sampling, stop=stop or ())
-        if json_:
-            print_json({"prompt": prompt, "text": text})
-        else:
-            put(text)
+        _print({"prompt": prompt, "text": text}, text, json_=json_)
         return
     if unknown := opened.tokenizer.unknown_in(prompt):
         tell(
@@ -95,12 +91,8 @@ def generate(
             raise UserError("this run reads backwards; --state, --save-state and --stop do not apply")
         text = opened.generate(prompt, tokens=tokens, sampling=sampling)
         count = len(opened.tokenizer.encode(text)) + len(opened.tokenizer.encode(prompt))
-        if json_:
-            print_json({"prompt": prompt, "text": text, "tokens": count})
-        else:
-            put(text + prompt)
+        _print({"prompt": prompt, "text": text, "tokens": count}, text + prompt, json_=json_)
         return
-
     at = opened.load_state(state) if state is not None else opened.begin()
     pieces = []
     if not json_ and state is None:
@@ -116,3 +108,10 @@ def generate(
         print_json({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)})
     else:
         tell()
+
+
+def _print(result: dict[str, Any], text: str, *, json_: bool) -> None:
+    if json_:
+        print_json(result)
+    else:
+        put(text)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statewise.cli.option import Device, Json, Quiet
-from statewise.cli.output import print_json, tell
-from statewise.cli.run_argument import MixerOption, open_run
+from statewise.cli.option import Device, Json, MixerOption, Quiet, open_run
+from statewise.cli.output import make_table, print_json, tell
 
 if TYPE_CHECKING:
     from statewise.inspection import Inspection
@@ -63,22 +62,22 @@ def inspect(
     Example: statewise inspect runs/tagger gradient --data held-out.conllu
     """
     from statewise.disk import make_folder
-    from statewise.inspection import LENSES, left_out, make_progress
+    from statewise.inspection import LENSES, letters_without_font, make_progress
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
 
-    alone = {one.name for one in LENSES if not one.tasks}
+    without_run = {item.name for item in LENSES if not item.tasks}
     if run is None:
         _list(json_)
         return
-    if lens is None and run in alone and not any((Path(run) / name).exists() for name in _OF_A_RUN):
-        run, lens = None, run  # a lens that makes its own models; a folder of that name may be what it wrote before
-    settings: dict[str, Any] = dict(read_override(one) for one in set_ or ())
+    if lens is None and run in without_run and not any((Path(run) / name).exists() for name in _OF_A_RUN):
+        run, lens = None, run  # a lens that trains its own models; a folder of that name may be its earlier output
+    settings: dict[str, Any] = dict(read_override(item) for item in set_ or ())
     settings |= {"against": against} if against is not None else {}
     settings |= {"train": True} if train else {}
     _refuse_flags(lens, settings, against=against, train=train)
     opened = None if run is None else open_run(Path(run), device=device, mixer=mixer)
-    found = look_at(
+    inspection = look_at(
         opened,
         lens,
         text=text,
@@ -86,18 +85,18 @@ def inspect(
         progress=make_progress(quiet=quiet or json_),
         **settings,
     )
-    home = Path(run) if run is not None and Path(run).is_dir() else None  # a run of the package is left as it is
+    home = Path(run) if run is not None and Path(run).is_dir() else None  # do not write into a shipped run
     folder = out or (Path("inspect", run or "") if home is None else home / "inspect") / (lens or "all")
     if out is None:
         make_folder(folder, inside=home)
-    page = found.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
-    files = [str(path) for path in found.files(folder)]
+    page = inspection.write(folder, static=static, command=shlex.join(["statewise", *sys.argv[1:]]))
+    files = [str(path) for path in inspection.files(folder)]
     if json_:
-        findings = [one.as_dict() for one in found.findings]
-        print_json({"subject": found.subject, "findings": findings, "page": str(page), "files": files})
+        findings = [item.as_dict() for item in inspection.findings]
+        print_json({"subject": inspection.subject, "findings": findings, "page": str(page), "files": files})
         return
-    _print(found, page, files)
-    if (lacking := left_out(found.findings)) is not None:
+    _print(inspection, page, files)
+    if (lacking := letters_without_font(inspection.findings)) is not None:
         tell(lacking, error=True)
 
 
@@ -105,24 +104,22 @@ def _refuse_flags(lens: str | None, settings: dict[str, Any], *, against: str | 
     from statewise.inspection import LENSES, find_lens
     from statewise.specs import UserError
 
-    for flag, given in (("against", against is not None), ("train", train)):
-        able = [one.name for one in LENSES if flag in one.settings.model_fields]
-        if given and (lens is None or flag not in find_lens(lens).settings.model_fields):
+    for flag, used in (("against", against is not None), ("train", train)):
+        able = [entry.name for entry in LENSES if flag in entry.settings.model_fields]
+        if used and (lens is None or flag not in find_lens(lens).settings.model_fields):
             which = "no lens was named" if lens is None else f"the lens {lens!r} does not have it"
             raise UserError(f"--{flag}: {which}", fix=f"it is for {', '.join(able) or 'none'}")
-    alone = [name for name in settings if lens is None and "." not in name]
-    if alone:
+    unqualified = [name for name in settings if lens is None and "." not in name]
+    if unqualified:
         raise UserError(
-            f"--set {alone[0]}=…: no lens was named",
-            fix=f"name the lens, or put its name before the setting, for example --set gradient.{alone[0]}=…",
+            f"--set {unqualified[0]}=…: no lens was named",
+            fix=f"name the lens, or put its name before the setting, for example --set gradient.{unqualified[0]}=…",
         )
 
 
 def _list(json_: bool) -> None:
     """Every lens with its settings."""
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
     from statewise.display import make_console
     from statewise.inspection import LENSES
@@ -130,24 +127,22 @@ def _list(json_: bool) -> None:
     if json_:
         print_json(
             {
-                one.name: {
-                    "shows": one.shows,
-                    "tasks": list(one.tasks),
-                    "quick": one.quick,
-                    "settings": one.settings.model_json_schema(),
+                lens.name: {
+                    "shows": lens.shows,
+                    "tasks": list(lens.tasks),
+                    "quick": lens.quick,
+                    "settings": lens.settings.model_json_schema(),
                 }
-                for one in LENSES
+                for lens in LENSES
             }
         )
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("lens", "shows", "of", "settings"):
-        table.add_column(heading)
-    for one in LENSES:
-        fields = one.settings.model_fields
+    table = make_table("lens", "shows", "of", "settings")
+    for lens in LENSES:
+        fields = lens.settings.model_fields
         settings = "\n".join(f"{name}={field.default}: {field.description}" for name, field in fields.items())
-        of = ", ".join(one.tasks) or "models of its own"
-        table.add_row(one.name, escape(one.shows), of if one.quick else f"{of}; not quick", escape(settings))
+        of = ", ".join(lens.tasks) or "models of its own"
+        table.add_row(lens.name, escape(lens.shows), of if lens.quick else f"{of}; not quick", escape(settings))
     console = make_console()
     console.print(table)
     console.print(
@@ -156,7 +151,7 @@ def _list(json_: bool) -> None:
     )
 
 
-def _print(found: "Inspection", page: Path, files: list[str]) -> None:
+def _print(inspection: "Inspection", page: Path, files: list[str]) -> None:
     from statewise.display import make_console
 
     console = make_console()
@@ -164,14 +159,16 @@ def _print(found: "Inspection", page: Path, files: list[str]) -> None:
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    for one in found.findings:
-        say(f"{one.title}")
-        for sentence in one.sentences:
+    for finding in inspection.findings:
+        say(f"{finding.title}")
+        for sentence in finding.sentences:
             say(f"  {sentence}")
-        for lacking in one.missing:
+        for lacking in finding.missing:
             say(f"  ({lacking})")
     kinds = ", ".join(
-        f"{count} {kind}" for kind in ("csv", "svg", "png") if (count := sum(one.endswith(kind) for one in files))
+        f"{count} {kind}"
+        for kind in ("csv", "svg", "png")
+        if (count := sum(finding.endswith(kind) for finding in files))
     )
     say(f"page: {page}; to open it in a browser: {page.absolute().as_uri()}")
     if kinds:

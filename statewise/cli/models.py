@@ -1,6 +1,7 @@
-"""`statewise models`: the lineage, or all that is known of one model."""
+"""`statewise models`: list the models, or describe one."""
 
 import textwrap
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from statewise.cli.option import Json
 from statewise.cli.output import print_json
 
-_VOCAB = 65  # characters of a small corpus; sizes are given for it
+_VOCAB = 65  # characters of a small corpus, for which sizes are given
 _READABLE = 110  # letters of a line
 
 
@@ -40,7 +41,16 @@ def models(
 
 def _rows(context: int) -> list[dict[str, Any]]:
     from statewise.core import state_bytes
-    from statewise.models import ENCODER_DECODERS, ENCODERS, LINEAGE, build, build_seq2seq, context_bytes, source_bytes
+    from statewise.models import (
+        ENCODER_DECODERS,
+        ENCODERS,
+        LINEAGE,
+        build,
+        build_seq2seq,
+        context_bytes,
+        cost_of,
+        source_bytes,
+    )
 
     rows: list[dict[str, Any]] = []
     for row in LINEAGE:
@@ -57,7 +67,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
                 "context": context,
                 "context_bytes": context_bytes(model, context),
                 "initial_bytes": state_bytes(model.init_state(1)),
-                "flops_per_token": row.spec.forward_flops(_VOCAB, context),
+                "flops_per_token": cost_of(partial(build, row.spec, vocab=_VOCAB), context=context).flops,
                 "fixed": row.fixed,
                 "cost": row.cost,
                 "paper": row.paper,
@@ -109,7 +119,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], context: int) -> None:
-    """A line of numbers for each, and below it what its state is and what it fixed, at any width."""
+    """A line of numbers for each model; below it what its state is and what it fixed."""
     from statewise.display import make_console
 
     console = make_console()
@@ -136,7 +146,7 @@ def _print_one(row: dict[str, Any]) -> None:
 
     console = make_console()
     after = f" after {row['context']:,} tokens"
-    told = {
+    facts = {
         "family": row["family"],
         "paper": row["paper"],
         "computes": row.get("computes", ""),
@@ -149,7 +159,7 @@ def _print_one(row: dict[str, Any]) -> None:
         "train it": f"statewise train {row['recipe']}" if "recipe" in row else "",
     }
     console.print(f"[bold]{row['name']}[/] ({row['year']})", highlight=False)
-    for title, text in told.items():
+    for title, text in facts.items():
         if text:
             line = textwrap.fill(f"{title}: {text}", min(console.width, _READABLE), subsequent_indent="    ")
             console.print(textwrap.indent(line, "  "), highlight=False, markup=False, soft_wrap=True)

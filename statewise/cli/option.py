@@ -1,18 +1,55 @@
-"""Options that several verbs have."""
+"""Arguments and options that several verbs share, and opening the run that they name."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from statewise.cli.output import tell
+
+if TYPE_CHECKING:
+    from statewise.tasks import Run
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")]
 Device = Annotated[
     str | None, typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1. Default: a GPU if there is one.")
 ]
-# The name that --data had; still read, no longer shown.
+DecodingSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
+]
+MixerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mixer", metavar="FILE.py", help="The file with your own mixer class (FILE.py:Class where it has several)."
+    ),
+]
+# The old name of --data: still accepted, not shown.
 Text = Annotated[list[str] | None, typer.Option("--text", "-t", hidden=True)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 def joined(data: list[str] | None, text: list[str] | None) -> list[str] | None:
-    """What --data and --text name together."""
+    """The files of --data and --text together."""
     return [*(data or []), *(text or [])] or None
+
+
+def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None, mixer: str | None = None) -> "Run":
+    """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
+    from statewise.specs import UserError, nearest
+    from statewise.tasks import find_run, load, shipped_names
+
+    path = find_run(path)
+    known = [str(file.parent) for file in sorted([*path.glob("*/run.toml"), *Path("runs").glob("*/run.toml")])]
+    known = [*known[:10], *shipped_names()]
+    if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
+        wrong = "is not a run folder" if path.is_dir() else "is not a folder"
+        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
+    opened = load(path, device=device or "auto", mixer=mixer)
+    for line in opened.skipped:
+        tell(f"skipped a damaged part, {line}", error=True)
+    if not settings:
+        return opened
+    return opened.with_settings(settings)

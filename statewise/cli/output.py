@@ -1,11 +1,16 @@
-"""Results for machines, and text for terminals: nothing else here prints."""
+"""Printing: messages, results, JSON and tables. No other module of this folder prints."""
 
 import json
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statewise.display import safe, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from statewise.tasks import Report
 
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
@@ -15,13 +20,50 @@ def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 
 def put(text: str, *, end: str = "\n") -> None:
     """A result on standard output: safe on a terminal, unchanged into a file or another program."""
-    shown = safe(text) if sys.stdout.isatty() else "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in text)
-    print(shown, end=end, flush=not end)
+    if sys.stdout.isatty():
+        text = safe(text)
+    else:
+        text = "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in text)
+    print(text, end=end, flush=not end)
+
+
+def make_table(*headings: str, **options: Any) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(*headings, box=SIMPLE_HEAD, pad_edge=False, **options)
 
 
 def print_json(value: Any) -> None:
-    """Strict JSON on standard output: what is not finite becomes null, for JSON has no word for it."""
+    """Strict JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(_finite(value), indent=1, allow_nan=False))
+
+
+def print_report(report: "Report", *, title: str, first: str) -> None:
+    """The metrics of an evaluation as tables; `first` heads the first column."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from statewise.display import make_console
+
+    console = make_console()
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column(first)
+    for column in report.columns:
+        table.add_column(column, justify="right")
+    for number, row in enumerate(report.rows):
+        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
+    console.print(table)
+    console.print(report.note, highlight=False, markup=False)
+    if report.warning:
+        console.print(f"warning: {report.warning}", highlight=False, markup=False)
+    for more in report.more:
+        table = Table(title=escape(more.title), title_justify="left")
+        for number, column in enumerate(more.columns):
+            table.add_column(column, justify="right" if number else "left")
+        for row in more.rows:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
 
 
 def _finite(value: Any) -> Any:

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.option import Device
+from statewise.cli.option import DecodingSettings, Device, MixerOption, RunFolder, open_run
 from statewise.cli.output import put
-from statewise.cli.run_argument import MixerOption, open_run
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")],
+    run: RunFolder,
     file: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
     ],
@@ -26,10 +25,7 @@ def predict(
     fill: Annotated[
         bool, typer.Option("--fill", help="Series: fill the missing values inside, instead of forecasting.")
     ] = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
-    ] = None,
+    set_: DecodingSettings = None,
     mixer: MixerOption = None,
 ) -> None:
     """Predict classes, tags, translations, tree labels or forecasts, one for each row, in the order of the input.
@@ -70,7 +66,7 @@ def predict(
 
 
 def _table(rows: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:
-    """CSV of some of what each row has."""
+    """Some columns of the rows as CSV."""
     from statewise.figures import csv_text
 
     yield ",".join(names)

@@ -76,13 +76,13 @@ def reproduce(
 
 
 def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
-    """A line of numbers for each, and below it the metric, the sources and what our result is worth."""
+    """A line of numbers for each recipe; below it the metric, the sources and the status of our result."""
     if json_:
         derived = ("status", "expected_from")
         print_json(
             [
-                {"name": name, **one.model_dump(mode="json"), **{key: getattr(one, key) for key in derived}}
-                for name, one in every.items()
+                {"name": name, **spec.model_dump(mode="json"), **{key: getattr(spec, key) for key in derived}}
+                for name, spec in every.items()
             ]
         )
         return
@@ -96,27 +96,27 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
         console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     say(f"{'recipe':{longest}} {'published':>10} {'our goal':>9} {'ours':>7}  expected", "bold")
-    for name, one in every.items():
-        mark = "~" if one.published is not None and not one.published.verified else ""
-        expected = "" if one.expected is None else "{:g} to {:g}".format(*one.expected)
-        published, goal, ours = (_figure(figure) for figure in (one.published, one.goal, one.ours))
+    for name, spec in every.items():
+        mark = "~" if spec.published is not None and not spec.published.verified else ""
+        expected = "" if spec.expected is None else "{:g} to {:g}".format(*spec.expected)
+        published, goal, ours = (_figure(figure) for figure in (spec.published, spec.goal, spec.ours))
         say(f"{name:{longest}} {mark + published:>10} {goal:>9} {ours:>7}  {expected}")
-        told = [f"{one.metric.replace('_', ' ')}, {one.better} is better; {one.status}"]
-        if one.published is not None:
-            of = f" (on {one.published.measured})" if one.published.measured else ""
-            told.append(f"published: {one.published.source}{of}")
-        if one.goal is not None and one.goal.why:
-            told.append(f"our goal: {one.goal.why}")
-        for line in told:
+        notes = [f"{spec.metric.replace('_', ' ')}, {spec.better} is better; {spec.status}"]
+        if spec.published is not None:
+            of = f" (on {spec.published.measured})" if spec.published.measured else ""
+            notes.append(f"published: {spec.published.source}{of}")
+        if spec.goal is not None and spec.goal.why:
+            notes.append(f"our goal: {spec.goal.why}")
+        for line in notes:
             wide = min(console.width, _READABLE)
             say(textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    "))
-    bases = sorted({one.expected_from for one in every.values() if one.expected_from})
+    bases = sorted({spec.expected_from for spec in every.values() if spec.expected_from})
     say(f"\nours and expected: {'; '.join(bases)}\n~: quoted from elsewhere, not read in the source itself")
     say("the files each needs: statewise reproduce --json")
 
 
-def _figure(one: Any) -> str:
-    return "" if one is None else f"{one.figure:g}"
+def _figure(result: Any) -> str:
+    return "" if result is None else f"{result.figure:g}"
 
 
 def _print(verdict: "Verdict") -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from statewise.cli.option import Json
-from statewise.cli.output import print_json
+from statewise.cli.output import make_table, print_json
 
 
 def settings(
@@ -22,30 +22,24 @@ def settings(
 
     listed = list(settings_of(make_spec(load_recipe(recipe), source=f"recipe {recipe}")))
     if json_:
-        print_json(
-            [
-                {**one._asdict(), "value": list(one.value) if isinstance(one.value, tuple) else one.value}
-                for one in listed
-            ]
-        )
+        values = ([*setting.value] if isinstance(setting.value, tuple) else setting.value for setting in listed)
+        print_json([{**setting._asdict(), "value": value} for setting, value in zip(listed, values)])
         return
 
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
     from statewise.display import make_console
 
-    table = Table("setting", "meaning", box=SIMPLE_HEAD, pad_edge=False)
+    table = make_table("setting", "meaning")
     table.columns[0].overflow = "fold"
     group = ""
-    for one in listed:
-        if one.path.rpartition(".")[0] != group:
-            group = one.path.rpartition(".")[0]
+    for setting in listed:
+        if setting.path.rpartition(".")[0] != group:
+            group = setting.path.rpartition(".")[0]
             table.add_section()
-        choices = ", ".join(one.choices) if len(one.choices) > 1 else ""
-        meaning = "; ".join(filter(None, [choices, one.description]))
-        table.add_row(escape(f"{one.path}={as_toml(one.value)}"), escape(meaning))
+        choices = ", ".join(setting.choices) if len(setting.choices) > 1 else ""
+        meaning = "; ".join(filter(None, [choices, setting.description]))
+        table.add_row(escape(f"{setting.path}={as_toml(setting.value)}"), escape(meaning))
     console = make_console()
     console.print(table)
     console.print(f"change one: statewise train {recipe} --set train.lr=0.001", highlight=False, markup=False)

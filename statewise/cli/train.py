@@ -6,10 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from statewise.cli.evaluate import print_report
-from statewise.cli.option import Device, Json, Quiet, Text, joined
-from statewise.cli.output import print_json, tell
-from statewise.cli.run_argument import MixerOption
+from statewise.cli.option import Device, Json, MixerOption, Quiet, Text, joined
+from statewise.cli.output import print_json, print_report, tell
 
 
 def train(
@@ -138,7 +136,7 @@ def train(
 
 
 def _follows() -> bool:
-    """Only the first of several processes speaks."""
+    """Whether this is not the first of several processes, which alone prints."""
     import os
 
     return int(os.environ.get("RANK", "0")) > 0

@@ -1,13 +1,12 @@
-"""`statewise verify`: do all forms of a model compute the same?"""
+"""`statewise verify`: do all implementations of a model compute the same?"""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statewise.cli.option import Json
-from statewise.cli.output import print_json, tell
-from statewise.cli.run_argument import MixerOption
+from statewise.cli.option import Json, MixerOption
+from statewise.cli.output import make_table, print_json, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,26 +44,22 @@ def verify(
         raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    findings = list(_followed(findings_of(target, device=device, mixer=mixer, settings=set_ or ()), told=all_))
+    findings = list(_followed(findings_of(target, device=device, mixer=mixer, settings=set_ or ()), progress=all_))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])
         return 1 if failed else 0
 
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
     from statewise.display import make_console
 
-    table = Table(
+    table = make_table(
         title="Largest error over outputs, final state and gradients",
         title_justify="left",
         caption="relative; ! marks what is beyond the dtype's bound",
         caption_justify="left",
-        box=SIMPLE_HEAD,
         padding=0,
-        pad_edge=False,
     )
     laws = list(dict.fromkeys(finding.law for finding in findings))
     table.add_column("model", overflow="fold")
@@ -83,17 +78,17 @@ def verify(
         + ("" if not failed else f"; broken: {', '.join(sorted({f.law for f in failed}))}"),
         highlight=False,
     )
-    for told in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
-        console.print(told, highlight=False, markup=False, soft_wrap=True)
+    for message in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
+        console.print(message, highlight=False, markup=False, soft_wrap=True)
     return 1 if failed else 0
 
 
-def _followed(findings: "Iterator[Finding]", *, told: bool) -> "Iterator[Finding]":
-    """The findings as they are, with a line on standard error after each model."""
-    for number, (model, some) in enumerate(groupby(findings, key=lambda finding: finding.model), 1):
-        checked = list(some)
+def _followed(findings: "Iterator[Finding]", *, progress: bool) -> "Iterator[Finding]":
+    """The findings; with `progress`, also a line on standard error after each model."""
+    for number, (model, of_model) in enumerate(groupby(findings, key=lambda finding: finding.model), 1):
+        checked = list(of_model)
         yield from checked
-        if told:
+        if progress:
             broken = [f"{finding.law} ({finding.dtype})" for finding in checked if not finding.passed]
             verdict = f"BROKEN: {', '.join(broken)}" if broken else f"{len(checked)} checks passed"
             tell(f"{number:3}  {model}: {verdict}", error=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
-from statewise.comparison.opened import OpenedData, Opener
 from statewise.comparison.study import IN_STEPS, counted_in_steps, spec_of
+from statewise.comparison.study_data import OpenedData, Opener
 from statewise.comparison.trial import TRAINING_FLOPS
 from statewise.comparison.width import Amount, solve_width
 from statewise.specs import AnyRunSpec, EntrySpec, HeldKind, StudySpec, UserError

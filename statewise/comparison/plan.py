@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from statewise.comparison.budget import Entry, Wanted, solve_entry, wanted_amounts
-from statewise.comparison.opened import Opener
 from statewise.comparison.search import with_recorded
 from statewise.comparison.study import changed, spec_of
+from statewise.comparison.study_data import Opener
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
 from statewise.specs import (
     AnyRunSpec,

@@ -1,24 +1,21 @@
 """How a study shows itself while it runs: a live table on a terminal, a plain line now and then elsewhere."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, Protocol
 
-from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from statewise.comparison.trial import Failure, Found, Trial
-from statewise.display import make_console
+from statewise.display import Status, time_left
 from statewise.specs import StudySpec
 
-_SECONDS_BETWEEN_LINES = 10.0
 Listed = Sequence[tuple[StudySpec, Sequence[Trial]]]  # of each study of a phase, its trials
-_ENOUGH = 0.02  # of all the work, from which something can be said of the rest
+_ENOUGH = 0.02  # share of the work after which the rest can be estimated
 
 
 class Board(Protocol):
@@ -46,7 +43,7 @@ class Quiet:
 
 
 def _share(words: Mapping[str, Any]) -> float:
-    """How much of a trial is done. After training it evaluates and measures, which is little."""
+    """The share of a trial that is done. Evaluating and measuring after training take little time."""
     if not words:
         return 0.0
     share: float = words.get("share", 1.0)
@@ -54,13 +51,13 @@ def _share(words: Mapping[str, Any]) -> float:
 
 
 class Tally:
-    """What is known of a phase: which trials run and how far each is, which have ended and how."""
+    """The state of a phase: which trials run and how far each is, which have ended and how."""
 
     def __init__(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
         self.listed = [(study, list(trials)) for study, trials in listed if trials]
         self.trials = list({trial.key: trial for _, trials in self.listed for trial in trials}.values())
-        self.found = {one.key: one for one in found}
-        self.failures = {one.key: one for one in failed}
+        self.found = {result.key: result for result in found}
+        self.failures = {failure.key: failure for failure in failed}
         self.running: dict[str, tuple[Trial, Mapping[str, Any]]] = {}
         self._began = time.monotonic()
         self._before = self._cost_done
@@ -74,13 +71,14 @@ class Tally:
         return sum(trial.cost for trial in self.trials if trial.key in self.found or trial.key in self.failures)
 
     def left(self) -> str:
-        """The time that the rest will take if it goes on like this. What is half done counts as half."""
-        since = self._cost_done - self._before + sum(_share(words) * one.cost for one, words in self.running.values())
+        """The estimated time for the rest. A half-done trial counts as half."""
+        running = sum(_share(words) * trial.cost for trial, words in self.running.values())
+        since = self._cost_done - self._before + running
         rest = sum(trial.cost for trial in self.trials) - self._before - since
         if since < _ENOUGH * (since + rest):
             return ""
         seconds = (time.monotonic() - self._began) / since * rest
-        return f"about {int(seconds // 60)}:{int(seconds % 60):02d} left"
+        return f"about {time_left(seconds)}"
 
     def headline(self) -> str:
         phase = "search: " if self.trials and self.trials[0].phase == "search" else ""
@@ -120,8 +118,8 @@ class Tally:
 class _Counting:
     """What both displays share: the tally, kept up to date."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, status: Status) -> None:
+        self._status = status
         self._tally: Tally | None = None
 
     @property
@@ -150,15 +148,15 @@ class _Counting:
         self.say(f"{trial.entry}, seed {trial.seed}, failed: {failure.error.splitlines()[0]}")
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._status.say(text)
 
 
 class LiveTable(_Counting):
     """A row for each entry, redrawn in place."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self._live = Live(console=status.console, auto_refresh=False, transient=True)
 
     def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
         super().begin(listed, found, failed)
@@ -173,17 +171,11 @@ class LiveTable(_Counting):
 
 
 class Lines(_Counting):
-    """At most a line every few seconds, no control characters."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._last = time.monotonic()
+    """Plain lines: the headline, and how far each running trial is."""
 
     def tick(self) -> None:
-        now = time.monotonic()
-        if now - self._last < _SECONDS_BETWEEN_LINES:
+        if not self._status.line_is_due():
             return
-        self._last = now
         running = [
             f"{trial.entry}:{trial.seed} {self.tally.doing(trial, words)}"
             for trial, words in self.tally.running.values()
@@ -196,5 +188,5 @@ class Lines(_Counting):
 def make_board(*, quiet: bool = False) -> Board:
     if quiet:
         return Quiet()
-    console = make_console(stderr=True)
-    return LiveTable(console) if console.is_terminal and sys.stderr.isatty() else Lines(console)
+    status = Status()
+    return LiveTable(status) if status.redraws else Lines(status)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
-from statewise.comparison.opened import OpenedData
 from statewise.comparison.study import spec_of
+from statewise.comparison.study_data import OpenedData
 from statewise.specs import AnyRunSpec, EntrySpec, Finer, StudySpec, UserError
 
 _WIDEST = 1 << 16

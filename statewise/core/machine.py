@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from statewise.core.context import is_symbolic, kept_loop
 from statewise.core.representation import Described
 from statewise.core.state import State, leaves, map_state, onto, rows, where, within_rows
 from statewise.core.state_check import StateCheck, guard_sequence, guard_step
-from statewise.core.tracing import is_symbolic, kept_loop
 
 S = TypeVar("S", bound=State)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]

@@ -7,7 +7,6 @@ from statewise.data.arrays import read_grids as read_grids
 from statewise.data.batch import LARGEST_RESIDENT as LARGEST_RESIDENT
 from statewise.data.batch import Batch as Batch
 from statewise.data.batch import Batches as Batches
-from statewise.data.batch import EvaluationBatch as EvaluationBatch
 from statewise.data.batch import Place as Place
 from statewise.data.batch import ResidentTokens as ResidentTokens
 from statewise.data.batch import evaluation_lanes as evaluation_lanes
@@ -31,7 +30,6 @@ from statewise.data.hub import read_hub as read_hub
 from statewise.data.labelled import Labelled as Labelled
 from statewise.data.labelled import Text as Text
 from statewise.data.labelled import excluded_label as excluded_label
-from statewise.data.labelled import labelled_columns as labelled_columns
 from statewise.data.labelled import read_labelled as read_labelled
 from statewise.data.labelled import read_texts as read_texts
 from statewise.data.labels import UNSEEN as UNSEEN
@@ -61,9 +59,7 @@ from statewise.data.memory_text import LABEL_NAMES as LABEL_NAMES
 from statewise.data.memory_text import TEXT_NAMES as TEXT_NAMES
 from statewise.data.memory_text import is_nltk_tree as is_nltk_tree
 from statewise.data.pairs import Pair as Pair
-from statewise.data.pairs import pair_columns as pair_columns
 from statewise.data.pairs import read_pairs as read_pairs
-from statewise.data.ragged import LengthLimit as LengthLimit
 from statewise.data.ragged import RaggedBatches as RaggedBatches
 from statewise.data.ragged import evaluation_batches as evaluation_batches
 from statewise.data.ragged import limit_length as limit_length
@@ -75,7 +71,6 @@ from statewise.data.series import make_series as make_series
 from statewise.data.series import read_series as read_series
 from statewise.data.series import time_column as time_column
 from statewise.data.series import without_missing as without_missing
-from statewise.data.series_preprocessing import TIME_FEATURES as TIME_FEATURES
 from statewise.data.series_preprocessing import Scaling as Scaling
 from statewise.data.series_preprocessing import with_time_features as with_time_features
 from statewise.data.series_table import SeriesTable as SeriesTable
@@ -89,7 +84,6 @@ from statewise.data.series_window import series_rows as series_rows
 from statewise.data.source import STDIN as STDIN
 from statewise.data.source import Source as Source
 from statewise.data.source import open_source as open_source
-from statewise.data.split import HeldOut as HeldOut
 from statewise.data.split import SeriesParts as SeriesParts
 from statewise.data.split import Span as Span
 from statewise.data.split import hold_out as hold_out
@@ -110,19 +104,15 @@ from statewise.data.tagged import with_tags as with_tags
 from statewise.data.text import only_chinese as only_chinese
 from statewise.data.text import space_characters as space_characters
 from statewise.data.text import unsegmented as unsegmented
-from statewise.data.tokenizer import Spelling as Spelling
 from statewise.data.tokenizer import Tokenizer as Tokenizer
-from statewise.data.tokenizer import spell as spell
 from statewise.data.tokenizer_training import END as END
 from statewise.data.tokenizer_training import UNKNOWN as UNKNOWN
 from statewise.data.trees import NO_LABEL as NO_LABEL
 from statewise.data.trees import NO_WORD as NO_WORD
 from statewise.data.trees import LabelledTree as LabelledTree
 from statewise.data.trees import Tree as Tree
-from statewise.data.trees import TreeBatch as TreeBatch
 from statewise.data.trees import flat_tree as flat_tree
 from statewise.data.trees import gc_disabled as gc_disabled
 from statewise.data.trees import read_flat_trees as read_flat_trees
 from statewise.data.trees import read_trees as read_trees
 from statewise.data.trees import read_trees_and_gaps as read_trees_and_gaps
-from statewise.data.trees import tree_batch as tree_batch

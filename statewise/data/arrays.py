@@ -19,7 +19,7 @@ from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest, optional
 
 _ZIP = b"PK"
-_ITEM = 8  # bytes of a number, once it is a float64
+_ITEM = 8  # bytes of a float64, which every number becomes
 
 
 def read_numpy(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
@@ -29,7 +29,7 @@ def read_numpy(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
         if data.startswith(_ZIP):
             return _unpack_archive(data)
         return _checked(np.load(io.BytesIO(data), allow_pickle=False), most=len(data) * _ITEM)
-    except Exception as error:  # a damaged header alone can raise a dozen kinds
+    except Exception as error:  # a damaged header raises many kinds of errors
         raise UserError(f"{str(path)!r} is not a NumPy file of plain arrays: {_reason(error)}") from None
 
 
@@ -60,25 +60,25 @@ def _refuse_bomb(size: int, most: int) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "it declares more than there is memory for"
-    return str(error).partition(" If you trust")[0] or type(error).__name__  # what follows is to unpickle it
+    return str(error).partition(" If you trust")[0] or type(error).__name__  # the rest is advice to unpickle it
 
 
 def read_matlab(path: Path) -> dict[str, Any]:
-    """What MATLAB saved, by its names."""
+    """The variables of a MATLAB file by name."""
     matlab = optional("scipy.io.matlab", extra="matlab", needed_by="MATLAB files")
     data = read_bytes(path)
     try:
         _refuse_bomb(_unpacked(data), most_unpacked(len(data)))
-        found: dict[str, Any] = matlab.loadmat(io.BytesIO(data))
+        variables: dict[str, Any] = matlab.loadmat(io.BytesIO(data))
     except NotImplementedError:
         raise UserError(f"{str(path)!r} is a MATLAB 7.3 file", fix="save it in MATLAB with the option '-v7'") from None
     except Exception as error:
         raise UserError(f"{str(path)!r} is not a MATLAB file that can be read: {_reason(error)}") from None
-    return found
+    return variables
 
 
 def _unpacked(data: bytes) -> int:
-    """Bytes of a version 5 file once its compressed elements are unpacked, counted until there are too many."""
+    """Unpacked size of a version 5 file in bytes; counting stops above the limit."""
     order = "<" if data[126:128] == b"IM" else ">"
     most, size, at = most_unpacked(len(data)), 0, 128
     while at + 8 <= len(data) and size <= most:
@@ -94,10 +94,7 @@ def _unpacked(data: bytes) -> int:
 
 
 class Arrays(NamedTuple):
-    """`labels` are written as text, as everywhere; a whole number has no point.
-
-    Values keep their type: in 32 bits, what changes by one beside a billion would not change at all.
-    """
+    """`labels` are text; whole numbers have no decimal point. Values keep their dtype, and so their precision."""
 
     values_NTC: NDArray[Any]
     labels: list[str]
@@ -123,8 +120,8 @@ def read_arrays(
 ) -> Arrays:
     """From an `.npz`, its arrays `values` ([N, T] or [N, T, C]) and `label` ([N]).
 
-    From a table, the column `label` and all the others, which are one sequence from left to right.
-    Where they are not to be `labelled`, an array or a named column of labels may be missing, and labels are empty.
+    From a table, the column `label`; all others are one sequence from left to right.
+    If not `labelled`, the labels may be missing and are empty.
     """
     path = Path(path)
     if suffix(path) == ".npz":
@@ -225,7 +222,7 @@ _PARTS: dict[str, Part] = {
 
 
 class ArraySeries(NamedTuple):
-    """One series as a file holds it, not yet checked."""
+    """A series of a file, not yet checked."""
 
     name: str
     values: NDArray[Any]
@@ -243,14 +240,14 @@ def read_npy(path: Path) -> list[ArraySeries]:
 
 
 def read_npz(path: Path) -> list[ArraySeries]:
-    """`values` with `time` and `covariates` beside it; or else every array is a series of its own name."""
+    """`values` with optional `time` and `covariates`; else every array is a series with its own name."""
     arrays = read_numpy(path)
     if isinstance(arrays, np.ndarray):
         raise UserError(f"{str(path)!r} is a single array", fix="name it .npy")
     if not arrays:
         raise UserError(f"{str(path)!r} holds no arrays")
     if "values" not in arrays:
-        return [one for name, array in arrays.items() for one in _some(name, array)]
+        return [series for name, array in arrays.items() for series in _some(name, array)]
     if extra := sorted(arrays.keys() - {"values", "time", "covariates"}):
         raise UserError(f"{str(path)!r}: beside 'values' there may be 'time' and 'covariates', not {extra[0]!r}")
     values, time, covariates = (arrays.get(name) for name in ("values", "time", "covariates"))
@@ -273,7 +270,7 @@ def read_npz(path: Path) -> list[ArraySeries]:
 
 def read_mat(path: Path) -> list[ArraySeries]:
     """Matrices `[T, C]`, and cell arrays of them; `traindata`, `validdata`, `testdata` are parts of a split."""
-    found: list[ArraySeries] = []
+    series: list[ArraySeries] = []
     for name, value in read_matlab(path).items():
         if name.startswith("__"):
             continue
@@ -282,15 +279,15 @@ def read_mat(path: Path) -> list[ArraySeries]:
         for number, cell in enumerate(cells):
             if not isinstance(cell, np.ndarray) or cell.ndim != 2:
                 raise UserError(f"{str(path)!r}: {name}{{{number + 1}}} is not a matrix of numbers")
-            found.append(ArraySeries(f"{name}/{number}" if len(cells) > 1 else name, cell, part=part))
-    if not found:
+            series.append(ArraySeries(f"{name}/{number}" if len(cells) > 1 else name, cell, part=part))
+    if not series:
         raise UserError(f"{str(path)!r} holds no matrices")
-    return found
+    return series
 
 
 def _some(name: str, array: NDArray[Any]) -> list[ArraySeries]:
     part: Part = _PARTS.get(name.lower(), "")
     if array.ndim == 3 and array.size:
         prefix = f"{name}/" if name else ""
-        return [ArraySeries(f"{prefix}{n}", one, part=part) for n, one in enumerate(array)]
+        return [ArraySeries(f"{prefix}{n}", values, part=part) for n, values in enumerate(array)]
     return [ArraySeries(name, array, part=part)]

@@ -15,14 +15,14 @@ from torch import Tensor
 from statewise.core import onto
 from statewise.specs import UserError
 
-# Keeps the draws of the two orders apart under one seed; an epoch's number never gets here.
+# A separate random stream for the random order; no epoch's number is as large.
 _RANDOM_ORDER = 2**64 - 1
 
-LARGEST_RESIDENT = 1 << 28  # bytes of a stream that is kept on a device
+LARGEST_RESIDENT = 1 << 28  # largest stream, in bytes, that is copied to the device
 
 
-# Steps after which the pages of a mapped file are let go. A kernel may map two megabytes around each place
-# that is read, so that a few steps of random rows would otherwise hold hundreds.
+# Steps after which the pages of a mapped file are released: the operating system may map two megabytes around each
+# position, so a few steps of random rows would hold hundreds.
 _RELEASE_EVERY = 4
 
 
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where one step reads: the first position of each row, which may lie beyond the end of the ring."""
+    """Where one step reads: the first position of each row, before wrapping around the end of the stream."""
 
     starts_B: NDArray[np.int64]
     length: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class EvaluationBatch(NamedTuple):
-    """A batch whose positions only partly count; the others warm the state or fill a row."""
+    """A batch with a mask of the positions that count; the others warm up the state or are padding."""
 
     inputs_BT: Tensor
     targets_BT: Tensor
@@ -55,7 +55,7 @@ class EvaluationBatch(NamedTuple):
 
 
 class Batches:
-    """A token stream as an endless sequence of batches, any of which can be asked for at once.
+    """A token stream as an endless sequence of batches with random access by step.
 
     Position p predicts token p+1 from token p. In sequential order, an epoch cuts the stream (as a
     ring, from an offset of its own) into `batch` rows, and each row into windows: a row's next
@@ -78,18 +78,13 @@ class Batches:
         assert 0 <= rank < world
         assert window >= 1
         positions = len(tokens) - 1
-        if batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
-            )
+        self.rows = rows_per_process(batch, world)
         if positions < batch:
             largest = positions - positions % world
             raise UserError(
                 f"batch {batch} is larger than the training text: {positions} tokens to predict",
                 fix=f"give more text, or a batch of at most {largest}" if largest else "give more text",
             )
-        self.rows = batch // world
         self._tokens, self._end_id = tokens, end_id
         self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
         self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
@@ -103,7 +98,7 @@ class Batches:
         return max(1, self._positions // (self._batch * self.window))
 
     def place(self, step: int) -> Place:
-        """Where one step reads; equal arguments give equal places, in whatever order they are asked for."""
+        """Where one step reads: a pure function of the step."""
         if self._order == "random":
             choices = self._positions - self.window + 1
             draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
@@ -160,7 +155,7 @@ def evaluation_lanes(
 def _gather(
     tokens: NDArray[np.unsignedinteger], positions_BT: NDArray[np.int64], *, end_id: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Inputs, targets, and where the inputs begin a document."""
+    """Inputs, targets, and where a document starts."""
     inputs_BT = tokens[positions_BT].astype(np.int64)
     targets_BT = tokens[positions_BT + 1].astype(np.int64)
     resets_BT = inputs_BT == end_id
@@ -169,28 +164,39 @@ def _gather(
 
 
 def release(tokens: NDArray[np.unsignedinteger]) -> None:
-    """Let go of the pages of a mapped file that were read; they count as memory of the process until then."""
+    """Release the pages of a mapped file; until then they count as memory of the process."""
     if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
         getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
 
 
+def rows_per_process(batch: int, world: int) -> int:
+    if batch < 1 or batch % world:
+        raise UserError(
+            f"batch {batch} cannot be shared by {world} processes",
+            fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
+        )
+    return batch // world
+
+
 def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:
-    """Raw words of a counter-based generator: NumPy promises them to be the same in every version."""
+    """Raw words of a counter-based random generator: NumPy keeps them the same in every version."""
     key = np.array([seed, stream], dtype=np.uint64)
     counter = np.array([0, block, 0, 0], dtype=np.uint64)
     return np.random.Philox(key=key, counter=counter).random_raw(count)
 
 
 class ResidentTokens:
+    """A token stream in device memory: a step sends positions, not tokens."""
+
     def __init__(self, tokens: NDArray[np.unsignedinteger], *, end_id: int, device: torch.device) -> None:
-        # PyTorch can index signed numbers everywhere, unsigned ones not; the mask takes the sign away again.
+        # PyTorch cannot index unsigned tensors everywhere; the mask removes the sign again.
         signed: NDArray[np.signedinteger] = np.array(tokens).view(f"i{tokens.dtype.itemsize}")
         self._tokens, self._mask = torch.from_numpy(signed).to(device), int(np.iinfo(tokens.dtype).max)
         self._positions, self._end_id = len(tokens) - 1, end_id
-        self._begins = np.flatnonzero(tokens[:-1] == end_id)  # where documents do
+        self._begins = np.flatnonzero(tokens[:-1] == end_id)  # starts of documents
 
     def begins_documents(self, place: Place) -> bool:
-        """Whether a document begins inside of any row: known on the host, without a look at the tokens."""
+        """Whether a document starts inside any row: known on the host, without reading the tokens."""
         first_B = place.starts_B % self._positions
         last_B = first_B + place.length
         around_B = np.searchsorted(self._begins, np.stack([first_B, last_B, last_B - self._positions]))
@@ -199,11 +205,11 @@ class ResidentTokens:
         return bool((within | again).any())
 
     def starts(self, place: Place) -> Tensor:
-        """Where each row begins, on the device."""
+        """The first position of each row, on the device."""
         return onto(self._tokens.device, torch.from_numpy(place.starts_B % self._positions))
 
     def read(self, starts_B: Tensor, times: slice) -> tuple[Tensor, Tensor]:
-        """Inputs and targets `[B, T]` at some times after the starts."""
+        """Inputs and targets `[B, T]` at the given time steps after the starts."""
         times_T = torch.arange(times.start, times.stop, device=starts_B.device)
         at_BT = (starts_B[:, None] + times_T) % self._positions
         inputs_BT, targets_BT = (self._tokens[at].long() & self._mask for at in (at_BT, at_BT + 1))

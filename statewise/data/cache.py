@@ -1,4 +1,4 @@
-"""Folders of files made once: whole or absent, and checked against their sha256 before use."""
+"""A cache of folders on disk: each entry is complete or absent, and verified by sha256 before use."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def default_folder() -> Path:
 
 
 def open_entry(key: str, *, folder: Path, make: Callable[[Path], Facts]) -> tuple[Path, Facts]:
-    """The entry's folder and facts; `make` fills a new folder where there is none that can be trusted."""
+    """The entry's folder and facts; `make` fills a new folder if there is no valid one."""
     entry = folder / key
     facts = _verified(entry)
     if facts is not None:
@@ -57,7 +57,7 @@ def _seal(folder: Path, facts: Facts) -> None:
 
 
 def _verified(entry: Path) -> Facts | None:
-    """The facts of an entry whose every byte is as it was written, else None."""
+    """The facts of an entry whose files are unchanged, else None."""
     try:
         manifest = from_json(read_small(entry / _MANIFEST))
         content = manifest["content"]
@@ -72,7 +72,7 @@ def _verified(entry: Path) -> Facts | None:
 
 
 def _put(made: Path, entry: Path) -> None:
-    """Take the entry's name, unless another process was faster; a damaged one goes away with our folder."""
+    """Rename to the entry's name, unless another process did; a damaged entry is moved into our temporary folder."""
     for attempt in range(_ATTEMPTS):
         try:
             made.rename(entry)
@@ -87,7 +87,7 @@ def _put(made: Path, entry: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes left; a living one wrote to its folder not long ago."""
+    """Remove folders of killed processes: those that nothing was written to for a day."""
     for unfinished in folder.glob(f"{_UNFINISHED}*"):
         with suppress(FileNotFoundError):  # Its owner has just finished.
             touched = max(file.stat().st_mtime for file in (unfinished, *unfinished.rglob("*")))

@@ -20,31 +20,25 @@ from statewise.data.text import PIECE, Piece, num_bytes
 from statewise.data.tokenizer import Tokenizer
 from statewise.specs import TOKENIZERS, DataSpec, UserError, nearest
 
-# Up to here tokens stay in memory; larger texts are tokenised once, into a memory-mapped file.
+# Larger texts, in bytes, are tokenised once into a memory-mapped file.
 IN_MEMORY = 1 << 26
 _VERSION = 1
 
+_BLOCK, _CHUNK = 1 << 20, 1 << 22
+
 Direction = Literal["forward", "reverse"]
-
-
-_BLOCK = 1 << 20
-
-
-_CHUNK = 1 << 22
-
-
 Progress = Callable[[str, int, int], None]
 
 
 class Count(NamedTuple):
-    """What was written: the UTF-8 bytes of the text, and how many tokens stand for unknown ones."""
+    """The UTF-8 bytes of the text written, and the number of unknown tokens."""
 
     bytes: int
     unknown: int
 
 
 class Split(NamedTuple):
-    """A stream of tokens, the UTF-8 bytes of the text it stands for, and how many are unknown."""
+    """A stream of tokens, the UTF-8 bytes of its text, and the number of unknown tokens."""
 
     tokens: NDArray[np.unsignedinteger]
     bytes: int
@@ -69,10 +63,10 @@ def open_corpus(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """Read, split and tokenise what `spec` names, or find it in the cache where it is large.
+    """Read, split and tokenise the text of `spec`; a large one is cached.
 
-    A tokenizer is made from the training part, unless one is given or `spec` names a file.
-    `progress(what, done, total)` hears of bytes.
+    The tokenizer is trained on the training part, unless one is given or `spec` names a file.
+    `progress(what, done, total)` is called with bytes.
     """
     if STDIN in spec.text and STDIN in spec.validation:
         raise UserError(
@@ -98,10 +92,10 @@ def encode_files(
     spool: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """Any text as one stream, for a tokenizer that exists already."""
+    """Any text as one stream, with an existing tokenizer."""
     with tempfile.TemporaryDirectory() as temporary:
         source = open_source(paths, separator=separator, spool=spool or Path(temporary, "stdin"))
-        # A large stream lives in a file without a name, which is gone when its array is.
+        # A large stream is in an unnamed file, which is removed with its array.
         file: BinaryIO = BytesIO() if source.size <= IN_MEMORY else tempfile.TemporaryFile()  # noqa: SIM115  (its array closes it)
         pieces = _watched(source.pieces(), "tokenising", source.size, progress)
         split = _split(file, tokenizer, write_tokens(pieces, tokenizer, file=file, direction=direction))
@@ -111,7 +105,7 @@ def encode_files(
 
 
 class _Making(NamedTuple):
-    """All that decides what a corpus holds."""
+    """Everything that determines the content of a corpus."""
 
     spec: DataSpec
     text: Source
@@ -128,7 +122,7 @@ class _Making(NamedTuple):
         return hashlib.sha256(json.dumps([options, content]).encode()).hexdigest()
 
     def corpus(self, new_file: Callable[[str], BinaryIO]) -> Corpus:
-        """Three readings: measure, learn the vocabulary, write the tokens."""
+        """Three passes: measure, train the tokenizer, write the tokens."""
         spec, text, held = self.spec, self.text, self.held
         total, sha256 = measure(_watched(text.pieces(), "reading", text.size, self.progress))
         if not total:
@@ -232,15 +226,15 @@ def token_dtype(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
 def write_tokens(
     pieces: Iterable[Piece], tokenizer: Tokenizer, *, file: BinaryIO, direction: Direction = "forward"
 ) -> Count:
-    """Append the stream to an empty `file`; reversed, each document is, and not their order.
+    """Append the stream to an empty `file`. In reverse, each document is reversed; their order stays.
 
-    A document without a token leaves no trace, so two ends never meet.
+    A document without tokens is skipped, so there are never two ends in a row.
     """
     dtype = token_dtype(tokenizer)
     end = np.array([tokenizer.end_id], dtype).tobytes()
     text_bytes, unknown = 0, 0
     begin = stop = file.write(end) // dtype.itemsize
-    # The last document has an end too, even where the text was cut off inside it.
+    # The last document has an end too, even if the text is cut off inside it.
     for (text, ends), ids in _encoded(chain(pieces, [Piece("", True)]), tokenizer):
         file.write(ids.astype(dtype).tobytes())
         stop += len(ids)
@@ -257,7 +251,7 @@ def write_tokens(
 
 
 def _encoded(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[tuple[Piece, NDArray[np.int64]]]:
-    """Each piece with its ids; short documents are handed to the tokenizer many at a time."""
+    """Each piece with its ids; short documents are tokenised in groups."""
     group: list[Piece] = []
     waiting = 0
     for piece in pieces:
@@ -270,7 +264,7 @@ def _encoded(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[tuple[Pi
 
 
 def _reverse(file: BinaryIO, begin: int, stop: int, *, dtype: np.dtype[np.unsignedinteger]) -> None:
-    """Turn round the tokens from `begin` to `stop` in place, swapping blocks from both sides."""
+    """Reverse the tokens from `begin` to `stop` in place, swapping blocks from both ends."""
     size = dtype.itemsize
     while begin < stop:
         length = min(_BLOCK, (stop - begin + 1) // 2)
@@ -287,7 +281,7 @@ def _reverse(file: BinaryIO, begin: int, stop: int, *, dtype: np.dtype[np.unsign
 
 
 def unigram_nats(train_counts_V: NDArray[np.int64], evaluated_tokens: NDArray[np.unsignedinteger]) -> float:
-    """Mean of -log p(token) over the evaluated stream's predictions, all tokens but the first.
+    """The unigram baseline: mean of -log p(token) over all tokens of the evaluated stream but the first.
 
     p = (count in train + 1) / (predictions in train + vocab), the add-one estimate of Laplace.
     """
@@ -298,7 +292,7 @@ def unigram_nats(train_counts_V: NDArray[np.int64], evaluated_tokens: NDArray[np
 
 
 def token_counts(tokens: NDArray[np.unsignedinteger], vocab: int) -> NDArray[np.int64]:
-    """How often each id is predicted; in chunks, since `bincount` widens what it reads."""
+    """Counts of each id as a target; in chunks, since `bincount` converts its input to int64."""
     counts_V = np.zeros(vocab, dtype=np.int64)
     for start in range(1, len(tokens), _CHUNK):
         counts_V += np.bincount(tokens[start : start + _CHUNK], minlength=vocab)

@@ -1,4 +1,4 @@
-"""A tree as lists: read from its brackets, and the forms it can be brought into.
+"""A tree as flat lists of nodes: parse brackets, collapse unary chains, binarise.
 
 N nodes of one tree.
 """
@@ -10,18 +10,17 @@ from typing import Literal, NamedTuple
 from statewise.data.lines import Where
 from statewise.specs import UserError
 
-_SPACE = r" \t\n\r\f\v"  # white space of other kinds may stand inside a word
-# A bracket with the label behind it and, if that is all, a word; or the end of a node, or a word among others.
+_SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
+# An opening bracket with its label and, for a leaf, its word and closing bracket; or the end of a node; or a word.
 _PART = re.compile(rf"\([{_SPACE}]*([^{_SPACE}()]*)(?:[{_SPACE}]+([^{_SPACE}()]+)[{_SPACE}]*\))?|(\)|[^{_SPACE}()]+)")
 _OPENED = ("", "", "")  # a bracket without a label
-_LEAF: list[int] = []  # millions of nodes have no children: they share this list, and nobody writes to it
+_LEAF: list[int] = []  # shared by all leaves (there are millions), never written to
 
 
 class FlatTree(NamedTuple):
-    """Nodes of one tree; `written_as` says where each node that was written down is now.
+    """Nodes of one tree, parents first, words from left to right; `written_as` maps nodes of the file to these.
 
-    As written, parents come first and words from left to right. A node made by `binarised` stands at the end and has
-    neither a label nor a word; nodes that `collapsed` made one are all written as that one.
+    Nodes added by `binarised` come last, without label and word; nodes merged by `collapsed` all map to one.
     """
 
     children: list[list[int]]
@@ -37,7 +36,7 @@ class FlatTree(NamedTuple):
         return [word for word in self.words if word is not None]
 
     def relabelled(self, names: dict[str, str]) -> "FlatTree":
-        """With other names of labels; to become `""` is to be without one."""
+        """With renamed labels; a label renamed to `""` is removed."""
         if not names:
             return self
         new = [None if label is None else names.get(label, label) or None for label in self.labels]
@@ -45,7 +44,7 @@ class FlatTree(NamedTuple):
 
 
 def parse_flat(text: str, where: Where) -> FlatTree:
-    """One tree in brackets, as `nltk.Tree.fromstring` reads it, but without its limit of depth."""
+    """Parse one tree in brackets as `nltk.Tree.fromstring` does, but without its depth limit."""
     parts = _PART.findall(text)
     if parts[0] == _OPENED:  # Penn's brackets around a whole tree
         parts = parts[1:-1]
@@ -89,8 +88,8 @@ def _no_label(where: Where) -> UserError:
 
 
 def collapsed(flat: FlatTree) -> FlatTree:
-    """A node and its only child are one, with the label of the upper."""
-    top: list[int] = list(range(len(flat.children)))  # the node that each becomes part of
+    """Merge each node with its only child; the upper label stays."""
+    top: list[int] = list(range(len(flat.children)))  # the node that each is merged into
     for parent, children in enumerate(flat.children):  # parents first, so that a chain ends at its top
         if len(children) == 1:
             top[children[0]] = top[parent]
@@ -99,15 +98,15 @@ def collapsed(flat: FlatTree) -> FlatTree:
     labels = [flat.labels[node] for node in kept]
     made = FlatTree([[] for _ in kept], labels, [None] * len(kept), [place[node] for node in top])
     for node, at in enumerate(made.written_as):
-        made.words[at] = flat.words[node]  # of a chain, only the lowest can have one
+        made.words[at] = flat.words[node]  # only the lowest of a chain can have one
         if len(flat.children[node]) > 1:
             made.children[at].extend(place[child] for child in flat.children[node])
     return made
 
 
 def binarised(flat: FlatTree, side: Literal["left", "right"]) -> FlatTree:
-    """Several children as pairs of pairs: `((a b) c)` from the left, `(a (b c))` from the right."""
-    children = [list(some) for some in flat.children]
+    """More than two children as nested pairs: `((a b) c)` from the left, `(a (b c))` from the right."""
+    children = [list(own) for own in flat.children]
     for node in range(len(flat.children)):
         many = children[node] if side == "left" else children[node][::-1]
         if len(many) <= 2:
@@ -131,7 +130,7 @@ def depth_of(flat: FlatTree) -> int:
 
 
 def spans_of(flat: FlatTree) -> tuple[list[int], list[int]]:
-    """Of each node of a tree as written, the first of its words, and the first after them."""
+    """For each node of a tree as written: index of its first word, and of the first word after it."""
     ends, begins, words = [0] * len(flat.children), [], 0
     for word in flat.words:
         begins.append(words)

@@ -10,16 +10,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from statewise.data.lines import Examples, Where, read_bytes, refuse_nothing
+from statewise.data.lines import Examples, Where, read_bytes, refuse_empty
 from statewise.data.pairs import Pair
 from statewise.specs import UserError, nearest
 
 _MAGIC = 0x950412DE
 _CONTEXT = "\x04"
 _PLURAL = "\0"
-_MANY = 1000  # numbers tried to find one that takes the plural form
+_MANY = 1000  # numbers tried to find the plural forms
 # %s, %d, %(name)s, %1$s, %%, {}, {0}, {name}
-# (possessive, so that no text takes more time than its length)
+# Possessive quantifiers: linear time for any text.
 _PLACEHOLDER = re.compile(r"%(?:\([^()]*+\)|\d++\$)?[-#0 +]*+[\d.*]*+[a-zA-Z%]|\{[^{}\s]*+\}")
 
 
@@ -36,11 +36,11 @@ def find_catalogs(folder: str | Path | None = None) -> list[Catalog]:
     root = Path(folder) if folder is not None else Path(sysconfig.get_path("purelib"))
     if not root.is_dir():
         raise UserError(f"{str(root)!r} is not a folder", fix="name one that holds .mo files")
-    found = []
+    catalogs = []
     for path in sorted(root.rglob("*.mo")):
         above = path.parent.parent.name if path.parent.name == "LC_MESSAGES" else path.stem
-        found.append(Catalog(path, above))
-    return found
+        catalogs.append(Catalog(path, above))
+    return catalogs
 
 
 def read_catalogs(
@@ -51,9 +51,9 @@ def read_catalogs(
 ) -> Examples[Pair]:
     """The messages of all catalogs of a language and their translations, each source once.
 
-    The plural of a message is a pair of its own. Messages that are untranslated, whose translation has other
-    placeholders (`%s`, `{name}`) than they have, or that were met before, are counted; with
-    `formats="leave-out"` so are all that have placeholders. White space is written as single spaces.
+    The plural of a message is a separate pair. Messages that are untranslated, repeated, or whose translation has other
+    placeholders (`%s`, `{name}`) are counted and left out; with `formats="leave-out"` so are all with placeholders.
+    White space becomes single spaces.
     """
     catalogs = find_catalogs(folder)
     if not catalogs:
@@ -63,19 +63,19 @@ def read_catalogs(
         raise UserError(
             f"no catalog is in language {language!r}", fix=nearest(language, {catalog.language for catalog in catalogs})
         )
-    found: Examples[Pair] = Examples()
+    pairs: Examples[Pair] = Examples()
     seen: set[str] = set()
     for path in chosen:
         for source, target, where in _messages(path):
             pair = Pair(" ".join(source.split()), " ".join(target.split()), where)
             reason = _reason(pair, seen, formats)
             if reason:
-                found.counts[reason] += 1
+                pairs.counts[reason] += 1
             else:
                 seen.add(pair.source)
-                found.append(pair)
-    refuse_nothing(found, chosen, "translated message")
-    return found
+                pairs.append(pair)
+    refuse_empty(pairs, chosen, "translated message")
+    return pairs
 
 
 def _reason(pair: Pair, seen: set[str], formats: Literal["keep", "leave-out"]) -> str:
@@ -91,7 +91,7 @@ def _reason(pair: Pair, seen: set[str], formats: Literal["keep", "leave-out"]) -
 
 
 def _messages(path: Path) -> Iterator[Pair]:
-    """What the catalog translates, asked for as a program would ask; the empty message is its header."""
+    """The translated messages, looked up as a program does; the empty message is the header."""
     data = read_bytes(path)
     try:
         _refuse_overlaps(data)
@@ -103,38 +103,38 @@ def _messages(path: Path) -> Iterator[Pair]:
     for number, key in enumerate(keys):
         where = Where(str(path), number, "message")
         context, _, message = key.rpartition(_CONTEXT)
-        one, _, many = message.partition(_PLURAL)
-        if not one:
+        singular, _, plural = message.partition(_PLURAL)
+        if not singular:
             continue
-        if not many:
-            yield Pair(one, catalog.pgettext(context, one) if context else catalog.gettext(one), where)
+        if not plural:
+            yield Pair(singular, catalog.pgettext(context, singular) if context else catalog.gettext(singular), where)
             continue
-        for source, n in ((one, 1), (many, _plural_number(catalog, one, many, forms))):
-            yield Pair(source, _plural(catalog, context, one, many, n), where)
+        for source, n in ((singular, 1), (plural, _plural_number(catalog, singular, plural, forms))):
+            yield Pair(source, _plural(catalog, context, singular, plural, n), where)
 
 
-def _plural(catalog: gettext.GNUTranslations, context: str, one: str, many: str, n: int) -> str:
-    return catalog.npgettext(context, one, many, n) if context else catalog.ngettext(one, many, n)
+def _plural(catalog: gettext.GNUTranslations, context: str, singular: str, plural: str, n: int) -> str:
+    return catalog.npgettext(context, singular, plural, n) if context else catalog.ngettext(singular, plural, n)
 
 
 def _forms(catalog: gettext.GNUTranslations) -> Counter[int]:
-    """The first number that takes each form of the plural, and how many do."""
+    """The first number of each plural form, and how many numbers take that form."""
     rule: Callable[[int], int] = vars(catalog)["plural"]
     first: dict[int, int] = {}
     return Counter(first.setdefault(rule(n), n) for n in range(2, _MANY))
 
 
-def _plural_number(catalog: gettext.GNUTranslations, one: str, many: str, forms: Mapping[int, int]) -> int:
-    """A number that is spoken of in the most general form: the most frequent one among many numbers."""
+def _plural_number(catalog: gettext.GNUTranslations, singular: str, plural: str, forms: Mapping[int, int]) -> int:
+    """A number that takes the most frequent plural form."""
     counts: Counter[str] = Counter()
     for n, count in forms.items():
-        counts[catalog.ngettext(one, many, n)] += count
+        counts[catalog.ngettext(singular, plural, n)] += count
     general = counts.most_common(1)[0][0]
-    return next(n for n in forms if catalog.ngettext(one, many, n) == general)
+    return next(n for n in forms if catalog.ngettext(singular, plural, n) == general)
 
 
 def _refuse_overlaps(data: bytes) -> None:
-    """Entries may name the same bytes again and again: a small file that is large in memory."""
+    """Refuse entries that share bytes: a small file could become large in memory."""
     order = "<" if struct.unpack_from("<I", data)[0] == _MAGIC else ">"
     _, count, *tables = struct.unpack_from(f"{order}4I", data, 4)
     lengths = (struct.unpack_from(f"{order}I", data, table + 8 * at)[0] for table in tables for at in range(count))
@@ -143,7 +143,7 @@ def _refuse_overlaps(data: bytes) -> None:
 
 
 def _keys(data: bytes, charset: str) -> Iterator[str]:
-    """The messages themselves: gettext finds translations by them, but has no way to list them."""
+    """The messages: `gettext` looks up translations by them, but cannot list them."""
     order = "<" if struct.unpack_from("<I", data)[0] == _MAGIC else ">"
     _, count, table = struct.unpack_from(f"{order}3I", data, 4)
     for number in range(count):

@@ -1,12 +1,37 @@
-"""Rows of a Hugging Face dataset, named `hub:NAME:SPLIT` (the extra `hub`), and of whatever table a path names."""
+"""Rows of a Hugging Face dataset, named `hub:NAME:SPLIT` (the extra `hub`), or of a table file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from statewise.data.lines import UTF8, Examples, Where
-from statewise.data.table import Column, Header, Row, TableFormat, read_table
+from statewise.data.lines import Examples, Where
+from statewise.data.table import Column, Row, TableOptions, read_table
 from statewise.specs import UserError, nearest, optional
+
+_HUB = "hub:"
+
+
+class HubName(NamedTuple):
+    """`hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`; a name may be a folder."""
+
+    name: str
+    config: str | None
+    split: str
+
+
+def hub_name(path: str | Path) -> HubName | None:
+    """The dataset that a path names, or None if it is an ordinary path."""
+    text = str(path)
+    if not text.startswith(_HUB):
+        return None
+    match text.removeprefix(_HUB).split(":"):
+        case [str(name)] if name:
+            return HubName(name, None, "train")
+        case [str(name), str(split)] if name and split:
+            return HubName(name, None, split)
+        case [str(name), str(config), str(split)] if name and config and split:
+            return HubName(name, config, split)
+    raise UserError(f"{text!r} names no dataset", fix="write hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT")
 
 
 def read_hub(
@@ -26,41 +51,41 @@ def read_hub(
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
         if saved and data_files is None:
-            found = datasets.load_from_disk(str(name_or_path))
+            dataset = datasets.load_from_disk(str(name_or_path))
         else:
-            found = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
-    except Exception as error:  # The library raises what its many backends raise.
+            dataset = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
+    except Exception as error:  # the library passes on the errors of its many backends
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"the dataset {str(name_or_path)!r} cannot be loaded: {reason[0]}",
             fix="name a folder, a dataset of the hub, or csv, json or text with data_files",
         ) from None
-    if isinstance(found, dict):
-        if split not in found:
-            raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, found))
-        found = found[split]
-    return dataset_rows(found, columns, name=str(name_or_path), part=f" {split}")
+    if isinstance(dataset, dict):
+        if split not in dataset:
+            raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, dataset))
+        dataset = dataset[split]
+    return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
 
 
-def dataset_rows(found: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:
+def dataset_rows(dataset: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:
     """Rows of an opened `datasets.Dataset`, as `read_hub` gives them. `name` and `part` are for messages."""
     whole, columns = columns is None, columns or ()
     numbered = [int(column) for column in columns if _is_number(column)]
     for number in numbered:
-        if not 0 <= number < len(found.column_names):
+        if not 0 <= number < len(dataset.column_names):
             raise UserError(
                 f"the dataset {name!r} has no column {number}",
-                fix=f"columns are numbered from 0: {', '.join(found.column_names)}",
+                fix=f"columns are numbered from 0: {', '.join(dataset.column_names)}",
             )
     named = [str(column) for column in columns if not _is_number(column)]
-    names = tuple(dict.fromkeys([*(found.column_names if numbered or whole else ()), *named]))
+    names = tuple(dict.fromkeys([*(dataset.column_names if numbered or whole else ()), *named]))
     for column in names:
-        if column.partition(".")[0] not in found.column_names:
-            raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, found.column_names))
+        if column.partition(".")[0] not in dataset.column_names:
+            raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, dataset.column_names))
     outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
-    features = {column: found.features[column] for column in outer}
+    features = {column: dataset.features[column] for column in outer}
     rows: Examples[Row] = Examples()
-    for number, row in enumerate(found.with_format(None).select_columns(outer)):
+    for number, row in enumerate(dataset.with_format(None).select_columns(outer)):
         where = Where(f"{name}{part}", number, "row")
         rows.append(Row(tuple(_cell(row, column, features, where) for column in names), names, where))
     return rows
@@ -82,7 +107,7 @@ def _cell(row: Mapping[str, Any], column: str, features: Mapping[str, Any], wher
     if names is None:
         return cell
     if isinstance(cell, list):
-        return [_named(one, names, outer, where) for one in cell]
+        return [_named(item, names, outer, where) for item in cell]
     return _named(cell, names, outer, where)
 
 
@@ -94,52 +119,9 @@ def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
     return names[cell]
 
 
-_HUB = "hub:"
-
-
-class HubName(NamedTuple):
-    """`hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`; a name may be a folder."""
-
-    name: str
-    config: str | None
-    split: str
-
-
-def hub_name(path: str | Path) -> HubName | None:
-    """What a path says if it is no path but the name of a dataset."""
-    text = str(path)
-    if not text.startswith(_HUB):
-        return None
-    match text.removeprefix(_HUB).split(":"):
-        case [str(name)] if name:
-            return HubName(name, None, "train")
-        case [str(name), str(split)] if name and split:
-            return HubName(name, None, split)
-        case [str(name), str(config), str(split)] if name and config and split:
-            return HubName(name, config, split)
-    raise UserError(f"{text!r} names no dataset", fix="write hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT")
-
-
-def read_rows(
-    path: Path,
-    *,
-    columns: Mapping[str, Column],
-    format: TableFormat = "auto",
-    header: Header = "auto",
-    delimiter: str | None = None,
-    encoding: str = UTF8,
-    keep_empty: bool = False,
-) -> Examples[Row]:
-    """As `read_table`, whose options a dataset has no use for."""
+def read_rows(path: Path, *, columns: Mapping[str, Column], **options: Unpack[TableOptions]) -> Examples[Row]:
+    """Rows of a dataset or a file; the options are those of `read_table` and apply to files only."""
     hub = hub_name(path)
     if hub is not None:
         return read_hub(hub.name, list(columns.values()), config=hub.config, split=hub.split)
-    return read_table(
-        path,
-        format=format,
-        header=header,
-        columns=columns,
-        delimiter=delimiter,
-        encoding=encoding,
-        keep_empty=keep_empty,
-    )
+    return read_table(path, columns=columns, **options)

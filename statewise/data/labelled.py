@@ -1,4 +1,4 @@
-"""Labelled texts: from tables, from lines that begin with their label, from a folder of labels."""
+"""Labelled texts: tables, lines that start with their label, folders of labels."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from statewise.data.hub import hub_name, read_rows
-from statewise.data.lines import UTF8, Examples, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
+from statewise.data.lines import UTF8, Examples, Paths, Where, path_list, read_lines, refuse_empty, suffix
 from statewise.data.table import FORMATS, Column, Header, Row, TableFormat
 from statewise.specs import UserError, setting
 
@@ -38,22 +38,22 @@ def read_labelled(
     leave_out: Collection[str] = (),
     encoding: str = UTF8,
 ) -> Examples[Labelled]:
-    """Examples of a label each. Columns are named, or numbered from 0 (see `read_table`).
+    """Texts with a label each. Columns are named, or numbered from 0 (see `read_table`).
 
-    `label-first` is a label, white space, and the text. A folder is read where it holds `<label>.txt`
-    files with one example on each line, or one folder per label with one example in each file; files beside such
-    folders are no examples. Those of a label in `leave_out` are left out, for instance `unsup` of IMDB's folders.
-    `empty` decides what becomes of a labelled example without text; whoever is skipped is counted.
+    `label-first` is a label, white space, and the text. A folder has `<label>.txt` files with one example per line, or
+    one folder per label with one example per file; files next to such folders are ignored. Examples with a label in
+    `leave_out` are left out, for instance `unsup` of IMDB. `empty`: what to do with an example without text; skipped
+    ones are counted.
     """
-    found: Examples[Labelled] = Examples()
-    away: Counter[str] = Counter()
-    for path in one_or_many(paths):
+    examples: Examples[Labelled] = Examples()
+    excluded: Counter[str] = Counter()
+    for path in path_list(paths):
         kind = _format_of(path) if format == "auto" else format
         match kind:
             case "folder":
-                some = Examples(_folder(path, found, encoding))
+                of_file = Examples(_folder(path, examples, encoding))
             case "label-first":
-                some = Examples(_label_first(path, found, encoding))
+                of_file = Examples(_label_first(path, examples, encoding))
             case _:
                 rows = read_rows(
                     path,
@@ -63,22 +63,24 @@ def read_labelled(
                     delimiter=delimiter,
                     encoding=encoding,
                 )
-                some = labelled_columns(rows, text=text, label=label)
-        found.counts += some.counts
-        away.update(one.label for one in some if one.label in leave_out)
-        found += _with_text(Examples(one for one in some if one.label not in leave_out), found, empty)
-    found.counts.update({excluded_label(label): count for label, count in away.items()})
-    refuse_nothing(found, paths, "labelled example")
-    return found
+                of_file = labelled_columns(rows, text=text, label=label)
+        examples.counts += of_file.counts
+        excluded.update(example.label for example in of_file if example.label in leave_out)
+        examples += _with_text(
+            Examples(example for example in of_file if example.label not in leave_out), examples, empty
+        )
+    examples.counts.update({excluded_label(label): count for label, count in excluded.items()})
+    refuse_empty(examples, paths, "labelled example")
+    return examples
 
 
 def excluded_label(label: str) -> str:
-    """Under which rows of a label that is left out are counted."""
+    """The key under which examples of an excluded label are counted."""
     return f"of label {label!r}"
 
 
 def labelled_columns(rows: Examples[Row], *, text: Column, label: Column) -> Examples[Labelled]:
-    """Two columns of a table, whatever it was read from."""
+    """Texts and labels from two columns of a table."""
     examples = (Labelled(row.text(text), _label(row, label), row.where) for row in rows)
     return Examples(examples, rows.counts)
 
@@ -92,15 +94,15 @@ def read_texts(
     delimiter: str | None = None,
     encoding: str = UTF8,
 ) -> Examples[Text]:
-    """Texts without labels, to predict on. Of plain files (`lines`) each line is one.
+    """Texts without labels, to predict on. In plain files (`lines`) each line is one.
 
-    None is lost: an empty line is an empty text, in a table too.
+    An empty line is an empty text, also in a table, so predictions stay aligned.
     """
-    found: Examples[Text] = Examples()
-    for path in one_or_many(paths):
+    texts: Examples[Text] = Examples()
+    for path in path_list(paths):
         kind: TextFormat = FORMATS.get(suffix(path)) or "lines" if format == "auto" else format
         if kind == "lines" and hub_name(path) is None:
-            found += [Text(line.text, line.where) for line in read_lines(path, encoding=encoding)]
+            texts += [Text(line.text, line.where) for line in read_lines(path, encoding=encoding)]
             continue
         rows = read_rows(
             path,
@@ -111,9 +113,9 @@ def read_texts(
             encoding=encoding,
             keep_empty=True,
         )
-        found.counts += rows.counts
-        found += [Text(row.text(text) if row.cells else "", row.where) for row in rows]
-    return found
+        texts.counts += rows.counts
+        texts += [Text(row.text(text) if row.cells else "", row.where) for row in rows]
+    return texts
 
 
 def _format_of(path: Path) -> TableFormat | Literal["folder"]:
@@ -141,16 +143,16 @@ def _label(row: Row, column: Column) -> str:
     return label
 
 
-def _label_first(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+def _label_first(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
     for line in read_lines(path, encoding=encoding):
         label, *text = line.text.split(maxsplit=1)[:2] if line.text.strip() else [""]
         if label:
             yield Labelled(text[0].rstrip() if text else "", label, line.where)
         else:
-            found.counts["empty lines"] += 1
+            examples.counts["empty lines"] += 1
 
 
-def _folder(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+def _folder(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder", fix="name the folder that holds the <label>.txt files")
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
@@ -159,7 +161,7 @@ def _folder(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[La
     folders = [entry for entry in entries if entry.is_dir()]
     if folders:
         if beside := len(entries) - len(folders):
-            found.counts["files beside the folders of labels"] += beside
+            examples.counts["files beside the folders of labels"] += beside
         for folder in folders:
             for file in sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")):
                 text = "\n".join(line.text for line in read_lines(file, encoding=encoding))
@@ -176,10 +178,10 @@ def _folder(path: Path, found: Examples[Labelled], encoding: str) -> Iterator[La
             if line.text.strip():
                 yield Labelled(line.text.strip(), label, line.where)
             else:
-                found.counts["empty lines"] += 1
+                examples.counts["empty lines"] += 1
 
 
-def _with_text(examples: Examples[Labelled], found: Examples[Labelled], empty: Empty) -> Iterator[Labelled]:
+def _with_text(examples: Examples[Labelled], kept: Examples[Labelled], empty: Empty) -> Iterator[Labelled]:
     for example in examples:
         if empty != "keep" and not example.text.strip():
             if empty == "refuse":
@@ -187,6 +189,6 @@ def _with_text(examples: Examples[Labelled], found: Examples[Labelled], empty: E
                     f"{example.where}: the text is empty (label {example.label!r})",
                     fix=f"correct or remove it, or skip such rows: {setting('data.empty', 'skip')} (or keep)",
                 )
-            found.counts["empty texts"] += 1
+            kept.counts["empty texts"] += 1
         else:
             yield example

@@ -1,4 +1,4 @@
-"""Names of classes and their ids, known from training data alone."""
+"""Class labels and their ids, from the training data only."""
 
 import json
 from collections import Counter
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from statewise.data.lines import Where
 from statewise.specs import UserError, from_json, nearest
 
-UNSEEN = -1  # the id of a label that training never showed: no prediction equals it
+UNSEEN = -1  # id of a label that is not in the training data: no prediction equals it
 
 Unseen = Literal["refuse", "wrong"]
 
 
 class Encoded(NamedTuple):
-    """Ids, and how often each label was met that training did not have."""
+    """Ids, and the counts of labels that are not in the training data."""
 
     ids_N: NDArray[np.int64]
     unseen: Counter[str]
@@ -25,7 +25,7 @@ class Encoded(NamedTuple):
 
 @final
 class Labels:
-    """Sorted by name (whole numbers by value), with how often training showed each."""
+    """Sorted by name (whole numbers by value), with their training counts."""
 
     def __init__(self, names: Sequence[str], counts: Sequence[int]) -> None:
         assert len(names) == len(counts) == len(set(names)) > 0
@@ -50,7 +50,7 @@ class Labels:
     def encode(
         self, names: Sequence[str], *, where: Sequence[Where] | None = None, unseen: Unseen = "refuse"
     ) -> Encoded:
-        """Ids of labels. One that training never showed is refused by name and line, or `UNSEEN`, hence wrong."""
+        """Ids of labels. An unseen label raises an error with its line, or becomes `UNSEEN`, which is always wrong."""
         ids_N = np.array([self._ids.get(name, UNSEEN) for name in names], dtype=np.int64)
         missing = Counter(name for name in names if name not in self._ids)
         if missing and unseen == "refuse":
@@ -63,7 +63,7 @@ class Labels:
         return Encoded(ids_N, missing)
 
     def refuse_all_new(self, names: Sequence[str], *, where: Where) -> None:
-        """Held-out examples none of whose labels was learned (the first of them at `where`): nothing can be judged."""
+        """Refuse held-out examples none of whose labels is in the training data: no metric would mean anything."""
         if names and not any(name in self._ids for name in names):
             new = ", ".join(map(repr, sorted(set(names))[:5]))
             raise UserError(
@@ -78,7 +78,7 @@ class Labels:
         return [self.names[i] for i in ids]
 
     def weights(self) -> NDArray[np.float64]:
-        """Of each class in a loss that counts all classes alike: inverse to its frequency, 1 on average."""
+        """Class weights for a balanced loss: inverse to frequency, 1 on average."""
         counts_C = np.array(self.counts, dtype=np.float64)
         weights_C: NDArray[np.float64] = counts_C.sum() / (len(counts_C) * counts_C)
         return weights_C

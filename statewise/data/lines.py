@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from statewise.data.source import STDIN, found_at
+from statewise.data.source import STDIN, files_at
 from statewise.specs import UserError, setting
 
 E = TypeVar("E")
@@ -23,7 +23,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class Where(NamedTuple):
-    """Where an example was read: `reviews.tsv line 17`. What has no lines (an array, a dataset) has rows."""
+    """Where an example was read: `reviews.tsv line 17`; arrays and datasets have rows instead of lines."""
 
     path: str
     line: int
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 class Examples(list[E], Generic[E]):
-    """What was read, in order, and how many of what was left out: `counts["empty lines"]`."""
+    """Examples in order, and counts of what was left out: `counts["empty lines"]`."""
 
     def __init__(self, examples: Iterable[E] = (), counts: Counter[str] | None = None) -> None:
         super().__init__(examples)
@@ -50,31 +50,30 @@ class Examples(list[E], Generic[E]):
 
 
 def left_out_note(counts: Mapping[str, int]) -> str:
-    """For people: ", 3 empty lines left out", or nothing."""
-    said = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return f", {' and '.join(said)} left out" if said else ""
+    """For messages: ", 3 empty lines left out", or an empty string."""
+    parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return f", {' and '.join(parts)} left out" if parts else ""
 
 
-def one_or_many(paths: Paths) -> list[Path]:
-    """The paths, of which there must be one at least."""
+def path_list(paths: Paths) -> list[Path]:
+    """The paths as a list of at least one."""
     named = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not named:
         raise UserError("no data file is named", fix="name at least one")
     return named
 
 
-def refuse_nothing(found: Sequence[object], paths: Paths, what: str) -> None:
-    if not found:
-        names = ", ".join(map(str, one_or_many(paths)))
+def refuse_empty(examples: Sequence[object], paths: Paths, what: str) -> None:
+    if not examples:
+        names = ", ".join(map(str, path_list(paths)))
         raise UserError(f"{names!r} holds no {what}", fix="check that it is the right file")
 
 
 def read_lines(path: Path, *, encoding: str = UTF8, takes: str = "name the files in it one by one") -> Iterator[Line]:
     """The lines of a UTF-8 file, or of another `encoding`, gzipped or not; no byte-order mark.
 
-    A line ends at `\\n` or `\\r\\n`, or at `\\r` in a file that has no `\\n` at all. Nothing else ends
-    one: a lone `\\r`, a form feed or U+2028 in the midst of a line would put aligned files out of step.
-    A folder is refused, and `takes` says what to do instead.
+    A line ends at `\\n` or `\\r\\n`, or at `\\r` in a file without any `\\n`. Nothing else ends a line: splitting at a
+    lone `\\r`, a form feed or U+2028 would misalign parallel files. A folder is refused; `takes` is the advice.
     """
     data = read_bytes(path, takes=takes)
     if encoding != UTF8:
@@ -89,7 +88,7 @@ def read_lines(path: Path, *, encoding: str = UTF8, takes: str = "name the files
         data = data.replace(b"\r", b"\n")
     lines = data.split(b"\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last line's end is not a line
+        lines.pop()  # nothing follows the last line end
     for number, line in enumerate(lines, start=1):
         yield Line(_decoded(line.removesuffix(b"\r"), Where(str(path), number)), Where(str(path), number))
 
@@ -125,13 +124,13 @@ def _transcoded(data: bytes, encoding: str, path: Path) -> bytes:
 
 
 def read_bytes(path: Path, *, takes: str = "name the files in it one by one") -> bytes:
-    """All of a file, unpacked where it is gzipped."""
+    """The content of a file, decompressed if it is gzipped."""
     if str(path) == STDIN:
         data = sys.stdin.buffer.read()
     else:
-        found = found_at(path)
+        files = files_at(path)
         if path.is_dir():
-            raise UserError(f"{str(path)!r} is a folder of {len(found)} files, not a file", fix=takes)
+            raise UserError(f"{str(path)!r} is a folder of {len(files)} files, not a file", fix=takes)
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -153,7 +152,7 @@ def read_bytes(path: Path, *, takes: str = "name the files in it one by one") ->
 
 
 def most_unpacked(size: int) -> int:
-    """Bytes that `size` packed ones may unpack to: few megabytes can hold terabytes of zeros."""
+    """The largest allowed size in bytes of `size` compressed bytes: a bound against zip bombs."""
     return max(1 << 27, 100 * size)
 
 
@@ -165,7 +164,7 @@ def suffix(path: Path) -> str:
 
 @contextmanager
 def spooled(path: str, *, ending: str = "") -> Iterator[str]:
-    """The name of a file that can be read again; standard input is kept as one with this `ending` for the while."""
+    """A file that can be read twice; standard input is spooled to a temporary file with this `ending`."""
     if path != STDIN:
         yield path
         return
@@ -175,7 +174,7 @@ def spooled(path: str, *, ending: str = "") -> Iterator[str]:
 
 @contextmanager
 def temporary_file(name: str, content: str | bytes) -> Iterator[Path]:
-    """A file of this name for the while. What is wrong in it is said of the name, not of where it lay."""
+    """A temporary file of this name. Errors about it mention the name only, not the temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         file.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -35,9 +35,9 @@ from statewise.specs import LabelledDataSpec, SeriesDataSpec, UserError
 
 def _numbers(data: Data) -> NDArray[Any] | None:
     """Rows of numbers as one array; None if `data` does not hold numbers."""
-    found = array_of(data)
-    if found is not None:
-        return found
+    array = array_of(data)
+    if array is not None:
+        return array
     rows = arrays_of(data)
     if rows is None:
         return None
@@ -79,7 +79,7 @@ def _archive(arrays: Mapping[str, Any]) -> bytes:
 
 
 def _labelled(data: Data) -> _Numbers | None:
-    """`(x, y)`, `{"x": x, "y": y}` or rows of `(values, label)`; None if `data` is nothing of the kind."""
+    """`(x, y)`, `{"x": x, "y": y}` or rows of `(values, label)`; None for anything else."""
     if isinstance(data, Mapping):
         arrays = {name: array_of(values) for name, values in data.items()}
         wide = [name for name, array in arrays.items() if array is not None and array.ndim > 1]
@@ -115,7 +115,7 @@ def _of_table(spec: LabelledDataSpec, data: Data, *, labelled: bool, training: b
         )
     default = type(spec).model_fields["label"].default
     role = Role("label", "data.label", spec.label, default, LABEL_NAMES | {"y"}, lambda cell: False)
-    if not labelled and not any(name == spec.label or name.lower() in role.usual for name in table.columns):
+    if not labelled and not any(name == spec.label or name.lower() in role.common_names for name in table.columns):
         label = None
     else:
         label = rows_of(table.columns, [role], training=training).names[0]
@@ -154,7 +154,7 @@ def series_file(spec: SeriesDataSpec, data: Data) -> MemoryFile:
 
 
 def series_table(spec: SeriesDataSpec, data: Data) -> Table | None:
-    """A table with the dates of its index as a column, unless the rows are to be the time; None for another object."""
+    """A table with the dates of its index as a column, unless `time` is "none"; None for any other object."""
     frame = data.to_frame(str(data.name or "value")) if library_type(data) == "pandas.Series" else data
     return table_of(frame, time_index=spec.time != NO_TIME)
 
@@ -173,8 +173,8 @@ def series_arrays(data: Data) -> list[NDArray[Any]] | None:
     if lists_series(data):
         arrays = arrays_of(data)
     else:
-        found = array_of(data)
-        arrays = None if found is None else list(found) if found.ndim == 3 else [found]
+        array = array_of(data)
+        arrays = None if array is None else list(array) if array.ndim == 3 else [array]
     for number, array in enumerate(arrays or ()):
         if array.ndim not in (1, 2) or array.dtype.kind == "c":
             raise UserError(
@@ -185,7 +185,7 @@ def series_arrays(data: Data) -> list[NDArray[Any]] | None:
 
 
 def _cell(value: Any) -> str:
-    """As a table of series writes it; what is missing is empty."""
+    """As a table of series writes it; a missing value is empty."""
     value = value.item() if isinstance(value, np.number | np.bool_) else value
     if is_missing(value):
         return ""

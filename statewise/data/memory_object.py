@@ -20,28 +20,22 @@ from statewise.specs import AnyRunSpec, UserError, nearest
 Data = Any  # what `train`, `evaluate` and `predict` take: docs/python.md lists the kinds of objects
 
 _LIBRARY_TYPES = {
-    "pandas.DataFrame",
-    "pandas.Series",
-    "polars.DataFrame",
-    "polars.LazyFrame",
-    "polars.Series",
-    "datasets.Dataset",
-    "datasets.DatasetDict",
-    "datasets.IterableDataset",
-    "datasets.Column",
-    "nltk.Tree",
+    "pandas": ("DataFrame", "Series"),
+    "polars": ("DataFrame", "LazyFrame", "Series"),
+    "datasets": ("Dataset", "DatasetDict", "IterableDataset", "Column"),
+    "nltk": ("Tree",),
 }
 _DATES = ("DatetimeIndex", "PeriodIndex")
 _NUMBERS = "biufc"  # kinds of NumPy's types
 
 
-# -------------------------------------------------------------------- kinds of objects
-
-
 def library_type(data: Data) -> str:
     """`pandas.DataFrame`, `datasets.Dataset` and so on, subclasses too; an empty string for every other type."""
-    names = (f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__)
-    return next((name for name in names if name in _LIBRARY_TYPES), "")
+    for kind in type(data).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if kind.__name__ in _LIBRARY_TYPES.get(library, ()):
+            return f"{library}.{kind.__name__}"
+    return ""
 
 
 def is_missing(cell: Any) -> bool:
@@ -120,15 +114,15 @@ def table_of(data: Data, *, time_index: bool = False) -> Table | None:
             return None
     lengths = {name: len(cells) for name, cells in columns.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-        raise UserError(f"the columns have unequal lengths: {said}", fix="give as many rows of each")
+        sizes = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise UserError(f"the columns have unequal lengths: {sizes}", fix="give as many rows of each")
     if not any(lengths.values()):
         raise UserError(f"the {type(data).__name__} has no rows", fix="give at least one")
     return Table(_without_nesting(columns), type(data).__name__)
 
 
 def index_of_dates(data: Data) -> str | None:
-    """What the dates in the index of a pandas object are called as a column; None if it has no such index."""
+    """The column name for the dates in the index of a pandas object; None if it has no such index."""
     if not library_type(data).startswith("pandas.") or type(data.index).__name__ not in _DATES:
         return None
     if data.index.name is not None:
@@ -138,7 +132,7 @@ def index_of_dates(data: Data) -> str | None:
 
 
 def frame_like(data: Data, columns: Mapping[str, Any]) -> Any:
-    """Columns as the same kind of object as `data`; of a pandas object with dates in its index, so has this."""
+    """Columns as the same type as `data`; a pandas object keeps dates in its index if `data` has them there."""
     match library_type(data):
         case "pandas.DataFrame" | "pandas.Series" as kind:
             pandas = sys.modules["pandas"]
@@ -157,10 +151,10 @@ def frame_like(data: Data, columns: Mapping[str, Any]) -> Any:
 
 
 def _column(name: Any, values: Any) -> list[Any]:
-    found = listed(values)
-    if found is None:
+    cells = listed(values)
+    if cells is None:
         raise UserError(f"column {name!r} is {shown(values)}, expected a list", fix="give a list with a cell a row")
-    return found
+    return cells
 
 
 def _of_records(rows: Sequence[Any]) -> dict[str, list[Any]]:
@@ -186,24 +180,21 @@ def _without_nesting(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return flat
 
 
-# -------------------------------------------------------------------- numbers
-
-
 def array_of(data: Data) -> NDArray[Any] | None:
     """Numbers as one array, whatever its shape; None if `data` does not hold numbers, or rows of unequal lengths."""
     if isinstance(data, torch.Tensor):
-        held = data.detach().cpu()
-        return (held.float() if held.dtype is torch.bfloat16 else held).numpy()
+        tensor = data.detach().cpu()
+        return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy()
     if isinstance(data, np.ndarray):
         return data if data.dtype.kind in _NUMBERS else None
     if library_type(data) in ("pandas.Series", "polars.Series"):
-        found = np.asarray(data.to_numpy())
-        return found if found.dtype.kind in _NUMBERS else None
+        array = np.asarray(data.to_numpy())
+        return array if array.dtype.kind in _NUMBERS else None
     if not isinstance(data, list | tuple) or not _begins_with_number(data):
         return None
     try:
-        found = np.array([array_of(item) if isinstance(item, torch.Tensor) else item for item in data])
-        return found.astype(np.float64) if found.dtype.kind == "O" else _only_numbers(found, data)
+        array = np.array([array_of(item) if isinstance(item, torch.Tensor) else item for item in data])
+        return array.astype(np.float64) if array.dtype.kind == "O" else _only_numbers(array, data)
     except (ValueError, TypeError) as error:
         if isinstance(error, UserError):
             raise
@@ -214,15 +205,15 @@ def arrays_of(data: Data) -> list[NDArray[Any]] | None:
     """As `array_of`, of each item of a list; None if one of them does not hold numbers."""
     if not isinstance(data, list | tuple) or not data or isinstance(data[0], int | float | complex):
         return None
-    found = [array_of(item) for item in data]
-    return None if any(one is None for one in found) else [one for one in found if one is not None]
+    arrays = [array_of(item) for item in data]
+    return None if any(array is None for array in arrays) else [array for array in arrays if array is not None]
 
 
-def _only_numbers(found: NDArray[Any], data: Sequence[Any]) -> NDArray[Any]:
-    if found.dtype.kind not in _NUMBERS:
+def _only_numbers(array: NDArray[Any], data: Sequence[Any]) -> NDArray[Any]:
+    if array.dtype.kind not in _NUMBERS:
         number = next((number for number, item in enumerate(data) if isinstance(item, str | bytes)), 0)
         raise UserError(f"row {number} is {shown(data[number])}, expected a number", fix="give numbers alone")
-    return found
+    return array
 
 
 def _begins_with_number(data: Any) -> bool:
@@ -233,23 +224,20 @@ def _begins_with_number(data: Any) -> bool:
     return isinstance(data, int | float | complex | np.number) and not isinstance(data, bool)
 
 
-# -------------------------------------------------------------------- rows of texts, labels and lists
-
-
 class Role(NamedTuple):
-    """What a column is for: the setting that names it, and how it is recognised where nobody named it."""
+    """What a column is for: the setting that names it, and how it is recognised where the setting has its default."""
 
     what: str  # for messages: "text", "label"
-    setting: str  # none: the task has no such setting
-    asked: str | int | None
+    setting: str  # empty: the task has no such setting
+    column: str | int | None
     default: str | int | None
-    usual: Collection[str]
+    common_names: Collection[str]
     fits: Callable[[Any], bool]  # whether a cell can be one
-    otherwise: str = ""  # what else the user may have meant, where nothing fits
+    otherwise: str = ""  # added to the error if no column fits
 
 
 class Rows(NamedTuple):
-    """The cells of each role. `names` are the columns they came from, none if the data has no columns."""
+    """The cells of each role. `names` are their columns, empty if the data has no columns."""
 
     columns: list[list[Any]]
     names: list[str]
@@ -259,11 +247,11 @@ class Rows(NamedTuple):
 
 
 def rows_of(data: Data, roles: Sequence[Role], *, training: bool) -> Rows:
-    """One or two cells of each row: of a table, of a list of pairs, of two columns side by side, or of a list."""
+    """One or two cells of each row: of a table, a list of pairs, a pair of columns, or a list."""
     expected = f"({', '.join(role.what for role in roles)})" if len(roles) > 1 else f"a {roles[0].what}"
     table = table_of(data)
     if table is not None:
-        names = _chosen(table, roles, training=training)
+        names = _choose_columns(table, roles, training=training)
         return Rows([table.columns[name] for name in names], names)
     if len(roles) == 2 and isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple | str):
         first, second = listed(data[0]), listed(data[1])
@@ -287,52 +275,47 @@ def rows_of(data: Data, roles: Sequence[Role], *, training: bool) -> Rows:
     return Rows([list(column) for column in zip(*items)], [])
 
 
-def _chosen(table: Table, roles: Sequence[Role], *, training: bool) -> list[str]:
-    """The column of each role: the one asked for, else the one with a usual name, else the only one that fits."""
-    chosen: list[str | None] = [_asked(role, table, training=training) for role in roles]
+def _choose_columns(table: Table, roles: Sequence[Role], *, training: bool) -> list[str]:
+    """The column of each role: the named one, else the one with a common name, else the only one that fits."""
+    chosen: list[str | None] = [_named_column(role, table, training=training) for role in roles]
     for at, role in enumerate(roles):
-        usual = [name for name in table.columns if name.lower() in role.usual and name not in chosen]
-        if chosen[at] is None and len(usual) == 1:
-            chosen[at] = usual[0]
+        common = [name for name in table.columns if name.lower() in role.common_names and name not in chosen]
+        if chosen[at] is None and len(common) == 1:
+            chosen[at] = common[0]
     for at, role in enumerate(roles):
         fitting = [name for name, cells in table.columns.items() if name not in chosen and role.fits(_first(cells))]
         alike = [other for other, name in zip(roles, chosen) if name is None and other.fits is role.fits]
         if chosen[at] is None and len(fitting) == len(alike):  # source, then target
             chosen[at] = fitting[0]
         if chosen[at] is None:
-            raise _which(role, table, training=training)
+            names = list(table.columns)
+            raise UserError(
+                f"it is not clear which column of the {table.kind} holds the {role.what}: {', '.join(names)}",
+                fix=_how_to_name(role, names[0], training=training) + role.otherwise,
+            )
     return [name for name in chosen if name is not None]
 
 
-def _asked(role: Role, table: Table, *, training: bool) -> str | None:
+def _named_column(role: Role, table: Table, *, training: bool) -> str | None:
     names = list(table.columns)
-    if isinstance(role.asked, str) and role.asked in names:
-        return role.asked
-    if role.asked == role.default:
+    if isinstance(role.column, str) and role.column in names:
+        return role.column
+    if role.column == role.default:
         return None
-    if isinstance(role.asked, int) and 0 <= role.asked < len(names):
-        return names[role.asked]
+    if isinstance(role.column, int) and 0 <= role.column < len(names):
+        return names[role.column]
     raise UserError(
-        f"the {table.kind} has no column {role.asked!r} for the {role.what}",
-        fix=f"{nearest(str(role.asked), names)}; {_how(role, names[0], training=training)}",
+        f"the {table.kind} has no column {role.column!r} for the {role.what}",
+        fix=f"{nearest(str(role.column), names)}; {_how_to_name(role, names[0], training=training)}",
     )
 
 
-def _which(role: Role, table: Table, *, training: bool) -> UserError:
-    names = list(table.columns)
-    return UserError(
-        f"it is not clear which column of the {table.kind} holds the {role.what}: {', '.join(names)}",
-        fix=_how(role, names[0], training=training) + role.otherwise,
-    )
-
-
-def _how(role: Role, name: str, *, training: bool) -> str:
+def _how_to_name(role: Role, name: str, *, training: bool) -> str:
     if not role.setting:
         return f'give that column alone, as in data["{name}"]'
     if training:
         return f'say which, as in settings={{"{role.setting}": "{name}"}}'
-    wanted = role.asked if isinstance(role.asked, str) else role.what
-    return f"rename that column to {wanted!r}"
+    return f"rename that column to {role.column if isinstance(role.column, str) else role.what!r}"
 
 
 def _first(cells: Sequence[Any]) -> Any:
@@ -340,14 +323,14 @@ def _first(cells: Sequence[Any]) -> Any:
 
 
 class MemoryFile(NamedTuple):
-    """A file, and the settings (`data.*`) by which it is read. The setting that names it is not among them."""
+    """A file, and the settings (`data.*`) to read it with, except the one that names the file."""
 
     name: str
     content: bytes
     data: Any  # the data settings of the task
     rows: int
     first: int = 1  # the line of row 0
-    note: str = ""  # what was decided for the user
+    note: str = ""  # choices made for the user
     unit: str = "row"
 
     def changes(self, before: Any) -> dict[str, Any]:
@@ -360,7 +343,7 @@ class MemoryFile(NamedTuple):
         }
 
     def run_spec(self, spec: AnyRunSpec, folder: Path) -> AnyRunSpec:
-        """The spec of a run that learns from this file in its `folder`."""
+        """The spec of a run that trains on this file in its `folder`."""
         named = {spec.main_data.removeprefix("data."): (str((folder / self.name).absolute()),)}
         return spec.model_copy(update={"data": self.data.model_copy(update=named)})
 
@@ -371,14 +354,14 @@ class MemoryFile(NamedTuple):
 
     @contextmanager
     def errors_by_row(self, folder: Path) -> Iterator[Path]:
-        """The file in `folder`. An error about a line of it is told of the row: people never saw the line."""
+        """The file in `folder`. Errors about its lines are raised as errors about rows: the user has no such file."""
         file = folder / self.name
         names = "|".join(re.escape(name) for name in sorted({str(file), str(file.absolute())}, key=len, reverse=True))
 
         def row(line: str) -> str:
             return f"row {int(line) - self.first}"
 
-        def told(text: str) -> str:
+        def by_row(text: str) -> str:
             text = re.sub(rf"(?:{names})(, series '[^']*')?(?: line |:)(\d+)", lambda m: row(m[2]) + (m[1] or ""), text)
             text = re.sub(r"\blines (\d+) and (\d+)\b", lambda m: f"{row(m[1])} and {row(m[2])}", text)
             text = re.sub(rf"(?:{names}) (?=row \d)", "", text)
@@ -387,4 +370,4 @@ class MemoryFile(NamedTuple):
         try:
             yield file
         except UserError as error:
-            raise UserError(told(error.what), fix=told(error.fix)) from None
+            raise UserError(by_row(error.what), fix=by_row(error.fix)) from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, assert_never
 from statewise.data.memory_numbers import labelled_numbers_file, series_file
 from statewise.data.memory_object import Data, MemoryFile, library_type
 from statewise.data.memory_text import labelled_file, pair_file, tagged_file, text_file, tree_file
-from statewise.data.source import STDIN, found_at
+from statewise.data.source import STDIN, files_at
 from statewise.disk import LOCK, write
 from statewise.specs import (
     AnyRunSpec,
@@ -23,82 +23,6 @@ from statewise.specs import (
     TreeSpec,
     UserError,
 )
-
-
-def memory_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True, training: bool = False) -> MemoryFile:
-    """`data` as a file of the spec's task. With `labelled`, rows hold what is to be predicted too."""
-    if isinstance(data, list | tuple) and not data:
-        raise UserError("the data is an empty list", fix="give at least one row")
-    match spec:
-        case LanguageModelSpec():
-            return text_file(spec.data, data, training=training)
-        case ClassificationSpec():
-            numbers = labelled_numbers_file(spec.data, data, labelled=labelled, training=training)
-            return numbers or labelled_file(spec.data, data, labelled=labelled, training=training)
-        case TranslationSpec():
-            return pair_file(spec.data, data, labelled=labelled, training=training)
-        case TaggingSpec():
-            return tagged_file(spec.data, data, labelled=labelled, training=training)
-        case TreeSpec():
-            return tree_file(spec.data, data, training=training)
-        case ForecastingSpec():
-            return series_file(spec.data, data)
-        case _:
-            assert_never(spec)
-
-
-class DataFiles(NamedTuple):
-    """Files, and the data settings of the task by which they are read."""
-
-    paths: list[str]
-    data: Any
-
-
-@contextmanager
-def as_files(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
-    """The files that `data` names; or a temporary file that holds it."""
-    paths = file_names(data)
-    if paths is not None:
-        yield DataFiles(paths, spec.data)
-        return
-    with as_temporary_file(spec, data, labelled=labelled) as file:
-        yield file
-
-
-@contextmanager
-def as_temporary_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
-    """A temporary file of data in memory."""
-    made = memory_file(spec, data, labelled=labelled)
-    with tempfile.TemporaryDirectory() as folder, made.errors_by_row(Path(folder)) as file:
-        file.write_bytes(made.content)
-        yield DataFiles([str(file)], made.data)
-
-
-@contextmanager
-def stored_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[None]:
-    """The file in a run's folder. If the run fails before anything else is there, the file is removed again."""
-    if made is None:
-        yield
-        return
-    with made.errors_by_row(folder) as file:
-        try:
-            if leads:
-                folder.mkdir(parents=True, exist_ok=True)
-                write(file, made.content)
-            yield
-        except BaseException:
-            if leads and folder.is_dir() and {path.name for path in folder.iterdir()} - {LOCK} == {made.name}:
-                file.unlink()
-                with suppress(OSError):  # locked: whoever locked it knows whether it is to stay
-                    folder.rmdir()
-            raise
-
-
-def source_name(data: Data) -> str:
-    """For messages: the files, or that it was data in memory."""
-    paths = file_names(data)
-    return "the given data" if paths is None else ", ".join(paths)
-
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096  # of a file, on every common file system
 _ENDING = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,7}")
@@ -119,10 +43,10 @@ def file_names(data: Data) -> list[str] | None:
         return [str(os.fspath(data))]
     if not isinstance(data, list | tuple) or library_type(data) or not data:  # NLTK's trees are lists
         return None
-    if not all(isinstance(one, str | os.PathLike) for one in data):
+    if not all(isinstance(item, str | os.PathLike) for item in data):
         return None
-    if any(isinstance(one, os.PathLike) for one in data):
-        return [str(os.fspath(one)) for one in data]
+    if any(isinstance(item, os.PathLike) for item in data):
+        return [str(os.fspath(item)) for item in data]
     if all(map(_looks_like_path, data)):
         for name in data:
             _refuse_absent(name)
@@ -171,6 +95,81 @@ def _refuse_absent(name: str) -> None:
     if _exists(name) or _is_other_source(name):
         return
     try:
-        found_at(Path(name))
+        files_at(Path(name))
     except UserError as error:
         raise UserError(error.what, fix=f"{error.fix}; {_EXPLICIT}") from None
+
+
+def memory_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True, training: bool = False) -> MemoryFile:
+    """`data` as a file of the spec's task. With `labelled`, rows include the targets."""
+    if isinstance(data, list | tuple) and not data:
+        raise UserError("the data is an empty list", fix="give at least one row")
+    match spec:
+        case LanguageModelSpec():
+            return text_file(spec.data, data, training=training)
+        case ClassificationSpec():
+            numbers = labelled_numbers_file(spec.data, data, labelled=labelled, training=training)
+            return numbers or labelled_file(spec.data, data, labelled=labelled, training=training)
+        case TranslationSpec():
+            return pair_file(spec.data, data, labelled=labelled, training=training)
+        case TaggingSpec():
+            return tagged_file(spec.data, data, labelled=labelled, training=training)
+        case TreeSpec():
+            return tree_file(spec.data, data, training=training)
+        case ForecastingSpec():
+            return series_file(spec.data, data)
+        case _:
+            assert_never(spec)
+
+
+class DataFiles(NamedTuple):
+    """Files, and the data settings of the task to read them with."""
+
+    paths: list[str]
+    data: Any
+
+
+@contextmanager
+def as_files(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
+    """The files that `data` names, or a temporary file with the data itself."""
+    paths = file_names(data)
+    if paths is not None:
+        yield DataFiles(paths, spec.data)
+        return
+    with as_temporary_file(spec, data, labelled=labelled) as file:
+        yield file
+
+
+@contextmanager
+def as_temporary_file(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
+    """A temporary file of data in memory."""
+    made = memory_file(spec, data, labelled=labelled)
+    with tempfile.TemporaryDirectory() as folder, made.errors_by_row(Path(folder)) as file:
+        file.write_bytes(made.content)
+        yield DataFiles([str(file)], made.data)
+
+
+@contextmanager
+def stored_in(made: MemoryFile | None, folder: Path, *, leads: bool) -> Iterator[None]:
+    """Write the file into a run's folder. If the run fails before anything else is there, remove it again."""
+    if made is None:
+        yield
+        return
+    with made.errors_by_row(folder) as file:
+        try:
+            if leads:
+                folder.mkdir(parents=True, exist_ok=True)
+                write(file, made.content)
+            yield
+        except BaseException:
+            if leads and folder.is_dir() and {path.name for path in folder.iterdir()} - {LOCK} == {made.name}:
+                file.unlink()
+                with suppress(OSError):  # locked by another process, which decides whether it stays
+                    folder.rmdir()
+            raise
+
+
+def source_name(data: Data) -> str:
+    """For messages: the files, or that it was data in memory."""
+    paths = file_names(data)
+    return "the given data" if paths is None else ", ".join(paths)

@@ -23,21 +23,9 @@ from statewise.data.tagged import TAGS, WORDS
 from statewise.data.trees import LabelledTree, bracketed
 from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError
 
-# What the columns of labels and texts are called in most tables.
+# Common names of the columns of labels and texts.
 LABEL_NAMES = frozenset(
-    {
-        "label",
-        "labels",
-        "class",
-        "category",
-        "sentiment",
-        "polarity",
-        "rating",
-        "stars",
-        "target",
-        "topic",
-        "intent",
-    }
+    {"label", "labels", "class", "category", "sentiment", "polarity", "rating", "stars", "target", "topic", "intent"}
 )
 TEXT_NAMES = frozenset(
     {"text", "review", "sentence", "comment", "content", "body", "question", "document", "tweet", "title"}
@@ -47,13 +35,13 @@ _WORD_NAMES = frozenset({WORDS, "words"})
 _TAG_NAMES = frozenset({TAGS, "ner_tags", "pos_tags", "upos", "labels"})
 _TREE_NAMES = frozenset({"tree", "trees", "parse"})
 _NUMBERS = '; rows of numbers are settings={"data.kind": "values"}'
-_SEPARATORS = ("\x1e", "\x1f", "\x1c", "\x1d")  # ASCII has them to part records; texts hold none
-_ROWS_IN_JSON: Mapping[str, Any] = {"format": "auto", "header": "auto", "delimiter": None, "encoding": "utf-8"}
+_SEPARATORS = ("\x1e", "\x1f", "\x1c", "\x1d")  # ASCII's record separators: not used in text
+_JSON_SETTINGS: Mapping[str, Any] = {"format": "auto", "header": "auto", "delimiter": None, "encoding": "utf-8"}
 _LINE_BREAKS = re.compile(r"[\n\r\v\f]+")
 
 
 def text_file(spec: DataSpec, data: Data, *, training: bool) -> MemoryFile:
-    """A string is a document, a list or a column holds several."""
+    """A string is one document; a list or a column holds several."""
     role = Role("text", "", None, None, TEXT_NAMES, _is_text)
     cells = [data] if isinstance(data, str) else rows_of(data, [role], training=training).columns[0]
     documents = _texts(cells, "text")
@@ -62,7 +50,7 @@ def text_file(spec: DataSpec, data: Data, *, training: bool) -> MemoryFile:
             raise UserError(f"row {number}: character {document.index(chr(0))} of the text is zero", fix="remove it")
     separator = spec.separator
     if len(documents) > 1 and separator is None:
-        free = (one for one in _SEPARATORS if not any(one in document for document in documents))
+        free = (mark for mark in _SEPARATORS if not any(mark in document for document in documents))
         separator = next(free, None)
         if separator is None:
             raise UserError(
@@ -75,7 +63,7 @@ def text_file(spec: DataSpec, data: Data, *, training: bool) -> MemoryFile:
 
 
 def labelled_file(spec: LabelledDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
-    """Texts and their labels. Of a table that is learned from, the columns keep their names."""
+    """Texts and their labels. In training, columns keep their names."""
     fields = type(spec).model_fields
     roles = [
         Role("text", "data.text", spec.text, fields["text"].default, TEXT_NAMES, _is_text, _NUMBERS),
@@ -87,7 +75,7 @@ def labelled_file(spec: LabelledDataSpec, data: Data, *, labelled: bool, trainin
     names = [*rows.names, *own[len(rows.names) :]] if training else own
     if names[0] == names[1]:
         raise UserError(f"column {names[0]!r} is named for the text and for the label", fix="name another for one")
-    adjusted = spec.model_copy(update={**_ROWS_IN_JSON, "text": names[0], "label": names[1]})
+    adjusted = spec.model_copy(update={**_JSON_SETTINGS, "text": names[0], "label": names[1]})
     return _json_lines(names, columns, adjusted, note=_note(roles, rows))
 
 
@@ -96,17 +84,19 @@ def pair_file(spec: PairDataSpec, data: Data, *, labelled: bool, training: bool)
     if training and spec.target:
         raise UserError("data.target names files, but the data in memory holds both sides", fix="leave data.target out")
     fields = type(spec).model_fields
-    asked = (spec.source_column, spec.target_column)
+    chosen = (spec.source_column, spec.target_column)
     roles = [
         Role(what, f"data.{what}_column", column, fields[f"{what}_column"].default, usual, _is_text)
-        for what, column, usual in zip(("source", "target"), asked, (_SOURCE_NAMES, _TARGET_NAMES))
+        for what, column, usual in zip(("source", "target"), chosen, (_SOURCE_NAMES, _TARGET_NAMES))
     ][: 1 + labelled]
     rows = rows_of([data] if isinstance(data, str) else data, roles, training=training)
     columns = [_texts(cells, role.what) for cells, role in zip(rows.columns, roles)]
-    names = [one if isinstance(one, str) else what for one, what in zip(asked, ("source", "target"))]
-    # By default columns are numbered, and then files without names can be read by the same settings.
-    kept: Sequence[str | int] = asked if asked == (0, 1) else names
-    update = {**_ROWS_IN_JSON, "language": None, "source_column": kept[0], "target_column": kept[1]}
+    names = [
+        column_name if isinstance(column_name, str) else what for column_name, what in zip(chosen, ("source", "target"))
+    ]
+    # By default columns are numbered, so that files without names can be read with the same settings.
+    kept: Sequence[str | int] = chosen if chosen == (0, 1) else names
+    update = {**_JSON_SETTINGS, "language": None, "source_column": kept[0], "target_column": kept[1]}
     return _json_lines(names, columns, spec.model_copy(update=update), note=_note(roles, rows))
 
 
@@ -126,14 +116,14 @@ def tagged_file(spec: TaggedDataSpec, data: Data, *, labelled: bool, training: b
     for number, (words, tags) in enumerate(zip(*columns) if labelled else ()):
         if len(words) != len(tags):
             raise UserError(f"row {number}: {len(words)} tokens, but {len(tags)} tags", fix="give each token a tag")
-    asked = [one if isinstance(one, str) else None for one in (spec.word, spec.tag)]
-    update = {"format": "auto", "encoding": "utf-8", "word": asked[0], "tag": asked[1]}
-    names = [one or usual for one, usual in zip(asked, (WORDS, TAGS))]
+    chosen = [column_name if isinstance(column_name, str) else None for column_name in (spec.word, spec.tag)]
+    update = {"format": "auto", "encoding": "utf-8", "word": chosen[0], "tag": chosen[1]}
+    names = [column_name or usual for column_name, usual in zip(chosen, (WORDS, TAGS))]
     return _json_lines(names, columns, spec.model_copy(update=update), note=_note(roles, rows))
 
 
 def _sentences(data: Data) -> Data:
-    """Of a text its words. A list of words alone could be one sentence, or as many as it has words."""
+    """Texts split into words. A flat list of words is refused: one sentence, or one for each word?"""
     if isinstance(data, str):
         return [data.split()]
     items = listed(data)
@@ -149,7 +139,7 @@ def _sentences(data: Data) -> Data:
 
 
 def tree_file(spec: TreeDataSpec, data: Data, *, training: bool) -> MemoryFile:
-    """Trees in brackets, one a line. A string may hold several."""
+    """Trees in brackets, one per line. A string may hold several."""
     role = Role("tree", "", None, None, _TREE_NAMES, _is_tree)
     if isinstance(data, str):
         lines = (Line(line, Where("the text", at)) for at, line in enumerate(_text(data, "the data").split("\n"), 1))
@@ -168,15 +158,12 @@ def _tree(cell: Any, number: int) -> str:
         return tree.written_with(tree.labels())
     text = _LINE_BREAKS.sub(" ", _text(cell, f"row {number}: the tree"))
     try:
-        found = [one for one, _ in bracketed([Line(text, where)]) if one is not None]
+        trees = [tree_text for tree_text, _ in bracketed([Line(text, where)]) if tree_text is not None]
     except UserError as error:
         raise UserError(error.what.replace(str(where), f"row {number}"), fix=error.fix) from None
-    if len(found) != 1:
-        raise UserError(f"row {number} holds {len(found)} trees, expected one: {shown(text)}", fix="one tree a row")
-    return found[0]
-
-
-# -------------------------------------------------------------------- cells
+    if len(trees) != 1:
+        raise UserError(f"row {number} holds {len(trees)} trees, expected one: {shown(text)}", fix="one tree a row")
+    return trees[0]
 
 
 def _is_text(cell: Any) -> bool:
@@ -238,11 +225,8 @@ def _words(cell: Any, number: int, what: str) -> list[str]:
     if cells is None:
         raise UserError(f"row {number}: the {what} are {shown(cell)}, expected a list of strings", fix="give a list")
     if what == "tags":
-        return [_label(one, f"row {number}: tag {place}") for place, one in enumerate(cells)]
-    return [_text(one, f"row {number}: token {place}") for place, one in enumerate(cells)]
-
-
-# -------------------------------------------------------------------- files
+        return [_label(item, f"row {number}: tag {place}") for place, item in enumerate(cells)]
+    return [_text(item, f"row {number}: token {place}") for place, item in enumerate(cells)]
 
 
 def _json_lines(names: Sequence[str], columns: Sequence[Sequence[Any]], data: Any, *, note: str) -> MemoryFile:
@@ -251,7 +235,7 @@ def _json_lines(names: Sequence[str], columns: Sequence[Sequence[Any]], data: An
 
 
 def _note(roles: Sequence[Role], rows: Rows) -> str:
-    """Which columns were chosen, where nobody had named them."""
+    """Which columns were chosen without being named."""
     pairs = zip(roles, rows.names)
-    said = [f"{role.what} from column {name!r}" for role, name in pairs if name != role.asked]
-    return f"; {', '.join(said)}" if said else ""
+    parts = [f"{role.what} from column {name!r}" for role, name in pairs if name != role.column]
+    return f"; {', '.join(parts)}" if parts else ""

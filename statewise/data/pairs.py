@@ -1,4 +1,4 @@
-"""Pairs of texts, source and target: two aligned files, two columns of a table, or SCAN's lines."""
+"""Pairs of source and target texts: two aligned files, two columns of a table, or lines of SCAN."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from statewise.data.hub import read_rows
 from statewise.data.labelled import Empty
-from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty
 from statewise.data.table import Column, Header, Row
 from statewise.specs import UserError, setting
 
@@ -34,29 +34,31 @@ def read_pairs(
 ) -> Examples[Pair]:
     """With `target`, line n of the source files belongs to line n of the target files.
 
-    Without, each row of a table holds both in two `columns`, or each line reads `IN: … OUT: …` (`scan`).
-    A line empty on both sides is counted; `empty` decides about those empty on one.
+    Without, each row of a table has both in two `columns`, or each line is `IN: … OUT: …` (`scan`).
+    A line that is empty on both sides is counted and skipped; `empty` says what to do with those empty on one.
     """
-    found: Examples[Pair] = Examples()
+    kept: Examples[Pair] = Examples()
     if target is not None:
         pairs = _aligned(source, target, encoding)
     elif format == "scan":
-        pairs = _scan(source, found, encoding)
+        pairs = _scan(source, kept, encoding)
     else:
         rows: Examples[Row] = Examples()
-        for path in one_or_many(source):
+        for path in path_list(source):
             named = {"data.source_column": columns[0], "data.target_column": columns[1]}
-            some = read_rows(path, format=format, header=header, columns=named, delimiter=delimiter, encoding=encoding)
-            rows += some
-            found.counts += some.counts
+            of_file = read_rows(
+                path, format=format, header=header, columns=named, delimiter=delimiter, encoding=encoding
+            )
+            rows += of_file
+            kept.counts += of_file.counts
         pairs = iter(pair_columns(rows, columns=columns))
-    found += _two_sided(pairs, found, empty)
-    refuse_nothing(found, source, "pair")
-    return found
+    kept += _two_sided(pairs, kept, empty)
+    refuse_empty(kept, source, "pair")
+    return kept
 
 
 def pair_columns(rows: Examples[Row], *, columns: tuple[Column, Column]) -> Examples[Pair]:
-    """Two columns of a table, whatever it was read from."""
+    """Pairs from two columns of a table."""
     pairs = (Pair(row.text(columns[0]), row.text(columns[1]), row.where) for row in rows)
     return Examples(pairs, rows.counts)
 
@@ -70,21 +72,24 @@ def _aligned(source: Paths, target: Paths, encoding: str) -> Iterator[Pair]:
             f"{_names(source)} has {len(sources)} lines, {_names(target)} has {len(targets)}",
             fix="line n of one belongs to line n of the other; an empty line must stay where it is",
         )
-    return (Pair(one.text, other.text, one.where) for one, other in zip(sources, targets))
+    return (
+        Pair(source_line.text, target_line.text, source_line.where)
+        for source_line, target_line in zip(sources, targets)
+    )
 
 
 def _all_lines(paths: Paths, encoding: str) -> list[Line]:
-    return [line for path in one_or_many(paths) for line in read_lines(path, encoding=encoding)]
+    return [line for path in path_list(paths) for line in read_lines(path, encoding=encoding)]
 
 
 def _names(paths: Paths) -> str:
-    return repr(", ".join(map(str, one_or_many(paths))))
+    return repr(", ".join(map(str, path_list(paths))))
 
 
-def _scan(paths: Paths, found: Examples[Pair], encoding: str) -> Iterator[Pair]:
+def _scan(paths: Paths, pairs: Examples[Pair], encoding: str) -> Iterator[Pair]:
     for line in _all_lines(paths, encoding):
         if not line.text.strip():
-            found.counts["empty lines"] += 1
+            pairs.counts["empty lines"] += 1
             continue
         yield _scanned(line)
 
@@ -96,17 +101,17 @@ def _scanned(line: Line) -> Pair:
     return Pair(sides[1].strip(), sides[2].strip(), line.where)
 
 
-def _two_sided(pairs: Iterable[Pair], found: Examples[Pair], empty: Empty) -> Iterator[Pair]:
+def _two_sided(pairs: Iterable[Pair], kept: Examples[Pair], empty: Empty) -> Iterator[Pair]:
     for pair in pairs:
-        gone = [side for side, text in (("source", pair.source), ("target", pair.target)) if not text.strip()]
-        if len(gone) == 2:
-            found.counts["empty lines"] += 1
-        elif not gone or empty == "keep":
+        empty_sides = [side for side, text in (("source", pair.source), ("target", pair.target)) if not text.strip()]
+        if len(empty_sides) == 2:
+            kept.counts["empty lines"] += 1
+        elif not empty_sides or empty == "keep":
             yield pair
         elif empty == "skip":
-            found.counts["empty on one side"] += 1
+            kept.counts["empty on one side"] += 1
         else:
             raise UserError(
-                f"{pair.where}: the {gone[0]} is empty, but not the other side",
+                f"{pair.where}: the {empty_sides[0]} is empty, but not the other side",
                 fix=f"correct or remove it, or skip such pairs: {setting('data.empty', 'skip')} (or keep)",
             )

@@ -11,23 +11,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from statewise.data.batch import draws
+from statewise.data.batch import draws, rows_per_process
 from statewise.data.lines import Where
 from statewise.specs import UserError
 
 Index = NDArray[np.int64]
 
-_EXAMPLES, _BATCHES = 0, 1  # what the draws of an epoch decide: one block of the generator's counter each
+_EXAMPLES, _BATCHES = 0, 1  # blocks of the random generator: the order of examples, the order of batches
 
 
 @final
 class RaggedBatches:
-    """Which examples each step reads, for ever; any step can be asked for at once.
+    """The examples of each step, an endless sequence with random access by step.
 
-    An epoch is a fresh permutation of all examples, sorted by length inside every `bucket` batches and
-    cut; the batches are then shuffled, but for one that is short, which comes last. Each example is read
-    once in an epoch. Where the short batch cannot be shared evenly by `world` processes, the epoch's
-    first examples are read again to fill it up, so that no process ever stands idle.
+    An epoch is a new permutation of all examples, sorted by length within every `bucket` batches and cut into batches.
+    The batches are shuffled, except a short one, which comes last. Each example is read once in an epoch. If the short
+    batch cannot be shared evenly by `world` processes, the epoch's first examples fill it up.
     """
 
     def __init__(
@@ -45,11 +44,7 @@ class RaggedBatches:
         self._lengths_N = np.asarray(lengths_N, dtype=np.int64)
         if not len(self._lengths_N):
             raise UserError("there are no examples to make batches of", fix="check what the data files hold")
-        if batch < 1 or batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
-            )
+        rows_per_process(batch, world)
         self.steps_per_epoch = -(-len(self._lengths_N) // batch)
         self._batch, self._seed, self._rank, self._world, self._bucket = batch, seed, rank, world, bucket
         self._cached: tuple[int, Index, Index] | None = None
@@ -68,7 +63,7 @@ class RaggedBatches:
         return np.concatenate([example_B, np.resize(example_N, missing)]) if missing else example_B
 
     def _epoch(self, epoch: int) -> tuple[Index, Index]:
-        """The examples in the order of the cuts, and the order in which the cuts are read."""
+        """The examples in the order of the batches, and the order in which batches are read."""
         if self._cached is None or self._cached[0] != epoch:
             count = len(self._lengths_N)
             shuffled_N = np.argsort(draws(self._seed, epoch, block=_EXAMPLES, count=count), kind="stable")
@@ -81,7 +76,7 @@ class RaggedBatches:
 
 
 def evaluation_batches(lengths_N: ArrayLike, *, batch: int) -> Iterator[Index]:
-    """Every example once, the shortest first: little padding, and nothing left to chance."""
+    """Every example once, the shortest first: little padding, no randomness."""
     assert batch >= 1
     order_N = np.argsort(np.asarray(lengths_N, dtype=np.int64), kind="stable")
     for begin in range(0, len(order_N), batch):
@@ -89,7 +84,7 @@ def evaluation_batches(lengths_N: ArrayLike, *, batch: int) -> Iterator[Index]:
 
 
 def pad(sequences: Sequence[ArrayLike], *, value: int = 0) -> tuple[Tensor, Tensor]:
-    """Rows side by side, filled up with `value`, and how much of each is real: tokens_BT, lengths_B."""
+    """Rows padded with `value`, and their lengths: tokens_BT, lengths_B."""
     rows = [np.asarray(row, dtype=np.int64) for row in sequences]
     lengths_B = np.array([len(row) for row in rows], dtype=np.int64)
     tokens_BT = np.full((len(rows), lengths_B.max(initial=0)), value, dtype=np.int64)
@@ -101,14 +96,14 @@ Beyond = Literal["cut", "leave-out", "refuse"]
 
 
 class LengthLimit(NamedTuple):
-    """`kept` are the indices of the examples that remain; `beyond` is how many were too long."""
+    """`kept`: indices of the examples that remain; `beyond`: the number of those too long."""
 
     kept: list[int]
     beyond: int
 
 
 def limit_length(lengths: Sequence[int], *, longest: int | None, beyond: Beyond, where: Sequence[Where]) -> LengthLimit:
-    """Which examples stay, given the length of each in tokens. Who cuts takes `[:longest]` of those."""
+    """Which examples remain, given their lengths in tokens. With `beyond="cut"`, the caller takes `[:longest]`."""
     too_long = [i for i, length in enumerate(lengths) if longest is not None and length > longest]
     if too_long and beyond == "refuse":
         first = too_long[0]
@@ -117,5 +112,5 @@ def limit_length(lengths: Sequence[int], *, longest: int | None, beyond: Beyond,
             f"({len(too_long)} of {len(lengths)} examples are)",
             fix=f"set longest = {max(lengths)}, or beyond = cut or leave-out",
         )
-    gone = set(too_long) if beyond == "leave-out" else set()
-    return LengthLimit([i for i in range(len(lengths)) if i not in gone], len(too_long))
+    left_out = set(too_long) if beyond == "leave-out" else set()
+    return LengthLimit([i for i in range(len(lengths)) if i not in left_out], len(too_long))

@@ -1,4 +1,4 @@
-"""Real values along time: what one series is, and every file it can come from.
+"""Time series of real values, and reading them from tables and arrays.
 
 T time, C channels to forecast, X covariates.
 """
@@ -36,7 +36,7 @@ class Series:
     channels: tuple[str, ...]
     covariates: tuple[str, ...] = ()
     where: str = ""  # the file, for messages
-    part: Literal["", "train", "validation", "test"] = ""  # where the file itself says so
+    part: Literal["", "train", "validation", "test"] = ""  # if the file says so
 
     def __post_init__(self) -> None:
         assert self.values_TC.shape == (len(self.time_T), len(self.channels)), (self.values_TC.shape, self.channels)
@@ -47,11 +47,11 @@ class Series:
 
     @property
     def missing(self) -> int:
-        """How many values to forecast are absent."""
+        """The number of missing target values."""
         return int(np.isnan(self.values_TC).sum())
 
     def filled_forward(self) -> "Series":
-        """Each absent value is the last one seen; what is absent before the first stays so."""
+        """With each missing value replaced by the last one before it; leading ones stay missing."""
         return replace(self, values_TC=fill_forward(self.values_TC), covariates_TX=fill_forward(self.covariates_TX))
 
 
@@ -103,16 +103,15 @@ def read_series(
 ) -> list[Series]:
     """Every series in the files: CSV and TSV tables (also `.gz`), NumPy arrays, MATLAB piano rolls.
 
-    In a table `time` names the time column (`"none"`: rows are the time; None: a column with a usual
-    name, or one of dates), `targets` what to forecast (default: every other column), `id` the column that tells
-    several series apart. Without a `header`, columns are called `column 1` and so on. With `layout="rows"` a line is a
-    series: its name, then its values. `irregular="fill"` puts rows of missing values where the grid has a hole; of rows
-    with the same time `repeated` keeps one. `decimal` is the sign before a number's fraction; auto: a comma where some
-    number can be read in no other way.
+    In a table `time` names the time column (`"none"`: row numbers are the time; None: a column with a common name, or
+    one of dates), `targets` the columns to forecast (default: all others), `id` the column that identifies the series.
+    Without a `header`, columns are called `column 1` and so on. With `layout="rows"` a line is a series: its name, then
+    its values. `irregular="fill"` inserts rows of missing values into gaps; `repeated` keeps one of the rows with the
+    same time. `decimal` is the decimal mark; auto: a comma if some number can be read in no other way.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     refuse_standard_input(paths)
-    found: list[Series] = []
+    series: list[Series] = []
     for path in map(Path, paths):
         kind = _kind(path)
         if kind in _TABLES and layout == "rows":
@@ -122,10 +121,10 @@ def read_series(
                     fix="leave data.time, data.id, data.targets and data.covariates out",
                 )
             rows = read_series_rows(path, decimal=decimal, header=header)
-            some = [make_series(values, id=name, channels=["value"], where=str(path)) for name, values in rows]
+            of_file = [make_series(values, id=name, channels=["value"], where=str(path)) for name, values in rows]
         elif kind in _TABLES:
             table = read_series_table(path, decimal=decimal, header=header)
-            some = _of_table(
+            of_file = _of_table(
                 table,
                 time=time_column(table, time, id=id),
                 targets=targets,
@@ -136,13 +135,13 @@ def read_series(
                 irregular=irregular,
             )
         else:
-            some = _of_arrays(path, kind=kind)
-        alone = len(some) == 1 and not id and layout == "columns"
+            of_file = _of_arrays(path, kind=kind)
+        alone = len(of_file) == 1 and not id and layout == "columns"
         if len(paths) > 1:
-            some = [replace(s, id=_stem(path) if alone else f"{_stem(path)}/{s.id}") for s in some]
-        found += some
-    _check_alike(found)
-    return [without_missing(s, missing) for s in found]
+            of_file = [replace(s, id=_stem(path) if alone else f"{_stem(path)}/{s.id}") for s in of_file]
+        series += of_file
+    _check_alike(series)
+    return [without_missing(s, missing) for s in series]
 
 
 def refuse_standard_input(paths: Sequence[str | Path]) -> None:
@@ -197,23 +196,19 @@ def _of_table(
         raise UserError(f"{table.where}: column {twice[0]!r} is named for two purposes", fix="name it once")
     if not targets:
         targets = [name for name in table.columns if name not in wanted]
-        if unnamed := [name for name in targets if name in table.unnamed]:
+        unnamed = [name for name in targets if name in table.unnamed]
+        if unnamed or not targets:
             raise UserError(
-                f"{table.where}: {unnamed[0]} has no name",
+                f"{table.where}: {unnamed[0]} has no name"
+                if unnamed
+                else f"{table.where} has no column left to forecast",
                 fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
             )
-    if not targets:
-        raise UserError(
-            f"{table.where} has no column left to forecast",
-            fix=f"name the columns to forecast: {setting('data.targets', 'COLUMN')}",
-        )
-    values_TC = table.numbers(targets)
-    covariates_TX = table.numbers(covariates)
-    time_T = (
-        index_time(len(table.lines)) if time == NO_TIME else parse_times(table.cells(time), table.lines, table.where)
-    )
-
-    made = []
+    values_TC, covariates_TX = table.numbers(targets), table.numbers(covariates)
+    time_T = index_time(len(table.lines))
+    if time != NO_TIME:
+        time_T = parse_times(table.cells(time), table.lines, table.where)
+    series = []
     for name, rows_T in _by_id(table, id).items():
         where = f"{table.where}, series {name!r}" if id else table.where
         own_T = index_time(len(rows_T))
@@ -224,19 +219,18 @@ def _of_table(
         own_T, place_T = on_grid(own_T, table.lines[rows_T], where, irregular=irregular)
         values, also = (np.full((len(own_T), a.shape[1]), np.nan) for a in (values_TC, covariates_TX))
         values[place_T], also[place_T] = values_TC[rows_T], covariates_TX[rows_T]
-        made.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
-    return made
+        series.append(Series(name, own_T, values, also, tuple(targets), tuple(covariates), table.where))
+    return series
 
 
 def _refuse_other_columns(
     table: SeriesTable, *, time: str, id: str | None, targets: Sequence[str], covariates: Sequence[str]
 ) -> None:
-    """Name the setting of a column that the table lacks."""
-    wanted = {"data.time": "" if time == NO_TIME else time, "data.id": id or ""}
-    wanted |= {
-        f"data.{role}": name for role, names in (("targets", targets), ("covariates", covariates)) for name in names
-    }
-    lacking = {path: name for path, name in wanted.items() if name and name not in table.columns}
+    """Refuse names of columns that the table lacks, with the setting."""
+    times, ids = [] if time == NO_TIME else [time], [id] if id else []
+    roles = {"data.time": times, "data.id": ids, "data.targets": targets, "data.covariates": covariates}
+    absent = {path: [name for name in names if name not in table.columns] for path, names in roles.items()}
+    lacking = {path: names[0] for path, names in absent.items() if names}
     if not lacking:
         return
     if "data.time" in lacking and (dated := time_column(table, None, id=id)) != NO_TIME:
@@ -248,7 +242,7 @@ def _refuse_other_columns(
 
 
 def time_column(table: SeriesTable, time: str | None, *, id: str | None) -> str:
-    """The one that is named, else one with a usual name, else the first with dates in it, else `NO_TIME`."""
+    """The named one, else one with a common name, else the first with dates, else `NO_TIME`."""
     if time is not None:
         return time
     others = [name for name in table.columns if name != id]
@@ -269,7 +263,7 @@ def _by_id(table: SeriesTable, id: str | None) -> dict[str, NDArray[np.int64]]:
 
 
 def _columns(values: NDArray[Any], *, what: str, where: str) -> NDArray[np.float64]:
-    """Numbers as float64 `[T, C]`, or a refusal."""
+    """Numbers as float64 `[T, C]`; anything else is refused."""
     array = np.asarray(values)
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
         raise UserError(
@@ -285,24 +279,25 @@ def _columns(values: NDArray[Any], *, what: str, where: str) -> NDArray[np.float
     return array
 
 
-def _check_alike(found: Sequence[Series]) -> None:
-    """One model reads them all, so they have the same columns, and a name of their own."""
-    for other in found[1:]:
-        if (other.channels, other.covariates) != (found[0].channels, found[0].covariates):
+def _check_alike(all_series: Sequence[Series]) -> None:
+    """Refuse series with different columns or the same name: one model reads them all."""
+    for other in all_series[1:]:
+        first = all_series[0]
+        if (other.channels, other.covariates) != (first.channels, first.covariates):
             raise UserError(
                 f"series {other.id!r} of {other.where!r} has the columns {[*other.channels, *other.covariates]}, but "
-                f"{found[0].id!r} of {found[0].where!r} has {[*found[0].channels, *found[0].covariates]}",
+                f"{first.id!r} of {first.where!r} has {[*first.channels, *first.covariates]}",
                 fix="give series with the same columns",
             )
     seen: dict[str, str] = {}
-    for series in found:
+    for series in all_series:
         if series.id in seen:
             raise UserError(f"two series are called {series.id!r}: in {seen[series.id]!r} and in {series.where!r}")
         seen[series.id] = series.where
 
 
 def without_missing(series: Series, missing: Missing) -> Series:
-    """What `missing` says of absent values: they stay, they become the last value before, or they are refused."""
+    """Missing values are kept, replaced by the last value before, or refused."""
     match missing:
         case "keep":
             return series

@@ -22,10 +22,10 @@ A = TypeVar("A", Tensor, NDArray[np.float64])
 
 @dataclass(frozen=True)
 class Scaling:
-    """`(x - mean) / std` for each channel; a channel that never changes is only shifted.
+    """`(x - mean) / std` for each channel; a constant channel is only shifted.
 
-    The last axis is the channel. Where rows are single channels, `channel_B` says which they are.
-    A distribution is scaled back by its parameters: `location` as a value is, `spread` without the mean.
+    The last axis is the channel; if rows are single channels, `channel_B` gives their numbers. To scale back a
+    distribution, use `location` for means and quantiles, `spread` for scales.
     """
 
     mean_C: tuple[float, ...]
@@ -39,7 +39,7 @@ class Scaling:
     def fit(
         spans: Sequence[Span], *, kind: Literal["standard", "none"] | Sequence[Literal["standard", "none"]]
     ) -> "Scaling":
-        """Over the rows of the spans alone; missing values do not count. `kind` for all channels or for each."""
+        """From the rows of the spans only, without missing values. `kind` for all channels or for each."""
         channels = spans[0].series.channels
         kinds = [kind] * len(channels) if isinstance(kind, str) else list(kind)
         if len(kinds) != len(channels):
@@ -55,7 +55,7 @@ class Scaling:
         return Scaling(tuple(means), tuple(stds))
 
     def refit(self, values_TC: NDArray[np.float64]) -> "Scaling":
-        """By one series alone; a channel without values keeps the mean of `self`, a constant one the deviation."""
+        """From one series; a channel without values keeps the mean of `self`, a constant one its std."""
         own = [_mean_and_std(values_T) for values_T in values_TC.T]
         means = (mine if mean is None else mean for (mean, _), mine in zip(own, self.mean_C, strict=True))
         stds = (mine if std is None else std for (_, std), mine in zip(own, self.std_C, strict=True))
@@ -97,7 +97,7 @@ class Scaling:
 
     @staticmethod
     def from_json(record: Any) -> "Scaling":
-        """What `to_json` gave; floats survive JSON exactly."""
+        """The inverse of `to_json`, exact."""
         try:
             mean_C, std_C = (tuple(float(number) for number in record[name]) for name in ("mean", "std"))
         except (KeyError, TypeError, ValueError):
@@ -108,26 +108,26 @@ class Scaling:
 
 
 def _mean_and_std(values_N: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Of what is not missing; None where there is nothing, or nothing that changes."""
+    """Of the values present; None without values, and for the std of a constant."""
     seen_N = values_N[~np.isnan(values_N)]
     if not len(seen_N):
         return None, None
     largest = float(np.abs(seen_N).max())
-    # Squares of very small numbers would be 0, so the largest becomes about 1; powers of two change no digit.
+    # Squares of very small numbers would be 0: scale the largest to about 1, exactly, by a power of two.
     unit = 2.0 ** math.frexp(largest)[1]
     mean, std = unit * float((seen_N / unit).mean()), unit * float((seen_N / unit).std())
-    # What rounding leaves of a constant is noise; to divide by it would make it the loudest channel.
+    # Dividing by the rounding noise of a constant would make it the largest channel.
     still = std <= 1e-12 * largest or bool((seen_N == seen_N[0]).all())
     return (float(seen_N[0]), None) if still else (mean, std)
 
 
 def _within(time_T: NDArray[Any], whole: str, part: str) -> NDArray[np.float64]:
-    """How many `part`s of its `whole` have passed at each time."""
+    """The number of `part`s since the start of the `whole` at each time."""
     passed_T: NDArray[Any] = time_T.astype(f"datetime64[{part}]") - time_T.astype(f"datetime64[{whole}]")
     return passed_T.astype(np.float64)
 
 
-# From -1/2 to 1/2 over the range that the calendar allows.
+# Each from -1/2 to 1/2 over the calendar's range.
 _CALENDAR: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
     "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
     "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
@@ -142,8 +142,8 @@ TIME_FEATURES = ("t", *_CALENDAR)
 def with_time_features(series: Series, features: Sequence[str], *, until: int | None = None) -> Series:
     """The same series with `features` as further covariates.
 
-    `t` is 0 at the first row and 1 at row `until` (default: the last), which should be the end of what is
-    trained on: then its scale says nothing of what comes later, and later it is larger than 1.
+    `t` is 0 at the first row and 1 at row `until` (default: the last). Let `until` be the end of the training part, so
+    that the scale does not depend on later rows.
     """
     added = []
     for name in features:

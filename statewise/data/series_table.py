@@ -24,15 +24,13 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([, ]\d{3})+(\.\d*)?", re.ASCII)
 _BY_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+", re.ASCII)  # thousands in a table with decimal commas
-
-
 _PLAIN = frozenset("0123456789+-eE")
 Decimal = Literal["auto", ".", ","]
 LARGEST = 1e150  # the square of a larger number is infinite
 
 
 class SeriesTable:
-    """Columns of cells by name, and the line each row began on."""
+    """Columns of cells by name, and the line each row starts on."""
 
     def __init__(
         self,
@@ -61,30 +59,30 @@ class SeriesTable:
         return [row[at].strip() for row in self._rows]
 
     def numbers(self, columns: Sequence[str]) -> NDArray[np.float64]:
-        """`[rows, columns]`; what is missing is NaN, what is no number is refused by its place."""
-        made = np.empty((len(self._rows), len(columns)))
+        """`[rows, columns]`; a missing value is NaN, anything else that is not a number is refused by its place."""
+        values = np.empty((len(self._rows), len(columns)))
         for index, column in enumerate(columns):
             cells = self.cells(column)
             plain = self._plain(cells)
-            made[:, index] = plain or [self._number(cell, column=column, row=row) for row, cell in enumerate(cells)]
-            far = np.flatnonzero(np.abs(made[:, index]) > LARGEST)
+            values[:, index] = plain or [self._number(cell, column=column, row=row) for row, cell in enumerate(cells)]
+            far = np.flatnonzero(np.abs(values[:, index]) > LARGEST)
             if len(far):
                 where = f"{self.where}:{self.lines[far[0]]}"
                 raise UserError(
                     f"{where}: column {column!r} holds {cells[far[0]]!r}, too large to be squared",
                     fix="write it in a larger unit",
                 )
-        return made
+        return values
 
     def _plain(self, cells: Sequence[str]) -> list[float]:
-        """Numbers without anything odd among them, soon; nothing where each has to be looked at."""
+        """The fast path for columns of plain numbers; empty where each cell has to be looked at."""
         if not set("".join(cells)) <= _PLAIN | {self.decimal}:
             return []
         try:
-            found = [float(cell.replace(self.decimal, ".")) if cell else math.nan for cell in cells]
+            numbers = [float(cell.replace(self.decimal, ".")) if cell else math.nan for cell in cells]
         except ValueError:
             return []
-        return [] if math.inf in found or -math.inf in found else found
+        return [] if math.inf in numbers or -math.inf in numbers else numbers
 
     def _number(self, cell: str, *, column: str, row: int) -> float:
         where = f"{self.where}:{self.lines[row]}"
@@ -98,20 +96,20 @@ class SeriesTable:
         return _number(cell, column=column, where=where)
 
     def written(self, value: float) -> str:
-        """A number as the table writes its own."""
+        """A number with the table's decimal mark."""
         return f"{value:.10g}".replace(".", self.decimal)
 
 
 def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal["yes", "no"] = "yes") -> SeriesTable:
-    """The first line names the columns; the delimiter is the one that line holds most of. A dataset is a table too.
+    """The first line names the columns; the delimiter is the most frequent one in it. A hub dataset is a table too.
 
     Without a `header`, columns are called `column 1` and so on.
     """
     hub = hub_name(path)
     if hub is not None:
         return _of_hub(hub, where=str(path))
-    found = _cells(path, header)
-    rows, lines = found.rows, found.lines
+    cells = _cells(path, header)
+    rows, lines = cells.rows, cells.lines
     names, unnamed = [f"column {number}" for number in range(1, len(rows[0]) + 1)], list[str]()
     if header == "yes":
         names, unnamed = _header([cell.strip() for cell in rows[0]], where=f"{path}:{lines[0]}")
@@ -121,7 +119,7 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal[
                 f"{path}:{line} has {len(row)} cells, but there are {len(names)} columns: {', '.join(names[:20])}",
                 fix="give every row a cell for each column; an empty one is a missing value",
             )
-    values = found.values(header)
+    values = cells.values(header)
     if not values.rows:
         raise UserError(f"{str(path)!r} holds no rows below its line of column names")
     return SeriesTable(
@@ -130,7 +128,7 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal[
         values.lines,
         where=str(path),
         unnamed=unnamed,
-        delimiter=found.delimiter,
+        delimiter=cells.delimiter,
         decimal=values.decimal(decimal),
         headed=header == "yes",
     )
@@ -139,17 +137,17 @@ def read_series_table(path: Path, *, decimal: Decimal = "auto", header: Literal[
 def read_series_rows(
     path: Path, *, decimal: Decimal = "auto", header: Literal["yes", "no"] = "yes"
 ) -> list[tuple[str, NDArray[np.float64]]]:
-    """One series a line: its name, and its values up to the last that is there. Without names, they are numbered."""
+    """One series a line: its name, and its values up to the last one present. Without names, series are numbered."""
     if hub_name(path) is not None:
         raise UserError(f"{str(path)!r} has columns: data.layout = rows is for files")
-    found = _cells(path, header).values(header)
-    if not found.rows:
+    values = _cells(path, header).values(header)
+    if not values.rows:
         raise UserError(f"{str(path)!r} holds no rows below its line of column names")
-    first = [row[0].strip() for row in found.rows]
+    first = [row[0].strip() for row in values.rows]
     named = not all(_NUMBER.fullmatch(cell) for cell in first)
-    mark = found.decimal(decimal)
-    made = []
-    for number, (row, line) in enumerate(zip(found.rows, found.lines)):
+    mark = values.decimal(decimal)
+    series = []
+    for number, (row, line) in enumerate(zip(values.rows, values.lines)):
         cells = [cell.strip() for cell in (row[1:] if named else row)]
         while cells and not cells[-1]:
             cells.pop()
@@ -158,12 +156,12 @@ def read_series_rows(
         table = SeriesTable(
             ["value"], [[cell] for cell in cells], [line] * len(cells), where=str(path), unnamed=(), decimal=mark
         )
-        made.append((first[number] if named else str(number), table.numbers(["value"])[:, 0]))
-    return made
+        series.append((first[number] if named else str(number), table.numbers(["value"])[:, 0]))
+    return series
 
 
 class _Cells(NamedTuple):
-    """Of a file, as they are written."""
+    """The cells of a file as written."""
 
     rows: list[list[str]]
     lines: list[int]
@@ -228,7 +226,7 @@ def _delimiter(text: str, header: Literal["yes", "no"]) -> str:
 
 
 def _decimal(rows: Sequence[Sequence[str]]) -> str:
-    """A comma where some number can be read in no other way, and none has a point; 1,234 alone tells nothing."""
+    """A comma if some number can be read in no other way and none has a point; 1,234 alone is ambiguous."""
     commas = points = False
     for row in rows:
         for cell in map(str.strip, row):

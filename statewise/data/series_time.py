@@ -1,4 +1,4 @@
-"""Time columns: read, put in order, checked for one step size, and turned into features.
+"""Time columns: parse, sort, check for one step size, and continue.
 
 T time.
 """
@@ -14,17 +14,17 @@ from statewise.data.date_format import date_format
 from statewise.specs import UserError, setting
 
 _LAST_YEAR = np.datetime64("9999")  # of Python's dates
-_FEW_ROWS = 100_000  # that gaps may always be filled to
+_FEW_ROWS = 100_000  # gaps may always be filled up to this length
 TIME_NAMES = frozenset({"date", "time", "datetime", "timestamp", "ds", "date_time", "datum", "year"})
 
 
 def index_time(length: int) -> NDArray[np.int64]:
-    """The number of the row: time where none is given."""
+    """Row numbers: the time of a series without a time column."""
     return np.arange(length, dtype=np.int64)
 
 
 def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], where: str) -> NDArray[Any]:
-    """Numbers as float64; dates, in one style all, as datetime64 (in UTC where a zone is given)."""
+    """Numbers as float64; dates, all in one format, as datetime64 (in UTC where a zone is given)."""
     eight = all(len(cell) == 8 and cell.isascii() and cell.isdigit() for cell in cells)  # 20160701
     if not eight:
         try:
@@ -34,12 +34,12 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
         else:
             if np.isfinite(numbers).all() and not any("_" in cell for cell in cells):
                 return numbers
-    style = date_format(cells, lines=[int(line) for line in lines], where=where)
-    moments = []
+    format = date_format(cells, lines=[int(line) for line in lines], where=where)
+    times = []
     aware: bool | None = None
     for cell, line in zip(cells, lines, strict=True):
-        moment = style.moment(cell)
-        if moment is None:
+        time = format.parse(cell)
+        if time is None:
             if eight:
                 return np.array([float(cell) for cell in cells])
             raise UserError(
@@ -48,14 +48,14 @@ def parse_times(cells: Sequence[str], lines: Sequence[int] | NDArray[np.int64], 
                 fix="write dates year first, 2016-07-31 or 2016-07-31 13:00:00, or name another "
                 f"column, or none (rows are the time): {setting('data.time', 'none')}",
             )
-        if aware is not None and aware != (moment.tzinfo is not None):
+        if aware is not None and aware != (time.tzinfo is not None):
             raise UserError(f"{where}:{line}: some times have a zone and some, as {cell!r}, do not", fix="use one form")
-        aware = moment.tzinfo is not None
+        aware = time.tzinfo is not None
         try:
-            moments.append(moment.astimezone(UTC).replace(tzinfo=None) if aware else moment)
+            times.append(time.astimezone(UTC).replace(tzinfo=None) if aware else time)
         except OverflowError:
             raise UserError(f"{where}:{line}: time {cell!r} is before year 1 or after year 9999 in UTC") from None
-    return np.array(moments, dtype="datetime64[us]")
+    return np.array(times, dtype="datetime64[us]")
 
 
 def in_order(
@@ -66,7 +66,7 @@ def in_order(
     unsorted: Literal["refuse", "sort"],
     repeated: Literal["refuse", "first", "last"] = "refuse",
 ) -> NDArray[np.int64]:
-    """The rows' order along time. Of a time that comes twice, `repeated` says which row holds: not ours to say."""
+    """The rows' order along time. Of rows with the same time, `repeated` says which is kept."""
     order_T = np.argsort(time_T, kind="stable")
     sorted_T = time_T[order_T]
     same_T = sorted_T[1:] == sorted_T[:-1]
@@ -145,39 +145,47 @@ def next_times(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
 
 
 def _next(time_T: NDArray[Any], count: int, where: str) -> NDArray[Any]:
+    dated, ahead = time_T.dtype.kind == "M", np.arange(1, count + 1)
     if len(time_T) < 2:
-        if time_T.dtype.kind == "M":
+        if dated:
             raise UserError(f"{where}: a single row has no step in time, so what comes next has no date")
-        return time_T[-1:] + np.arange(1, count + 1)
-    step = _usual(np.diff(_scale(time_T)))
-    ahead = np.arange(1, count + 1)
+        return time_T[-1:] + ahead
+    step, monthly = _usual(np.diff(_scale(time_T))), _is_monthly(time_T)
+    if len(time_T) == 2 and dated:  # two dates do not tell months from days
+        step, monthly = float((time_T[1] - time_T[0]).astype(np.int64)), False
+    times = _after(time_T, time_T[-1], ahead, step, monthly=monthly)
+    return times if dated else times.astype(time_T.dtype)
+
+
+def _after(time_T: NDArray[Any], start: Any, number: NDArray[np.int64], step: float, *, monthly: bool) -> NDArray[Any]:
+    """The times `number` steps after `start`; monthly: on the same day, counted from the start or end of the month."""
     if time_T.dtype.kind != "M":
-        even: NDArray[Any] = (time_T[-1] + ahead * step).astype(time_T.dtype)
+        even: NDArray[Any] = start + number * step
         return even
-    if not (len(time_T) > 2 and _is_monthly(time_T)):
-        if len(time_T) == 2:
-            step = float((time_T[1] - time_T[0]).astype(np.int64))
-        passed: NDArray[Any] = time_T[-1] + (ahead * int(step)).astype("timedelta64[us]")
+    if not monthly:
+        passed: NDArray[Any] = start + (number * int(step)).astype("timedelta64[us]")
         return passed
-    last_month = time_T[-1].astype("datetime64[M]")
-    month = last_month + (ahead * int(step)).astype("timedelta64[M]")
+    first = start.astype("datetime64[M]")
+    month = first + (number * int(step)).astype("timedelta64[M]")
     within_T = time_T - time_T.astype("datetime64[M]").astype(time_T.dtype)
     if (within_T == within_T[0]).all():
         on_day: NDArray[Any] = month.astype(time_T.dtype) + within_T[0]
         return on_day
-    from_end = (last_month + 1).astype(time_T.dtype) - time_T[-1]
+    from_end = (first + 1).astype(time_T.dtype) - start
     at_end: NDArray[Any] = (month + 1).astype(time_T.dtype) - from_end
     return at_end
 
 
 def _scale(time_T: NDArray[Any]) -> NDArray[np.float64]:
-    """Time as numbers. Months of unequal days are equal steps where every row is the same day of its month."""
+    """Time as numbers. Months of unequal length are equal steps where every row is the same day of its month."""
     if time_T.dtype.kind != "M":
         return time_T.astype(np.float64)
     return _months(time_T).astype(np.float64) if _is_monthly(time_T) else (time_T - time_T[0]).astype(np.float64)
 
 
 def _is_monthly(time_T: NDArray[Any]) -> bool:
+    if time_T.dtype.kind != "M":
+        return False
     month_T = time_T.astype("datetime64[M]")
     within_T = time_T - month_T.astype(time_T.dtype)
     to_end_T = (month_T + 1).astype(time_T.dtype) - time_T
@@ -195,23 +203,10 @@ def _usual(gap_T: NDArray[np.float64]) -> float:
 
 
 def _grid(time_T: NDArray[Any], place_T: NDArray[np.int64], step: float) -> NDArray[Any]:
-    number = np.arange(place_T[-1] + 1)
-    if time_T.dtype.kind != "M":
-        full = time_T[0] + number * step
-    elif _is_monthly(time_T):
-        month = time_T[0].astype("datetime64[M]") + (number * int(step)).astype("timedelta64[M]")
-        from_end = (time_T[0].astype("datetime64[M]") + 1).astype(time_T.dtype) - time_T[0]
-        within = time_T - time_T.astype("datetime64[M]").astype(time_T.dtype)
-        if (within == within[0]).all():
-            full = month.astype(time_T.dtype) + within[0]
-        else:
-            full = (month + 1).astype(time_T.dtype) - from_end
-    else:
-        full = time_T[0] + (number * int(step)).astype("timedelta64[us]")
-    made: NDArray[Any] = full.astype(time_T.dtype)
-    made[place_T] = time_T
-    return made
+    full = _after(time_T, time_T[0], np.arange(place_T[-1] + 1), step, monthly=_is_monthly(time_T)).astype(time_T.dtype)
+    full[place_T] = time_T
+    return full
 
 
-def _shown(moment: Any) -> str:
-    return str(moment).removesuffix(".000000") if isinstance(moment, np.datetime64) else f"{moment:.10g}"
+def _shown(time: Any) -> str:
+    return str(time).removesuffix(".000000") if isinstance(time, np.datetime64) else f"{time:.10g}"

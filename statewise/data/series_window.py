@@ -7,13 +7,14 @@ B rows, T context and horizon together, C channels, X covariates, N rows of all 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.data.batch import draws, rows_per_process
 from statewise.data.series import Series
 from statewise.data.split import Span
 from statewise.specs import UserError, setting
@@ -28,13 +29,13 @@ class SeriesBatch(NamedTuple):
     observed_BTC: Tensor
     covariates_BTX: Tensor
     context: int
-    span_B: Tensor  # which of the spans the row is from
-    origin_B: Tensor  # the row of its series that is forecast first
-    channel_B: Tensor | None  # shared: the channel that this row is; joint: all are in it
+    span_B: Tensor  # the number of the row's span
+    origin_B: Tensor  # the first row to forecast, in its series
+    channel_B: Tensor | None  # shared: the row's channel; joint: None
 
 
-class _Catalogue:
-    """All windows of some spans, by number: series after series, and in each the origins in order."""
+class _Windows:
+    """All windows of some spans by number: series by series, origins in order."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class _Catalogue:
                 fix="shorten the context or the horizon, or give this part more rows",
             )
         self._borders = np.concatenate([[0], np.cumsum(count_S)])
-        # One copy of each series however many spans it has.
+        # One copy of each series, even with several spans.
         unique = {id(span.series): span.series for span in spans}
         offsets = dict(zip(unique, np.cumsum([0, *map(len, unique.values())])))
         self._offset_S = np.array([offsets[id(span.series)] for span in spans])
@@ -78,13 +79,13 @@ class _Catalogue:
     def windows(self) -> int:
         return int(self._borders[-1]) * (self._width if self._channels == "shared" else 1)
 
-    def read(self, number_B: NDArray[np.int64]) -> SeriesBatch:
+    def _gather(self, number_B: NDArray[np.int64]) -> SeriesBatch:
         shared = self._channels == "shared"
         number_B, channel_B = np.divmod(number_B, self._width) if shared else (number_B, np.zeros_like(number_B))
         span_B = np.searchsorted(self._borders, number_B, side="right") - 1
         origin_B = self._first_S[span_B] + (number_B - self._borders[span_B]) * self._stride
         at_BT = (self._offset_S[span_B] + origin_B - self._context)[:, None] + np.arange(self._time)
-        # Of many channels one is wanted: to gather all of them first would take as many times as long.
+        # Index the one channel directly: gathering all of them first is slower by their number.
         values_BTC = self._values_NC[at_BT, channel_B[:, None]][:, :, None] if shared else self._values_NC[at_BT]
         observed_BTC = ~np.isnan(values_BTC)
         return SeriesBatch(
@@ -98,11 +99,12 @@ class _Catalogue:
         )
 
 
-class SeriesWindows:
-    """Windows drawn anywhere in the spans, each as likely as any other; any step's can be asked for at once.
+@final
+class SeriesWindows(_Windows):
+    """Windows drawn uniformly from the spans, with random access by step.
 
-    `channels="joint"`: a row holds all channels. `"shared"`: each channel is a row of its own, and one
-    model is shared by them. `too_short` are the series that give no window.
+    `channels="joint"`: a row has all channels. `"shared"`: each channel is a row, and all share one model.
+    `too_short` are the series without any window.
     """
 
     def __init__(
@@ -119,38 +121,23 @@ class SeriesWindows:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         assert 0 <= rank < world
-        if batch < 1 or batch % world:
-            raise UserError(
-                f"batch {batch} cannot be shared by {world} processes",
-                fix=f"try batch={max(1, batch // world) * world} or batch={(batch // world + 1) * world}",
-            )
-        self._catalogue = _Catalogue(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
-        self.rows = batch // world
+        self.rows = rows_per_process(batch, world)
+        super().__init__(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
         self._batch, self._seed = batch, seed
         self._mine_B = slice(rank * self.rows, (rank + 1) * self.rows)
-
-    @property
-    def windows(self) -> int:
-        return self._catalogue.windows
-
-    @property
-    def too_short(self) -> tuple[str, ...]:
-        return self._catalogue.too_short
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.windows // self._batch)
 
     def at(self, step: int) -> SeriesBatch:
-        # Raw words of a counter-based generator: NumPy promises them to be the same in every version.
-        counter = np.array([0, step, 0, 0], dtype=np.uint64)
-        key = np.array([self._seed, 0], dtype=np.uint64)
-        draws_B = np.random.Philox(key=key, counter=counter).random_raw(self._batch)[self._mine_B]
-        return self._catalogue.read((draws_B % np.uint64(self.windows)).astype(np.int64))
+        draws_B = draws(self._seed, 0, block=step, count=self._batch)[self._mine_B]
+        return self._gather((draws_B % np.uint64(self.windows)).astype(np.int64))
 
 
-class RollingOrigin:
-    """The backtest: every origin of the spans, `stride` rows apart, once."""
+@final
+class RollingOrigin(_Windows):
+    """A backtest: every origin of the spans, `stride` rows apart, once."""
 
     def __init__(
         self,
@@ -164,60 +151,50 @@ class RollingOrigin:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         assert batch >= 1
-        self._catalogue = _Catalogue(
-            spans, context=context, horizon=horizon, stride=stride, channels=channels, dtype=dtype
-        )
+        super().__init__(spans, context=context, horizon=horizon, stride=stride, channels=channels, dtype=dtype)
         self._batch = batch
-
-    @property
-    def windows(self) -> int:
-        return self._catalogue.windows
-
-    @property
-    def too_short(self) -> tuple[str, ...]:
-        return self._catalogue.too_short
 
     def __len__(self) -> int:
         return -(-self.windows // self._batch)
 
     def at(self, number: int) -> SeriesBatch:
-        """One window alone."""
-        return self._catalogue.read(np.array([number]))
+        """A batch of one window."""
+        return self._gather(np.array([number]))
 
     def __iter__(self) -> Iterator[SeriesBatch]:
         for first in range(0, self.windows, self._batch):
-            yield self._catalogue.read(np.arange(first, min(first + self._batch, self.windows)))
+            yield self._gather(np.arange(first, min(first + self._batch, self.windows)))
 
 
 class SeriesRows(NamedTuple):
     """Whole series side by side, each padded with zeros to the longest."""
 
     values_BTC: Tensor
-    observed_BTC: Tensor  # also False where a row is over
+    observed_BTC: Tensor  # False in the padding too
     covariates_BTX: Tensor
     lengths_B: Tensor
 
 
 def series_rows(series: Sequence[Series], *, dtype: torch.dtype = torch.float32) -> SeriesRows:
-    """A ragged batch of the given series, in their order: for many short ones, each read from its beginning."""
-    _refuse_missing_covariates([Span(one, 0, len(one), 0) for one in series])
+    """A padded batch of whole series, in order: for many short ones."""
+    _refuse_missing_covariates([Span(item, 0, len(item), 0) for item in series])
     time = max(map(len, series))
     values_BTC = np.full((len(series), time, series[0].values_TC.shape[1]), np.nan)
     covariates_BTX = np.zeros((len(series), time, series[0].covariates_TX.shape[1]))
-    for row, one in enumerate(series):
-        values_BTC[row, : len(one)] = one.values_TC
-        covariates_BTX[row, : len(one)] = one.covariates_TX
+    for row, item in enumerate(series):
+        values_BTC[row, : len(item)] = item.values_TC
+        covariates_BTX[row, : len(item)] = item.covariates_TX
     observed_BTC = ~np.isnan(values_BTC)
     return SeriesRows(
         torch.from_numpy(np.where(observed_BTC, values_BTC, 0.0)).to(dtype),
         torch.from_numpy(observed_BTC),
         torch.from_numpy(covariates_BTX).to(dtype),
-        torch.tensor([len(one) for one in series]),
+        torch.tensor([len(item) for item in series]),
     )
 
 
 def _refuse_missing_covariates(spans: Sequence[Span]) -> None:
-    """A value to forecast can be masked out of the loss; an input that is not there has no such way out."""
+    """A missing target can be masked out of the loss; a missing input cannot."""
     for span in spans:
         absent = np.argwhere(np.isnan(span.series.covariates_TX))
         if len(absent):

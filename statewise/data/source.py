@@ -17,7 +17,7 @@ EMBEDDED = "pydoc_data.topics"
 
 
 class Origin(NamedTuple):
-    """One file, or one text already in memory (`path` is None)."""
+    """One file, or one text in memory (`path` is None)."""
 
     size: int
     path: Path | None = None
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Origins in the order in which they are read; each is a document, or several with a `separator`."""
+    """Origins in reading order; each is a document, or several with a `separator`."""
 
     name: str
     origins: tuple[Origin, ...]
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes before normalisation: known at once, close to those of the text."""
+        """Bytes before normalisation: known without reading, close to those of the text."""
         return sum(origin.size for origin in self.origins)
 
     def pieces(self, *, start: int = 0, stop: int = sys.maxsize, piece: int = PIECE) -> Iterator[Piece]:
@@ -48,7 +48,7 @@ class Source(NamedTuple):
             yield from at_borders(split_documents(origin.chunks(piece=piece), separator=self.separator))
 
     def fingerprint(self) -> str:
-        """sha256 of the origins as they are stored, without decoding: the fast way to tell a change."""
+        """sha256 of the stored bytes, without decoding: a fast check for changes."""
         digest = hashlib.sha256()
         for origin in self.origins:
             digest.update(b"%d:" % origin.size)
@@ -60,7 +60,7 @@ class Source(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What reading a whole text tells: its UTF-8 bytes, and the sha256 of its documents, \\0 between."""
+    """UTF-8 bytes of a text, and the sha256 of its documents joined by \\0."""
 
     bytes: int
     sha256: str
@@ -70,7 +70,7 @@ def measure(pieces: Iterator[Piece]) -> Measure:
     digest, count, between_documents = hashlib.sha256(), 0, False
     for text, ends in pieces:
         if text:
-            # Text never holds \0, so documents cannot be confused; of a single one this is `sha256sum`.
+            # Text never contains \0, so the separator is unambiguous; for a single document this is `sha256sum`.
             digest.update(b"\0" * (between_documents and count > 0))
             data = text.encode()
             digest.update(data)
@@ -88,7 +88,7 @@ def file_sha256(path: Path) -> str:
 
 
 def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Path | None = None) -> Source:
-    """Find what `paths` name; nothing is read yet, except standard input, which is kept in `spool`.
+    """Find the files of `paths`; nothing is read yet, except standard input, which is copied to `spool`.
 
     No paths at all: the embedded corpus. A `spool` that exists already is read instead of standard
     input, so that a resumed run sees the same text.
@@ -101,7 +101,7 @@ def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Pa
         raise UserError("standard input '-' is named twice", fix="it can be read only once; name it once")
     origins: list[Origin] = []
     for path in paths:
-        origins += _spooled(spool) if path == STDIN else found_at(Path(path))
+        origins += _spooled(spool) if path == STDIN else files_at(Path(path))
     source = Source(", ".join(paths), tuple(origins), separator)
     if not source.size:
         raise UserError(f"{source.name!r} holds no text", fix="name a file or a folder with UTF-8 text in it")
@@ -109,7 +109,7 @@ def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Pa
 
 
 def _embedded() -> tuple[Origin, ...]:
-    """About 450 kB of English that every Python carries: its own help topics, one document each."""
+    """Python's own help topics, one document each: about 450 kB of English."""
     from pydoc_data.topics import topics
 
     return tuple(Origin(num_bytes(text), text=text) for _, text in sorted(topics.items()))
@@ -128,8 +128,8 @@ def _spooled(spool: Path | None) -> list[Origin]:
     return [Origin(spool.stat().st_size, spool)]
 
 
-def found_at(path: Path) -> list[Origin]:
-    """The file, or the files of the folder; a name that leads nowhere is refused with the nearest."""
+def files_at(path: Path) -> list[Origin]:
+    """The file, or the files of the folder; a missing name is refused with the most similar one."""
     try:
         if path.is_dir():
             return [Origin(file.stat().st_size, file) for file in _files_below(path)]
@@ -149,7 +149,7 @@ def found_at(path: Path) -> list[Origin]:
     except UserError:
         raise
     except (OSError, ValueError) as error:
-        # An unreadable or absent parent, a name too long, a name with \0 in it.
+        # The parent is absent or unreadable, or the name is too long or contains \0.
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{str(path)!r} cannot be read: {reason}", fix="check the path") from None
     hint = nearest(path.name, beside) if 0 < len(beside) <= 20 else _closest(path.name, beside)
@@ -157,17 +157,17 @@ def found_at(path: Path) -> list[Origin]:
 
 
 def _closest(name: str, beside: Sequence[str]) -> str:
-    """The close match alone: listing a crowded folder would fill the screen."""
+    """Only the close match: a list of a large folder would fill the screen."""
     guess, valid, _ = nearest(name, beside).partition("valid: ")
     return guess.strip() if guess and valid else f"{len(beside)} other names, none of them close"
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Regular files by relative path; hidden ones and links that lead out of the folder are left alone."""
+    """Regular files by relative path, without hidden ones and links out of the folder."""
     inside = folder.resolve()
-    found: list[Path] = []
+    regular: list[Path] = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         files = [Path(parent, name) for name in names if not name.startswith(".")]
-        found += [file for file in files if file.is_file() and file.resolve().is_relative_to(inside)]
-    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+        regular += [file for file in files if file.is_file() and file.resolve().is_relative_to(inside)]
+    return sorted(regular, key=lambda file: file.relative_to(folder).as_posix())

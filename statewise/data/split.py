@@ -14,11 +14,11 @@ from statewise.specs import UserError, setting
 Index = NDArray[np.int64]
 How = Literal["random", "last"]
 
-_SPLIT_STREAM = 2**64 - 2  # a stream of draws of its own, far from any epoch's number
+_SPLIT_STREAM = 2**64 - 2  # a separate random stream; no epoch's number is as large
 
 
 class HeldOut(NamedTuple):
-    """Both in the order of the file."""
+    """Indices, in the order of the file."""
 
     train_N: Index
     held_M: Index
@@ -33,11 +33,11 @@ def hold_out(
     groups: Sequence[Hashable] | None = None,
     strata: Sequence[Hashable] | None = None,
 ) -> HeldOut:
-    """Hold out about `share` of `count` examples, at least one, and leave at least one to learn from.
+    """Hold out about `share` of `count` examples, at least one, and leave at least one for training.
 
-    Examples of one group stay together: by source sentence, a pair whose source was learned from is never
-    asked for. With `strata` the share is taken of every label alike. `how="last"` takes the end of the
-    file: with groups the last of them to begin, with strata the end of each.
+    Examples of one group stay together: grouped by source sentence, no held-out source is in the training part. With
+    `strata` the share is the same for every label. `how="last"` takes the end of the file: with groups those that start
+    last, with strata the end of each.
     """
     assert 0 < share < 1
     assert groups is None or len(groups) == count
@@ -55,7 +55,7 @@ def hold_out(
     rank_U = draws(seed, _SPLIT_STREAM, block=0, count=units) if how == "random" else np.arange(units)[::-1]
     if strata is None:
         held_U = np.zeros(units, dtype=bool)
-        # As many units as make up the share in examples: groups may be of very unequal size.
+        # Enough units to make up the share in examples: groups may be of very unequal size.
         order = np.argsort(rank_U, kind="stable")
         so_far = np.cumsum(np.bincount(unit_N, minlength=units)[order])
         wanted = int(np.searchsorted(so_far, round(share * count), side="left")) + 1
@@ -67,7 +67,7 @@ def hold_out(
 
 
 def _stratified(stratum_N: Index, rank_N: NDArray[np.unsignedinteger] | Index, share: float) -> NDArray[np.bool_]:
-    """The share of each stratum, rounded; one that is alone in its stratum is learned from."""
+    """The share of each stratum, rounded; a stratum of one example stays in the training part."""
     size_S = np.bincount(stratum_N)
     order_N = np.lexsort((rank_N, stratum_N))  # stratum by stratum, each by rank
     own_N = stratum_N[order_N]
@@ -75,7 +75,7 @@ def _stratified(stratum_N: Index, rank_N: NDArray[np.unsignedinteger] | Index, s
     held_N = np.zeros(len(stratum_N), dtype=bool)
     held_N[order_N[place_N < np.minimum(np.rint(share * size_S), size_S - 1)[own_N]]] = True
     if not held_N.any():
-        # Every label is rare: of some, the first is held out, as many as make up the share.
+        # Every label is rare: hold out the first example of as many labels as make up the share.
         firsts = order_N[(place_N == 0) & (size_S[own_N] > 1)]
         if not len(firsts):
             raise UserError(
@@ -94,7 +94,7 @@ def _numbered(keys: Sequence[Hashable]) -> Index:
 
 
 class Span(NamedTuple):
-    """Rows `begin` to `end` of a series. What is forecast lies in them; what is read may begin at `reach`."""
+    """Rows `begin` to `end` of a series are forecast; the context may start at `reach`."""
 
     series: Series
     begin: int
@@ -109,7 +109,7 @@ class SeriesParts(NamedTuple):
     unused: int = 0  # rows after the last part, in all series together
 
     def mapped(self, change: Callable[[Series], Series]) -> "SeriesParts":
-        """The same parts of changed series: `parts.mapped(scaling.apply)`. Each series is changed once."""
+        """The same parts of transformed series: `parts.mapped(scaling.apply)`. Each series is transformed once."""
         known: dict[int, Series] = {}
 
         def changed(span: Span) -> Span:
@@ -136,20 +136,20 @@ def split_rows(series: Sequence[Series], split: str) -> SeriesParts:
     """
     spans: dict[str, list[Span]] = {name: [] for name in _PARTS}
     unused = 0
-    for one in series:
-        sizes = _sizes(split, total=len(one), what=f"series {one.id!r} has {len(one)} rows")
+    for item in series:
+        sizes = _sizes(split, total=len(item), what=f"series {item.id!r} has {len(item)} rows")
         begin = 0
         for name, size in zip(_PARTS, sizes):
             if size:
-                spans[name].append(Span(one, begin, begin + size, 0))
+                spans[name].append(Span(item, begin, begin + size, 0))
             begin += size
-        unused += len(one) - begin
+        unused += len(item) - begin
     train, validation, test = (tuple(spans[name]) for name in _PARTS)
     return SeriesParts(train, validation, test, unused)
 
 
 def split_last(series: Sequence[Series], split: str) -> SeriesParts:
-    """Of each series the last rows are held out: `48/24` for validation and then test, `48` for validation alone."""
+    """Hold out the last rows of each series: `48/24` for validation and then test, `48` for validation alone."""
     words = [word.strip() for word in split.split("/")]
     if len(words) > 2 or not all(word.isascii() and word.isdigit() and int(word) for word in words):
         raise UserError(
@@ -157,15 +157,15 @@ def split_last(series: Sequence[Series], split: str) -> SeriesParts:
         )
     sizes = [int(word) for word in words]
     spans: list[list[Span]] = [[], [], []]
-    for one in series:
-        borders = np.cumsum([len(one) - sum(sizes), *sizes]).tolist()
+    for item in series:
+        borders = np.cumsum([len(item) - sum(sizes), *sizes]).tolist()
         if borders[0] < 1:
             raise UserError(
-                f"series {one.id!r} has {len(one)} rows; without the last {sum(sizes)} nothing is left to learn from",
+                f"series {item.id!r} has {len(item)} rows; without the last {sum(sizes)} nothing is left to learn from",
                 fix="hold out less, or leave the series out",
             )
         for part, (begin, end) in zip(spans, pairwise([0, *borders])):
-            part.append(Span(one, begin, end, 0))
+            part.append(Span(item, begin, end, 0))
     train, validation, test = map(tuple, spans)
     return SeriesParts(train, validation, test)
 
@@ -181,13 +181,13 @@ def split_whole(series: Sequence[Series], split: str, *, seed: int = 0) -> Serie
 
 
 def split_as_filed(series: Sequence[Series]) -> SeriesParts:
-    """As the files say: every series belongs to a part already."""
-    if stray := [one for one in series if not one.part]:
+    """By the part that the file gives each series."""
+    if stray := [item for item in series if not item.part]:
         raise UserError(
             f"series {stray[0].id!r} of {stray[0].where!r} is in no part of the split",
             fix=f"say how to split: {setting('data.split', '0.7/0.1/0.2')}",
         )
-    train, validation, test = (tuple(whole_span(one) for one in series if one.part == name) for name in _PARTS)
+    train, validation, test = (tuple(whole_span(item) for item in series if item.part == name) for name in _PARTS)
     return SeriesParts(train, validation, test)
 
 

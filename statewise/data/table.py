@@ -8,9 +8,9 @@ from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
-from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, suffix
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, suffix
 from statewise.specs import UserError, from_json, setting
 
 TableFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl"]
@@ -20,11 +20,25 @@ Column = str | int
 FORMATS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # The csv module's own limit on a field is shorter than a long document.
 _LARGEST_FIELD = 2**31 - 1
+SAMPLE = 50  # rows that a guess is based on
+_NO_GUESS = "COLUMN"  # placeholder for a name
+_SEPARATORS = (";", "\t", "|", ",")
+_FEW = 0.5  # largest share of distinct values in a column of labels
 _TWICE = f"rename one, or name columns by number, with {setting('data.header', 'no')}"
 
 
+class TableOptions(TypedDict, total=False):
+    """Options of `read_table` that its callers pass on."""
+
+    format: TableFormat
+    header: Header
+    delimiter: str | None
+    encoding: str
+    keep_empty: bool
+
+
 class Row(NamedTuple):
-    """The cells of a row. `names` are those of its columns, or nothing in a file without a header."""
+    """The cells of a row. `names` are its columns, empty in a file without a header."""
 
     cells: tuple[Any, ...]
     names: tuple[str, ...]
@@ -35,7 +49,7 @@ class Row(NamedTuple):
         return self.cells[_place(column, self)]
 
     def text(self, column: Column) -> str:
-        """The cell as text; JSON's numbers and truth values are written as JSON writes them."""
+        """The cell as text; numbers and booleans as JSON writes them."""
         cell = self.cell(column)
         if isinstance(cell, str):
             return cell
@@ -66,37 +80,37 @@ def read_table(
     """
     rows: Examples[Row] = Examples()
     wanted = columns if isinstance(columns, Mapping) else {str(column): column for column in columns}
-    for path in one_or_many(paths):
+    for path in path_list(paths):
         kind = format_of(path) if format == "auto" else format
         lines = read_lines(path, encoding=encoding, takes=f"name the {kind} files in it one by one")
         match kind:
             case "jsonl":
-                found = _objects(lines, rows, keep_empty=keep_empty)
+                of_file = _objects(lines, rows, keep_empty=keep_empty)
             case "csv" | "tsv" | "quoted-tsv":
                 separator = delimiter or ("," if kind == "csv" else "\t")
                 cells = _split(lines, separator) if kind == "tsv" else _quoted(lines, separator)
-                found = _rows(cells, rows, headed=_is_headed(header, wanted.values()), keep_empty=keep_empty)
+                of_file = _rows(cells, rows, headed=_is_headed(header, wanted.values()), keep_empty=keep_empty)
             case "auto":
                 raise AssertionError
             case _:
                 assert_never(kind)
         checked = False
-        for row in found:
+        for row in of_file:
             if row.cells and not checked:
                 checked = True
-                _check(wanted, row, found, named=kind == "jsonl")
+                _check(wanted, row, of_file, named=kind == "jsonl")
             rows.append(row)
     return rows
 
 
 def format_of(path: Path) -> Literal["csv", "tsv", "quoted-tsv", "jsonl"]:
-    found = FORMATS.get(suffix(path))
-    if found is None or found == "auto":
+    format = FORMATS.get(suffix(path))
+    if format is None or format == "auto":
         raise UserError(
             f"{str(path)!r}: the file name does not tell the format",
             fix=f"name it ({', '.join(sorted(set(FORMATS.values())))}): {setting('data.format', 'csv')}",
         )
-    return found
+    return format
 
 
 def _is_headed(header: Header, columns: Iterable[Column]) -> bool:
@@ -111,7 +125,7 @@ def _split(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], W
 
 
 def _quoted(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], Where]]:
-    """A quoted cell may hold line ends, so a row begins one line after the last one ended."""
+    """A quoted cell may contain line ends, so a row may take several lines."""
     csv.field_size_limit(_LARGEST_FIELD)
     begin: list[Where] = []
 
@@ -144,7 +158,7 @@ def _rows(
     for row, where in cells:
         if not row:
             into.counts["empty lines"] += 1
-            if keep_empty and (first is not None or not headed):  # above a header there is nothing yet
+            if keep_empty and (first is not None or not headed):  # an empty line above the header is not a row
                 yield Row((), names or (), where)
             continue
         if first is None:
@@ -195,7 +209,7 @@ def _objects(lines: Iterator[Line], into: Examples[Row], *, keep_empty: bool) ->
 
 
 def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
-    """Escapes can write the half of a surrogate pair, which is no text and cannot be written out again."""
+    """Refuse unpaired surrogates, which JSON escapes can express but UTF-8 cannot encode."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -204,7 +218,7 @@ def _refuse_half_characters(row: dict[str, Any], where: Where) -> None:
 
 
 def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row], *, named: bool) -> None:
-    """Refuse a table without the columns that will be asked for, and guess which of its own they are.
+    """Refuse a table without the wanted columns, and guess which of its own are meant.
 
     `named`: every row names its columns, so that no header can be missing.
     """
@@ -213,10 +227,10 @@ def _check(wanted: Mapping[str, Column], first: Row, rest: Iterator[Row], *, nam
         for path, column in wanted.items():
             _place(column, first, path)
         return
-    some = [first]
-    with suppress(UserError):  # of a row below, which is not what is wrong first
-        some += islice(rest, SAMPLE)
-    cells = {name: [str(row.cells[at]) for row in some if at < len(row.cells)] for at, name in enumerate(first.names)}
+    sample = [first]
+    with suppress(UserError):  # an error in a later row is not the first problem
+        sample += islice(rest, SAMPLE)
+    cells = {name: [str(row.cells[at]) for row in sample if at < len(row.cells)] for at, name in enumerate(first.names)}
     raise no_column(first.where.path, names, cells, headed=named or bool(set(names.values()) & set(first.names)))
 
 
@@ -246,16 +260,10 @@ def _shown(row: Row) -> str:
     return ", ".join(shown if len(cells) <= 6 else [*shown, "…"])
 
 
-SAMPLE = 50  # rows by which a column is guessed
-_PLACE_OF = "COLUMN"  # stands for a name where no guess can be made
-_SEPARATORS = (";", "\t", "|", ",")
-_FEW = 0.5  # distinct values of a column of labels, as a share of its rows, at most
-
-
 def no_column(
     where: str, wanted: Mapping[str, str], columns: Mapping[str, Sequence[str]], *, headed: bool = True
 ) -> UserError:
-    """The error for the settings of `wanted` whose columns a file lacks. `columns` are its columns with some cells.
+    """The error for columns (by setting, `wanted`) that a file lacks. `columns` are the file's, with some cells.
 
     Where the first line may be data (not `headed`), it also says how columns are numbered.
 
@@ -267,13 +275,13 @@ def no_column(
     taken = {name for name in wanted.values() if name in columns}
     guesses: dict[str, str] = {}
     for path, name in missing.items():
-        left = {one: cells for one, cells in columns.items() if one not in taken}
+        left = {column: cells for column, cells in columns.items() if column not in taken}
         guess = _guess(path.rpartition(".")[2], name, left)
-        guesses[path] = guess or _PLACE_OF
+        guesses[path] = guess or _NO_GUESS
         taken |= {guess} if guess else set()
     named = " and ".join(map(repr, missing.values()))
     verb = "is no column" if len(missing) == 1 else "are no columns"
-    known = [f"the {_role(path)} is in {guess!r}" for path, guess in guesses.items() if guess != _PLACE_OF]
+    known = [f"the {_role(path)} is in {guess!r}" for path, guess in guesses.items() if guess != _NO_GUESS]
     fix = f"if {' and '.join(known)}: {setting(guesses)}" if known else f"name the column: {setting(guesses)}"
     if not headed:
         numbers = {path: number for number, path in enumerate(wanted)}
@@ -294,18 +302,18 @@ def _role(path: str) -> str:
 
 
 def _guess(role: str, name: str, columns: Mapping[str, Sequence[str]]) -> str | None:
-    """The column of nearly the same name; else, for a text the longest cells, for a label few different ones."""
-    spelled = {one.lower(): one for one in columns}
+    """The column with a similar name; else for a text the longest cells, for a label the fewest distinct values."""
+    spelled = {column.lower(): column for column in columns}
     if close := get_close_matches(name.lower(), spelled, n=1, cutoff=0.6):
         return spelled[close[0]]
-    words = {one: cells for one, cells in columns.items() if cells and not all(map(_is_number, cells))}
+    words = {column: cells for column, cells in columns.items() if cells and not all(map(_is_number, cells))}
     match role:
         case "text" | "source_column" | "target_column":
-            longest = {one: sum(map(len, cells)) / len(cells) for one, cells in words.items()}
-            return max(longest, key=lambda one: longest[one], default=None)
+            longest = {column: sum(map(len, cells)) / len(cells) for column, cells in words.items()}
+            return max(longest, key=lambda column: longest[column], default=None)
         case "label" | "id":
-            few = {one: len(set(cells)) / len(cells) for one, cells in columns.items() if len(cells) > 1}
-            best = min(few, key=lambda one: few[one], default=None)
+            few = {column: len(set(cells)) / len(cells) for column, cells in columns.items() if len(cells) > 1}
+            best = min(few, key=lambda column: few[column], default=None)
             if best is not None and few[best] <= _FEW:
                 return best
             return next(iter(columns)) if role == "label" and len(columns) == 1 else None

@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import Literal, NamedTuple, assert_never
 
 from statewise.data.hub import hub_name, read_rows
-from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing, suffix
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty, suffix
 from statewise.data.table import FORMATS, Row
 from statewise.specs import UserError, nearest, setting
 
 TaggedFormat = Literal["auto", "conllu", "columns"]
 Scheme = Literal["as-is", "iob2"]
 
+WORDS, TAGS = "tokens", "tags"  # default column names
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _UNSPECIFIED = "_"
 _DOCUMENT = "-DOCSTART-"
 _RANGE_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*")
 _EMPTY_ID = re.compile(r"[0-9]+\.[1-9][0-9]*")
 _SPAN_TAG = re.compile(r"O|[BIESLU]-.+")
-# IOBES and BILOU tell more of a span than IOB2: where it ends (E, L), and that it is one word (S, U).
+# IOBES and BILOU also mark the end of a span (E, L) and spans of one word (S, U).
 _IN_IOB2 = {"E": "I", "L": "I", "S": "B", "U": "B"}
-# What parts columns. Words may hold other white space: a no-break one in a number, an ideographic one alone.
+# Column separators. Words may contain other white space, such as a no-break space in a number.
 _BLANKS = " \t"
 _BETWEEN = re.compile(f"[{_BLANKS}]+")
 
@@ -44,7 +45,7 @@ class Tagged(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Which columns hold the words and the tags: names of CoNLL-U's, else numbers, from the end if negative."""
+    """The columns of words and tags: names for CoNLL-U, else numbers, from the end if negative."""
 
     format: TaggedFormat = "auto"
     word: str | int | None = None
@@ -57,7 +58,7 @@ DEFAULT = Layout()
 
 
 class _Step(NamedTuple):
-    """A line of the file. It is a word's if it has `cells`, and ends a sentence if it has none and no `skip`."""
+    """A line of the file: a word if it has `cells`, a skipped line if it has `skip`, else the end of a sentence."""
 
     line: Line
     cells: list[str]
@@ -73,26 +74,26 @@ def read_tagged(
     makes spans begin with `B-` wherever they begin and go on with `I-`, from IOB1, IOBES or BILOU; `tags=False`
     reads words alone.
     """
-    found: Examples[Tagged] = Examples()
-    for path in one_or_many(paths):
+    examples: Examples[Tagged] = Examples()
+    for path in path_list(paths):
         if _in_rows(path, layout):
-            _add_rows(found, _rows(path, layout, tags=tags), scheme, tags=tags)
+            _add_rows(examples, _rows(path, layout, tags=tags), scheme, tags=tags)
             continue
         steps = _walk(path, layout)
         format, word, tag = _columns(path, layout)
-        for sentence in _sentences(steps, found):
+        for sentence in _sentences(steps, examples):
             words = tuple(_cell(step, word, "word") for step in sentence)
-            given = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
+            own_tags = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
             if tags and scheme == "iob2":
-                given = tuple(_iob2([step.line.where for step in sentence], given))
-            found.append(Tagged(words, given, sentence[0].line.where))
+                own_tags = tuple(_iob2([step.line.where for step in sentence], own_tags))
+            examples.append(Tagged(words, own_tags, sentence[0].line.where))
     if tags:
-        refuse_nothing(found, paths, "tagged sentence")
-    return found
+        refuse_empty(examples, paths, "tagged sentence")
+    return examples
 
 
 def _in_rows(path: Path, layout: Layout) -> bool:
-    """Whether a sentence is a row there, with its words and its tags in lists."""
+    """Whether each sentence is a row with lists of words and tags."""
     return hub_name(path) is not None or (layout.format == "auto" and FORMATS.get(suffix(path)) == "jsonl")
 
 
@@ -100,23 +101,23 @@ def _rows(path: Path, layout: Layout, *, tags: bool) -> Iterator[RowSentence]:
     return row_sentences(path, word=layout.word, tag=layout.tag, tags=tags, encoding=layout.encoding)
 
 
-def _add_rows(found: Examples[Tagged], rows: Iterator[RowSentence], scheme: Scheme, *, tags: bool) -> None:
-    for words, given, where in rows:
+def _add_rows(examples: Examples[Tagged], rows: Iterator[RowSentence], scheme: Scheme, *, tags: bool) -> None:
+    for words, own_tags, where in rows:
         if tags and not words:
-            found.counts["empty sentences"] += 1
+            examples.counts["empty sentences"] += 1
             continue
-        spans = tuple(_iob2([where] * len(words), given)) if tags and scheme == "iob2" else given
-        found.append(Tagged(words, spans, where))
+        spans = tuple(_iob2([where] * len(words), own_tags)) if tags and scheme == "iob2" else own_tags
+        examples.append(Tagged(words, spans, where))
 
 
 def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
-    """The lines of a file with these tags in place of its own; all else stays as it is, line by line.
+    """The lines of a file with these tags in place of its own; everything else is unchanged.
 
     A file of words alone, or without the column of tags, gets a column more. Rows of JSON lines or of a dataset of the
     hub become lines.
     """
     if _in_rows(Path(path), layout):
-        yield from tagged_lines([one.words for one in _rows(Path(path), layout, tags=False)], tags)
+        yield from tagged_lines([sentence.words for sentence in _rows(Path(path), layout, tags=False)], tags)
         return
     format, word, tag = _columns(Path(path), layout)
     rows = iter(tags)
@@ -162,7 +163,7 @@ def _columns(path: Path, layout: Layout) -> tuple[Literal["conllu", "columns"], 
 
 
 def format_of(path: Path, layout: Layout) -> Literal["conllu", "columns"]:
-    """What the layout says, or the file's ending."""
+    """The layout's format, else by the file name."""
     if layout.format == "auto":
         return "conllu" if suffix(path) in (".conllu", ".conllup") else "columns"
     return layout.format
@@ -246,18 +247,18 @@ def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
         yield _Step(line, cells)
 
 
-def _sentences(steps: Iterator[_Step], found: Examples[Tagged]) -> Iterator[list[_Step]]:
+def _sentences(steps: Iterator[_Step], examples: Examples[Tagged]) -> Iterator[list[_Step]]:
     sentence: list[_Step] = []
     for step in steps:
         if step.cells:
             sentence.append(step)
         elif step.skip:
-            found.counts[step.skip] += 1
+            examples.counts[step.skip] += 1
         elif sentence:
             yield sentence
             sentence = []
         else:
-            found.counts["empty lines"] += 1
+            examples.counts["empty lines"] += 1
     if sentence:
         yield sentence
 
@@ -303,13 +304,10 @@ def _iob2(where: Sequence[Where], tags: Sequence[str]) -> Iterator[str]:
         before = "O" if tag[0] in "ESLU" else tag
 
 
-WORDS, TAGS = "tokens", "tags"  # the usual names
-
-
 def row_sentences(
     path: Path, *, word: str | int | None, tag: str | int | None, tags: bool = True, encoding: str = UTF8
 ) -> Iterator[RowSentence]:
-    """In order, rows without a word too. `tags=False` asks for no tags."""
+    """Sentences in order, empty ones included. `tags=False` reads words only."""
     word, tag = WORDS if word is None else word, TAGS if tag is None else tag
     columns = {"data.word": word} | ({"data.tag": tag} if tags else {})
     for row in read_rows(path, columns=columns, encoding=encoding):
@@ -325,17 +323,17 @@ def row_sentences(
 
 
 def tagged_lines(words: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A word and its tag on each line, an empty line after each sentence: what a dataset would be as a file."""
-    for some, given in zip(words, tags, strict=True):
-        yield from (f"{word}\t{tag}" for word, tag in zip(some, given, strict=True))
+    """A word and its tag per line, an empty line after each sentence."""
+    for sentence, sentence_tags in zip(words, tags, strict=True):
+        yield from (f"{word}\t{tag}" for word, tag in zip(sentence, sentence_tags, strict=True))
         yield ""
 
 
 def _listed(row: Row, column: str | int) -> tuple[str, ...]:
     cell = row.cell(column)
-    if not isinstance(cell, list) or not all(isinstance(one, str | int) for one in cell):
+    if not isinstance(cell, list) or not all(isinstance(item, str | int) for item in cell):
         raise UserError(
             f"{row.where}: column {column!r} is no list of words or tags",
             fix=f"name other columns: {setting({'data.word': 'COLUMN', 'data.tag': 'COLUMN'})}",
         )
-    return tuple(str(one).strip() for one in cell)
+    return tuple(str(item).strip() for item in cell)

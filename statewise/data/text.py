@@ -15,13 +15,29 @@ from statewise.specs import UserError
 
 PIECE = 1 << 22
 
-# Greedy, so each finds the last place it can match. A border falls *before* white space that
-# follows a word: no tokenizer of ours joins characters across such a place.
+# Greedy: each finds the last match. A border is *before* white space that follows a word: no tokenizer of ours joins
+# characters across it.
 _BORDERS = (re.compile(r".*\S(?=\n)", re.DOTALL), re.compile(r".*\S(?=\s)", re.DOTALL))
+
+# Scripts without spaces: by name for regular expressions of the tokenizers library, by range for Python's.
+NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+NEVER_SPACED = rf"[{NO_SPACES}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
+_EAST = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
+_SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_MARKS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_EAST_ASIAN, _SOUTH_EAST_ASIAN = re.compile(f"[{_EAST}]"), re.compile(f"[{_SOUTH_EAST}]")
+_KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
+_UNSPACED = re.compile(f"([{_EAST}{_SOUTH_EAST}{_MARKS}])")
+# Words have about two characters on average; South East Asian vowels and tones are separate characters.
+_LONGEST_MEAN, _LONGEST_MEAN_ALONE = 5.0, 2.0
+_SHARE = 0.3  # of all characters; less are names and quotations in another script
+_ENOUGH = 1 << 20  # characters to look at
 
 
 class Piece(NamedTuple):
-    """Some text, and whether its document ends right after it."""
+    """Some text, and whether its document ends after it."""
 
     text: str
     ends: bool
@@ -72,7 +88,7 @@ def _refuse_binary(block: bytes, *, path: Path, offset: int) -> None:
 
 
 def split_documents(chunks: Iterable[str], *, separator: str | None) -> Iterator[Piece]:
-    """Cut one file's text at each separator, exactly as `str.split` would cut the whole of it."""
+    """Split one file's text at each separator, as `str.split` would split all of it."""
     rest = ""
     for chunk in chunks:
         if separator is None:
@@ -80,7 +96,7 @@ def split_documents(chunks: Iterable[str], *, separator: str | None) -> Iterator
             continue
         *documents, rest = (rest + chunk).split(separator)
         yield from (Piece(document, True) for document in documents)
-        # The separator's beginning may be the last thing seen: keep as much as it could take.
+        # The text may end with the start of a separator: keep that much back.
         safe = max(0, len(rest) - len(separator) + 1)
         yield Piece(rest[:safe], False)
         rest = rest[safe:]
@@ -88,7 +104,7 @@ def split_documents(chunks: Iterable[str], *, separator: str | None) -> Iterator
 
 
 def at_borders(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Move the cuts inside documents to a line's end, else to white space, else leave them."""
+    """Move cuts inside documents to a line end, else to white space, else leave them."""
     held = ""
     for text, ends in pieces:
         held += text
@@ -107,12 +123,12 @@ def slices(text: str, *, length: int) -> Iterator[str]:
 
 
 def between(pieces: Iterable[Piece], *, start: int, stop: int) -> Iterator[Piece]:
-    """The part of the stream from byte `start` to byte `stop`, both moved on to a character's border."""
+    """The part of the stream from byte `start` to byte `stop`, both moved to the next character."""
     here = 0
     for text, ends in pieces:
         size = num_bytes(text)
         first, last = (_character_at(text, byte - here, size=size) for byte in (start, stop))
-        # A document that ends before the part begins, or after it is over, is none of its business.
+        # Skip the ends of documents outside the part.
         if here + size > start and here < stop:
             yield Piece(text[first:last], ends and last == len(text))
         here += size
@@ -127,13 +143,13 @@ def num_bytes(text: str) -> int:
 
 def _last_border(text: str) -> int:
     for border in _BORDERS:
-        if found := border.match(text):
-            return found.end()
+        if match := border.match(text):
+            return match.end()
     return len(text)
 
 
 def _character_at(text: str, byte: int, *, size: int) -> int:
-    """Index of the first character that begins at `byte` of the text's UTF-8, or after it."""
+    """Index of the first character that starts at or after `byte` of the text's UTF-8."""
     if byte <= 0 or byte >= size:
         return 0 if byte <= 0 else len(text)
     data = text.encode()
@@ -142,58 +158,43 @@ def _character_at(text: str, byte: int, *, size: int) -> int:
     return len(data[:byte].decode())
 
 
-# For the tokenizers library, whose expressions know scripts by name, and for Python's, which does not.
-NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-NEVER_SPACED = rf"[{NO_SPACES}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
-_EAST = (
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
-)
-_SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_MARKS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-_OF_THE_EAST, _OF_THE_SOUTH_EAST = re.compile(f"[{_EAST}]"), re.compile(f"[{_SOUTH_EAST}]")
-_KANA = re.compile("[\u3040-\u30ff\uff66-\uff9f]")
-_ALONE = re.compile(f"([{_EAST}{_SOUTH_EAST}{_MARKS}])")
-# Words have about two characters in the mean; vowels and tones of South East Asia are characters of their own.
-_LONGEST_MEAN, _ALONE_ON_A_LINE = 5.0, 2.0
-_SHARE = 0.3  # of all that shows; less are names and quotations in another script
-_ENOUGH = 1 << 20  # characters that are looked at
-
-
 def unsegmented(texts: Iterable[str]) -> str | None:
-    """A sentence that stands between two spaces as if it were a word, where most such pieces of the texts are."""
+    """A sentence without spaces, if most pieces in unspaced scripts are sentences rather than words; else None."""
     pieces: set[str] = set()
     lines = count = seen = 0
     for text in texts:
         for line in text.splitlines():
-            found = [piece for piece in line.split() if _such(piece)]
-            lines, count = lines + bool(found), count + len(found)
+            unspaced = [piece for piece in line.split() if _unspaced_length(piece)]
+            lines, count = lines + bool(unspaced), count + len(unspaced)
             pieces.update(line.split())
         seen += len(text)
         if seen >= _ENOUGH:
             break
-    longest_mean = _LONGEST_MEAN if count > 1.5 * lines else _ALONE_ON_A_LINE
-    such = [piece for piece in pieces if _such(piece)]
-    letters = sum(len(_ALONE.findall(piece)) for piece in such)
-    if letters < _SHARE * sum(map(len, pieces)) or sum(map(_such, such)) <= longest_mean * len(such):
+    longest_mean = _LONGEST_MEAN if count > 1.5 * lines else _LONGEST_MEAN_ALONE
+    unspaced_pieces = [piece for piece in pieces if _unspaced_length(piece)]
+    letters = sum(len(_UNSPACED.findall(piece)) for piece in unspaced_pieces)
+    if letters < _SHARE * sum(map(len, pieces)) or sum(map(_unspaced_length, unspaced_pieces)) <= longest_mean * len(
+        unspaced_pieces
+    ):
         return None
-    return max(such, key=lambda piece: (_such(piece), piece))
+    return max(unspaced_pieces, key=lambda piece: (_unspaced_length(piece), piece))
 
 
-def _such(piece: str) -> float:
-    """How long a piece is in such a script, in characters of the East."""
-    return len(_OF_THE_EAST.findall(piece)) + len(_OF_THE_SOUTH_EAST.findall(piece)) / 2
+def _unspaced_length(piece: str) -> float:
+    """Length of the unspaced script in a piece; a South East Asian character counts half."""
+    return len(_EAST_ASIAN.findall(piece)) + len(_SOUTH_EAST_ASIAN.findall(piece)) / 2
 
 
 def space_characters(text: str) -> str:
-    """The text with spaces around each character of such a script, and around the marks that go with them."""
-    return " ".join(_ALONE.sub(r" \1 ", text).split())
+    """The text with spaces around each character and punctuation mark of an unspaced script."""
+    return " ".join(_UNSPACED.sub(r" \1 ", text).split())
 
 
 def only_chinese(texts: Iterable[str]) -> bool:
-    """Whether, of such scripts, only the Chinese one is in these texts."""
-    found = False
+    """Whether Chinese is the only unspaced script in these texts."""
+    any_chinese = False
     for text in texts:
-        if _KANA.search(text) or _OF_THE_SOUTH_EAST.search(text):
+        if _KANA.search(text) or _SOUTH_EAST_ASIAN.search(text):
             return False
-        found = found or _OF_THE_EAST.search(text) is not None
-    return found
+        any_chinese = any_chinese or _EAST_ASIAN.search(text) is not None
+    return any_chinese

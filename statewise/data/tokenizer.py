@@ -1,8 +1,6 @@
 """Text to ids and back: a thin wrapper over a Hugging Face `tokenizers.Tokenizer`.
 
 What is saved is an ordinary tokenizer.json, which that library alone opens with the same ids.
-
-B sentences, T words of the longest, C characters of the longest word.
 """
 
 import hashlib
@@ -13,9 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from statewise.data.text import slices
 from statewise.data.tokenizer_training import END, NUM_CODE_POINTS, byte_backend, char_backend, train_backend
@@ -27,14 +23,14 @@ _END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]",
 _LARGEST_FILE = 1 << 26
 _LARGEST_VOCAB = 1 << 24
 _LARGEST_GAP = 1 << 16
-_LARGEST_GROWTH = 64  # characters that one may become
-# The library holds about a hundred bytes a token while it works, so long text goes in parts.
+_LARGEST_GROWTH = 64  # most characters that rules may make of one
+# The library needs about a hundred bytes per token while encoding, so long text is split.
 _SLICE, _GROUP = 1 << 17, 1 << 20
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 class _Lookup(NamedTuple):
-    """Where one character or byte is one token, encoding a text is reading a table."""
+    """Encoding by table lookup, where each character or byte is a token."""
 
     encoding: str
     code: np.dtype[np.unsignedinteger]
@@ -47,7 +43,7 @@ class _Lookup(NamedTuple):
 class Tokenizer:
     """`end_id` follows every document and is the first input of each.
 
-    `unknown_id` is None where every text can be written.
+    `unknown_id` is None if every text can be encoded.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
@@ -59,7 +55,7 @@ class Tokenizer:
             backend.add_special_tokens([end])
         ids = backend.get_vocab().values()
         self.vocab: int = max(ids) + 1
-        sparse = self.vocab > 2 * len(ids) + _LARGEST_GAP  # every id is a row of a matrix
+        sparse = self.vocab > 2 * len(ids) + _LARGEST_GAP  # every id is a row of the embedding
         if self.vocab > _LARGEST_VOCAB or sparse or len(set(ids)) < len(ids):
             raise UserError(f"a vocabulary of {len(ids)} tokens with {len(set(ids))} ids up to {self.vocab - 1}")
         self.end_id = int(backend.token_to_id(end) or 0)
@@ -75,7 +71,7 @@ class Tokenizer:
         return cls(train_backend(kind, texts, vocab=vocab, lower=lower, min_count=min_count))
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """Ids of ordinary text; no end is added, and none is ever found in it."""
+        """Ids of text; no end is added, and special tokens in the text are ordinary text."""
         try:
             return self._lookup.encode(text) if self._lookup else self.encode_with_library(text)
         except UnicodeEncodeError as error:
@@ -85,26 +81,28 @@ class Tokenizer:
             ) from None
 
     def encode_many(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """`encode` of each, sooner where the library can work on them side by side."""
+        """`encode` of each, in parallel if the library does the encoding."""
         return [self._lookup.encode(text) for text in texts] if self._lookup else self._with_library(texts)
 
     def encode_words(self, words: Sequence[str]) -> NDArray[np.int64]:
         """One id for each word, for a tokenizer of kind `whole`."""
-        different = sorted(set(words))
-        ids = self.encode_many(different)
-        # A word so long that it was cut is not in the vocabulary, and neither are its parts.
-        assert all(len(one) == 1 or len(word) > _SLICE for word, one in zip(different, ids)), "words were cut up"
-        id_of = {word: int(one[0]) for word, one in zip(different, ids)}
+        distinct = sorted(set(words))
+        ids = self.encode_many(distinct)
+        # A very long word is split; neither it nor its parts are in the vocabulary.
+        assert all(len(word_ids) == 1 or len(word) > _SLICE for word, word_ids in zip(distinct, ids)), (
+            "words were cut up"
+        )
+        id_of = {word: int(word_ids[0]) for word, word_ids in zip(distinct, ids)}
         return np.fromiter(map(id_of.__getitem__, words), np.int64, len(words))
 
     def part(self, text: str) -> str:
-        """The text with a space wherever this tokenizer begins a new word."""
+        """The text with a space wherever this tokenizer starts a new word."""
         before = self._backend.pre_tokenizer
         return text if before is None else " ".join(piece for piece, _ in before.pre_tokenize_str(text))
 
     def encode_with_library(self, text: str) -> NDArray[np.int64]:
-        """What `encode` must equal, and for words and BPE does itself."""
-        text.encode()  # Half a character is refused here, where the reason is known.
+        """The reference for `encode`, which uses it for words and BPE."""
+        text.encode()  # refuse unpaired surrogates here, where the reason is known
         return self._with_library([text])[0]
 
     def _with_library(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
@@ -118,16 +116,16 @@ class Tokenizer:
                     raise
                 raise UserError(f"the tokenizer cannot write this text: {error}") from None
             ids += [np.array(part.ids, dtype=np.int64) for part in encoded]
-        found = iter(ids)
-        return [np.concatenate([_NOTHING, *islice(found, len(several))]) for several in parts]
+        encoded_parts = iter(ids)
+        return [np.concatenate([_NOTHING, *islice(encoded_parts, len(several))]) for several in parts]
 
     def unknown_share(self, several: Sequence[NDArray[np.int64]]) -> float:
-        """How many of all these tokens are not in the vocabulary."""
+        """Share of all these tokens that are not in the vocabulary."""
         unknown = sum(int((ids == self.unknown_id).sum()) for ids in several) if self.unknown_id is not None else 0
         return unknown / max(1, sum(map(len, several)))
 
     def unknown_in(self, text: str) -> list[str]:
-        """The pieces of a short text that are not in the vocabulary, each once, in their order."""
+        """The pieces of a short text that are not in the vocabulary, each once, in order."""
         if self.unknown_id is None:
             return []
         encoded = self._backend.encode(text, add_special_tokens=False)
@@ -135,7 +133,7 @@ class Tokenizer:
         return list(dict.fromkeys(text[start:end] for i, (start, end) in pieces if i == self.unknown_id))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; ends (and a foreign tokenizer's other special tokens) have none."""
+        """The text of ids, without special tokens."""
         kept = [int(i) for i in ids if i != self.end_id]
         text: str = self._backend.decode(kept, skip_special_tokens=True)
         return text
@@ -145,7 +143,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a tokenizer.json, ours or any other; it is data, nothing in it is executed."""
+        """Read a tokenizer.json, ours or any other; nothing in it is executed."""
         try:
             text = read_small(path, largest=_LARGEST_FILE)
             _refuse_growth(dict(from_json(text)))
@@ -170,12 +168,12 @@ class Tokenizer:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether it is not the library's: its panics are no `Exception`, and an absurd file can cause them."""
+    """Whether the error is not from the library, whose panics are not `Exception`s."""
     return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError)
 
 
 def _refuse_growth(table: dict[str, Any]) -> None:
-    """Forty rules that write two letters for one make a terabyte of a letter."""
+    """Refuse rules that multiply text: forty that double it make a terabyte of one letter."""
     growth = 1
     waiting = [table.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
     while waiting:
@@ -214,12 +212,12 @@ def _unknown_id(backend: tokenizers.Tokenizer) -> int | None:
     model: dict[str, Any] = from_json(backend.to_str())["model"]
     if isinstance(model.get("unk_id"), int):
         return int(model["unk_id"])
-    found: int | None = backend.token_to_id(model["unk_token"]) if model.get("unk_token") else None
-    return found
+    unknown_id: int | None = backend.token_to_id(model["unk_token"]) if model.get("unk_token") else None
+    return unknown_id
 
 
 def _lookup(backend: tokenizers.Tokenizer) -> _Lookup | None:
-    """A table, where the tokenizer is exactly one of ours that allow it (known by making it again)."""
+    """A lookup table, if the tokenizer equals one of our char or byte tokenizers (compared by rebuilding it)."""
     made = backend.to_str()
     if made == byte_backend().to_str():
         return _Lookup("utf-8", np.dtype(np.uint8), np.arange(256))
@@ -231,26 +229,3 @@ def _lookup(backend: tokenizers.Tokenizer) -> _Lookup | None:
         if len(token) == 1:
             table[ord(token)] = i
     return _Lookup("utf-32-le", np.dtype("<u4"), table)
-
-
-class Spelling(NamedTuple):
-    """`lengths_BT` is 0 where a sentence has no word; `char_BTC` is 0 where a word has no character."""
-
-    char_BTC: Tensor
-    lengths_BT: Tensor
-
-
-def spell(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, *, longest: int = 32) -> Spelling:
-    """The characters of every word by `tokenizer` (kind char or byte), of long words the first `longest`."""
-    different = sorted({word for sentence in sentences for word in sentence})
-    spelled = {word: ids[:longest] for word, ids in zip(different, tokenizer.encode_many(different))}
-    time = max((len(sentence) for sentence in sentences), default=0)
-    widest = max((len(ids) for ids in spelled.values()), default=0)
-    char_BTC = np.zeros((len(sentences), time, widest), dtype=np.int64)
-    lengths_BT = np.zeros((len(sentences), time), dtype=np.int64)
-    for row, sentence in enumerate(sentences):
-        for place, word in enumerate(sentence):
-            ids = spelled[word]
-            char_BTC[row, place, : len(ids)] = ids
-            lengths_BT[row, place] = len(ids)
-    return Spelling(torch.from_numpy(char_BTC), torch.from_numpy(lengths_BT))

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from statewise.data.flat_tree import FlatTree, parse_flat
 from statewise.data.hub import hub_name, read_hub
-from statewise.data.labels import Labels
-from statewise.data.lines import UTF8, Examples, Line, Paths, Where, one_or_many, read_lines, refuse_nothing
-from statewise.kernels.tree import Forest, forest
+from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty
 from statewise.specs import UserError
 
-NO_LABEL = -100  # what `torch.nn.functional.cross_entropy` leaves out
+NO_LABEL = -100  # ignored by `torch.nn.functional.cross_entropy`
 NO_WORD = -1
 
 _COLUMN = "tree"  # of a dataset
@@ -30,7 +26,7 @@ _CLOSE = ")"  # no word is a bracket, so this cannot be one
 
 
 class Tree(list["Tree | str"]):
-    """A label, and children that are trees or words. What reads one reads an `nltk.Tree` too, and the other way round.
+    """A label, and children that are trees or words; interchangeable with `nltk.Tree`.
 
     >>> tree = Tree("NP", [Tree("D", ["the"]), Tree("N", ["cat"])])
     >>> tree.label(), tree[1][0]
@@ -47,7 +43,7 @@ class Tree(list["Tree | str"]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and self._label == other._label and super().__eq__(other)
 
-    def __ne__(self, other: object) -> bool:  # a list has one of its own
+    def __ne__(self, other: object) -> bool:  # `list` defines one
         return not self == other
 
     def __repr__(self) -> str:
@@ -55,7 +51,7 @@ class Tree(list["Tree | str"]):
 
 
 class LabelledTree(NamedTuple):
-    """`where` is the line on which the tree begins; it may be an `nltk.Tree`, or a `FlatTree` to learn from."""
+    """`tree` is a `Tree`, an `nltk.Tree` or, for training, a `FlatTree`; `where` is the line it starts on."""
 
     tree: Any
     where: Where
@@ -65,11 +61,11 @@ class LabelledTree(NamedTuple):
         return [node.word for node in nodes_of(self.tree) if node.word is not None]
 
     def labels(self) -> list[str]:
-        """Of the nodes that have one, in the order of `TreeBatch`'s."""
+        """Of the nodes that have one, in the order of `nodes_of`."""
         return [node.label for node in nodes_of(self.tree) if node.label is not None]
 
     def written_with(self, labels: Sequence[str]) -> str:
-        """On one line, with these labels in place of its own: as many, in the order of `labels()`."""
+        """On one line, with these labels in place of its own, in the order of `labels()`."""
         left, parts = iter(labels), []
         waiting: list[Any] = [self.tree]
         while waiting:
@@ -83,14 +79,6 @@ class LabelledTree(NamedTuple):
         return _joined(parts)
 
 
-class TreeBatch(NamedTuple):
-    """Nodes in the order of writing, parents first. A word and the label around it alone are one node."""
-
-    forest: Forest
-    word_N: Tensor  # NO_WORD: nothing stands here
-    label_N: Tensor  # NO_LABEL: none is known
-
-
 class Node(NamedTuple):
     parent: int
     label: str | None
@@ -98,31 +86,31 @@ class Node(NamedTuple):
 
 
 def read_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledTree]:
-    """All trees of all files; one may take several lines, and several may share one."""
-    return _read(paths, encoding, parse_tree)
+    """All trees of all files; a tree may span lines, and a line may hold several."""
+    return _read_all(paths, encoding, parse_tree)
 
 
 def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledTree]:
     """The same, each as a `FlatTree`: in a fifth of the time and memory."""
-    return _read(paths, encoding, parse_flat)
+    return _read_all(paths, encoding, parse_flat)
 
 
-def _read(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
-    found: Examples[LabelledTree] = Examples()
+def _read_all(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
+    trees: Examples[LabelledTree] = Examples()
     with gc_disabled():
-        for path in one_or_many(paths):
+        for path in path_list(paths):
             for text, where in bracketed(_lines(path, encoding)):
                 if text is None:
-                    found.counts["empty lines"] += 1
+                    trees.counts["empty lines"] += 1
                 else:
-                    found.append(LabelledTree(parse(text, where), where))
-    refuse_nothing(found, paths, "tree")
-    return found
+                    trees.append(LabelledTree(parse(text, where), where))
+    refuse_empty(trees, paths, "tree")
+    return trees
 
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Trees hold no cycles; to search millions of lists for some, again and again, takes as long as to read them."""
+    """Pause the garbage collector: trees have no cycles, and searching millions of lists doubles the time."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -133,37 +121,19 @@ def gc_disabled() -> Iterator[None]:
 
 
 def read_trees_and_gaps(paths: Paths, *, encoding: str = UTF8) -> Iterator[LabelledTree | Where]:
-    """Those of `read_trees` one by one; for an empty line, its place."""
-    for path in one_or_many(paths):
+    """The trees of `read_trees` as an iterator; for an empty line, its place."""
+    for path in path_list(paths):
         for text, where in bracketed(_lines(path, encoding)):
             yield where if text is None else LabelledTree(parse_tree(text, where), where)
 
 
-def tree_batch(trees: Sequence[LabelledTree], *, word_ids: Sequence[Sequence[int]], labels: Labels) -> TreeBatch:
-    """Trees as tensors; `word_ids` are the ids of each tree's words. A label `labels` does not know is -100."""
-    children: list[list[int]] = []
-    roots, words, known = [], [], []
-    for (tree, _), ids in zip(trees, word_ids, strict=True):
-        first = len(children)
-        roots.append(first)
-        left = iter(ids)
-        for node in nodes_of(tree):
-            if node.parent >= 0:
-                children[first + node.parent].append(len(children))
-            children.append([])
-            words.append(NO_WORD if node.word is None else next(left))
-            known.append(NO_LABEL if node.label is None else labels.find(node.label, default=NO_LABEL))
-        assert next(left, None) is None
-    return TreeBatch(forest(children, roots), torch.tensor(words), torch.tensor(known))
-
-
 def _joined(parts: Sequence[str]) -> str:
-    """A space before everything but the first part and a closing bracket."""
+    """Join with a space before each part but the first and closing brackets."""
     return "".join(part if part == _CLOSE or not number else f" {part}" for number, part in enumerate(parts))
 
 
 def nodes_of(tree: Any) -> Iterator[Node]:
-    """Parents first, left to right; no recursion, since the tree of a long sentence may be deep."""
+    """Parents first, left to right; iterative, since trees may be deep."""
     waiting = [(tree, -1)]
     number = 0
     while waiting:
@@ -179,7 +149,7 @@ def nodes_of(tree: Any) -> Iterator[Node]:
 
 
 def bracketed(lines: Iterable[Line]) -> Iterator[tuple[str | None, Where]]:
-    """Where each tree begins and ends, as many brackets opened as closed. None: an empty line outside any tree."""
+    """The text of each tree and the place where it starts; None for an empty line outside any tree."""
     depth, begin = 0, Where("", 1)
     parts: list[str] = []
     for line in lines:
@@ -214,7 +184,7 @@ def bracketed(lines: Iterable[Line]) -> Iterator[tuple[str | None, Where]]:
 
 
 def _one_tree(text: str) -> bool:
-    """Whether brackets open at the beginning and are all closed at the end, and nowhere before: so most lines are."""
+    """Whether a line is exactly one tree, as most are."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
     codes = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
@@ -224,7 +194,7 @@ def _one_tree(text: str) -> bool:
 
 
 def _lines(path: Path, encoding: str) -> Iterator[Line]:
-    """Of a file; or the cells of a dataset's column of trees."""
+    """The lines of a file, or the cells of a dataset's column of trees."""
     hub = hub_name(path)
     if hub is None:
         yield from read_lines(path, encoding=encoding)
@@ -254,11 +224,11 @@ def parse_tree(text: str, where: Where) -> Tree:
     return made[0]
 
 
-def flat_tree(one: LabelledTree) -> FlatTree:
-    if isinstance(one.tree, FlatTree):
-        return one.tree
+def flat_tree(labelled: LabelledTree) -> FlatTree:
+    if isinstance(labelled.tree, FlatTree):
+        return labelled.tree
     flat = FlatTree([], [], [], [])
-    for number, node in enumerate(nodes_of(one.tree)):
+    for number, node in enumerate(nodes_of(labelled.tree)):
         if node.parent >= 0:
             flat.children[node.parent].append(number)
         flat.children.append([])

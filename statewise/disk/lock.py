@@ -1,4 +1,4 @@
-"""One process a folder. The kernel holds the lock and lets go of it when the last process that has it is gone."""
+"""One process per folder. The kernel releases the lock when the last process that holds it ends."""
 
 import json
 import os
@@ -13,18 +13,18 @@ from statewise.disk.write import open_to_append
 from statewise.specs import UserError, from_json, option
 
 LOCK = ".lock"
-_PATIENCE = 10.0  # seconds that the workers of a driver that was just killed may take to notice
+_PATIENCE = 10.0  # seconds that the workers of a killed driver may take to notice
 
 
 @contextmanager
 def locked(folder: Path, *, patience: float = _PATIENCE, wait: bool = False) -> Iterator[int]:
-    """Hold a run or a study. What is yielded may be inherited by workers, so that none of them outlives the lock.
+    """Lock a run or a study. Workers may inherit the yielded handle, so that none of them outlives the lock.
 
-    A process that is alive is not waited for, unless `wait` says so. One that was killed leaves the file behind, but
-    no lock. On a system, or a network file system, without such locks nothing is held.
+    A process that is alive is not waited for, unless `wait` is set. A killed one leaves the file behind, but no lock.
+    Systems and network file systems without such locks have none.
     """
     path = folder / LOCK
-    handle = _taken(path, time.monotonic() + patience, wait=wait)
+    handle = _acquire(path, time.monotonic() + patience, wait=wait)
     own = os.getpid()
     try:
         os.ftruncate(handle, 0)
@@ -33,13 +33,13 @@ def locked(folder: Path, *, patience: float = _PATIENCE, wait: bool = False) -> 
         yield handle
     finally:
         with suppress(OSError):  # a disk that became read-only
-            if os.getpid() == own:  # a process that was forked here does not take it away
+            if os.getpid() == own:  # not a forked child
                 path.unlink(missing_ok=True)
         os.close(handle)
 
 
 def was_locked(folder: Path) -> bool:
-    """Whether a process is at work in the folder, or was killed there."""
+    """Whether a process works in the folder, or was killed there."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -49,7 +49,7 @@ def was_locked(folder: Path) -> bool:
     return bool(_described(holder))
 
 
-def _taken(path: Path, until: float, *, wait: bool) -> int:
+def _acquire(path: Path, until: float, *, wait: bool) -> int:
     while True:
         handle = open_to_append(path, flags=os.O_RDWR)
         got = _lock(handle)
@@ -80,7 +80,7 @@ def _lock(handle: int) -> bool:
 
 
 def _is_still(handle: int, path: Path) -> bool:
-    """Whoever held the lock before removes its file: a lock on that one would be worth nothing."""
+    """The previous holder removes its file: a lock on a removed file locks nothing."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
@@ -89,10 +89,10 @@ def _is_still(handle: int, path: Path) -> bool:
 
 def _holder(handle: int) -> dict[str, object]:
     try:
-        found = from_json(os.pread(handle, 4096, 0))
+        holder = from_json(os.pread(handle, 4096, 0))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return holder if isinstance(holder, dict) else {}
 
 
 def _described(holder: dict[str, object]) -> str:
@@ -102,7 +102,7 @@ def _described(holder: dict[str, object]) -> str:
 
 
 def _alive(holder: dict[str, object]) -> bool:
-    """Whether waiting is in vain: the driver itself is there, not only what it left."""
+    """Whether the holder itself is alive, so that waiting does not help."""
     pid = holder.get("pid")
     if not isinstance(pid, int) or holder.get("host") != platform.node():
         return False

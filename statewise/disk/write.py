@@ -1,7 +1,7 @@
-"""Every file is written here: beside its place, flushed and renamed when it is whole, and never through a link.
+"""Every file is written here: to a temporary name, flushed and renamed when it is complete, never through a link.
 
-A folder may come from somebody else, with links in it that lead out of it. So a link that has the name of a file to
-write is replaced, not followed; a file is appended to only if it is none; and a folder below another may not be one.
+A folder may come from somebody else, with links in it that lead out of it. So a link at the place of a file to write is
+replaced, not followed; only plain files are appended to; and a folder inside another may not be a link.
 """
 
 import errno
@@ -14,19 +14,19 @@ from pathlib import Path
 
 from statewise.specs import UserError, option
 
-TEMPORARY = ".tmp-"  # how the name of a file begins before it is whole
+TEMPORARY = ".tmp-"  # prefix of a file that is not complete yet
 _LONGEST = 200  # characters of a name that its temporary name repeats
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """The whole content appears at once, or the file stays as it was."""
+    """Write atomically: the whole content appears at once, or the file stays as it was."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write under. If nothing fails inside, the file is flushed and takes its place."""
+    """A temporary name beside `path`. If nothing fails inside, the file is flushed and renamed to `path`."""
     _refuse_special(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name[:_LONGEST]}-{secrets.token_hex(4)}")
     try:
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary), temporary):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say what did not fit
+        raise OSError(error.errno, error.strerror, str(path)) from error  # with the file's own name
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -55,7 +55,7 @@ def append(path: Path, text: str) -> None:
 
 
 def open_to_append(path: Path, *, flags: int = os.O_WRONLY | os.O_APPEND) -> int:
-    """A handle of a plain file, which is made where there is none. A link or a pipe is refused."""
+    """A handle of a plain file, created if missing. A link or a pipe is refused."""
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         plain = stat.S_ISREG(os.fstat(handle).st_mode)
@@ -69,7 +69,7 @@ def open_to_append(path: Path, *, flags: int = os.O_WRONLY | os.O_APPEND) -> int
 
 
 def make_folder(path: Path, *, inside: Path | None = None) -> None:
-    """Make the folder where there is none. Below `inside`, a link is refused."""
+    """Make the folder if it is missing. Below `inside`, a link is refused."""
     if inside is not None:
         refuse_links(path, inside=inside)
     try:
@@ -82,14 +82,14 @@ def make_folder(path: Path, *, inside: Path | None = None) -> None:
 
 
 def refuse_links(path: Path, *, inside: Path) -> None:
-    """A folder below `inside` may not be a link, nor lie below one: it may lead out of it."""
+    """Refuse a folder that is a link, or lies below one, inside `inside`: it may lead out of it."""
     for folder in (path, *path.parents)[: len(path.parts) - len(inside.parts)]:
         if folder.is_symlink():
             raise UserError(f"{str(folder)!r} is a link, expected a folder", fix="remove the link, or copy the folder")
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has what was written to a file, or which names a folder has."""
+    """fsync a file, or the names in a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

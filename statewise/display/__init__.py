@@ -16,5 +16,12 @@ from statewise.display.number import share as share
 from statewise.display.number import size as size
 from statewise.display.number import whole as whole
 from statewise.display.number import with_interval as with_interval
+from statewise.display.progress import Progress as Progress
+from statewise.display.progress import ShownProgress as ShownProgress
+from statewise.display.progress import SilentProgress as SilentProgress
+from statewise.display.progress import Status as Status
+from statewise.display.progress import make_progress as make_progress
+from statewise.display.progress import ticking as ticking
+from statewise.display.progress import time_left as time_left
 from statewise.display.terminal import SafeConsole as SafeConsole
 from statewise.display.terminal import make_console as make_console

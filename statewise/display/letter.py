@@ -1,4 +1,4 @@
-"""Letters as they are seen: what has no shape gets one, what belongs together stays together, and how wide it is."""
+"""Characters as they are seen: visible signs for invisible ones, grapheme clusters, and their width in columns."""
 
 import re
 import unicodedata
@@ -21,102 +21,102 @@ _TONES = (0x1F3FB, 0x1F3FF)  # go with the sign before them
 
 
 def visible(text: str) -> str:
-    """Ends of lines, tabs and all that controls or turns a text as signs; letters and spaces as they are."""
+    """Line ends, tabs, control and direction characters as signs; letters and spaces as they are."""
     if text.isprintable():
         return text
-    return "".join(_SIGNS.get(one) or (coded(one) if _unseen(one) else one) for one in text)
+    return "".join(_SIGNS.get(char) or (coded(char) if _unseen(char) else char) for char in text)
 
 
 def safe(text: str) -> str:
-    """For a terminal: a sign for each character that would control it or turn the text; line ends and tabs stay.
+    """For a terminal: a sign for each control or direction character; line ends and tabs stay.
 
     >>> from statewise.display.letter import safe
     >>> safe("a \\x1b[2J b")
     'a ␛[2J b'
     """
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub(lambda found: visible(found[0]), text)
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(lambda match: visible(match[0]), text)
 
 
 def alone(piece: str) -> str:
-    """A piece that stands alone, as a name: spaces at its ends are seen, a mark has something to stand on."""
+    """A token shown alone, as a name: spaces at its ends are visible, a combining mark gets a base."""
     if not piece:
-        return "…"  # a part of a character: the rest comes with the pieces after it
-    if all(one in _JOINS or unicodedata.category(one) == "Cf" or 0xFE00 <= ord(one) <= 0xFE0F for one in piece):
+        return "…"  # part of a character: the rest is in the next tokens
+    if all(char in _JOINS or unicodedata.category(char) == "Cf" or 0xFE00 <= ord(char) <= 0xFE0F for char in piece):
         return "".join(map(coded, piece))
     inner = piece.strip(" ")
     before, _, after = piece.partition(inner) if inner else (piece, "", "")
-    shown = "".join(coded(one) if one != " " and unicodedata.category(one) == "Zs" else one for one in visible(inner))
-    shown = f"{'␣' * len(before)}{shown}{'␣' * len(after)}"
-    return f"◌{shown}" if _extends(piece[0]) else shown
+    text = "".join(coded(c) if c != " " and unicodedata.category(c) == "Zs" else c for c in visible(inner))
+    text = f"{'␣' * len(before)}{text}{'␣' * len(after)}"
+    return f"◌{text}" if _extends(piece[0]) else text
 
 
-def coded(one: str) -> str:
-    return f"⟨{ord(one):04X}⟩"
+def coded(char: str) -> str:
+    return f"⟨{ord(char):04X}⟩"
 
 
 def clusters(text: str) -> list[str]:
-    """What is seen as one letter: a base with its marks, signs that were joined, a flag."""
-    found: list[str] = []
-    for one in text:
-        if found and _goes_with(found[-1], one):
-            found[-1] += one
+    """Grapheme clusters: a base with its marks, joined emoji, a flag."""
+    parts: list[str] = []
+    for char in text:
+        if parts and _goes_with(parts[-1], char):
+            parts[-1] += char
         else:
-            found.append(one)
-    return found
+            parts.append(char)
+    return parts
 
 
 def whole_letters(pieces: Sequence[str]) -> list[tuple[int, ...]]:
-    """Pieces that can be seen apart, by their numbers: one that adds no letter goes with the one before it."""
-    found: list[tuple[int, ...]] = []
+    """Tokens grouped so that each group shows whole letters: a token that adds none joins the one before it."""
+    groups: list[tuple[int, ...]] = []
     last = ""
     for at, piece in enumerate(pieces):
         together = clusters(last + piece)
-        if found and last and piece and len(together) == 1:
-            found[-1] = (*found[-1], at)
+        if groups and last and piece and len(together) == 1:
+            groups[-1] = (*groups[-1], at)
         else:
-            found.append((at,))
+            groups.append((at,))
         last = together[-1] if together else last
-    return found
+    return groups
 
 
 def columns(text: str) -> int:
-    """Places that it takes in fixed pitch: two for East Asian letters and pictures, none for marks."""
-    return sum(2 if _is_wide(one) else 1 for one in clusters(text))
+    """Columns in a fixed-pitch font: two for East Asian letters and emoji, none for marks."""
+    return sum(2 if _is_wide(cluster) else 1 for cluster in clusters(text))
 
 
-def _goes_with(before: str, one: str) -> bool:
-    if _within(one, _FLAGS):
+def _goes_with(before: str, char: str) -> bool:
+    if _within(char, _FLAGS):
         return len(before) == 1 and _within(before, _FLAGS)
     if before in ("⏎", "⇥"):
         return False
-    if unicodedata.combining(before[-1]) == _VIRAMA and unicodedata.category(one) == "Lo":
+    if unicodedata.combining(before[-1]) == _VIRAMA and unicodedata.category(char) == "Lo":
         return True
-    if _within(one, _LATER_JAMO) and _within(before[-1], _JAMO):
+    if _within(char, _LATER_JAMO) and _within(before[-1], _JAMO):
         return True
-    return _extends(one) or _within(one, _TONES) or (before[-1] == "\u200d" and _is_picture(one))
+    return _extends(char) or _within(char, _TONES) or (before[-1] == "\u200d" and _is_picture(char))
 
 
 def _is_wide(cluster: str) -> bool:
     if unicodedata.east_asian_width(cluster[0]) in "WF" or "\ufe0f" in cluster or _within(cluster[0], _FLAGS):
         return True
-    return any(unicodedata.category(one) in ("Lo", "Mc") for one in cluster[1:])
+    return any(unicodedata.category(char) in ("Lo", "Mc") for char in cluster[1:])
 
 
-def _extends(one: str) -> bool:
+def _extends(char: str) -> bool:
     # Marks that have a place of their own belong to the letter before them all the same.
-    return unicodedata.category(one) in ("Mn", "Me", "Mc") or one in _JOINS or one == "\u0e33"
+    return unicodedata.category(char) in ("Mn", "Me", "Mc") or char in _JOINS or char == "\u0e33"
 
 
-def _unseen(one: str) -> bool:
-    kind = unicodedata.category(one)
-    return one not in _JOINS and (
-        kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or (kind == "Cn" and ord(one) & 0xFFFE == 0xFFFE)
+def _unseen(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return char not in _JOINS and (
+        kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or (kind == "Cn" and ord(char) & 0xFFFE == 0xFFFE)
     )
 
 
-def _is_picture(one: str) -> bool:
-    return any(_within(one, some) for some in _PICTURES)
+def _is_picture(char: str) -> bool:
+    return any(_within(char, some) for some in _PICTURES)
 
 
-def _within(one: str, some: tuple[int, int]) -> bool:
-    return some[0] <= ord(one) <= some[1]
+def _within(char: str, some: tuple[int, int]) -> bool:
+    return some[0] <= ord(char) <= some[1]

@@ -1,4 +1,4 @@
-"""Numbers as people read them. One way to write each kind, so that every form of the report says the same."""
+"""Numbers for people. Each kind has one format, so that all parts of a report agree."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def size(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """Seconds in the unit that suits them."""
+    """Seconds, in a suitable unit."""
     if value == 0:
         return "0 s"
     if abs(value) < 1e-3:
@@ -41,16 +41,16 @@ def duration(value: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Four digits: a figure of quality."""
+    """Four digits: a metric."""
     if value == 0 or not math.isfinite(value):
-        return f"{value + 0.0:g}"  # no minus before nothing
+        return f"{value + 0.0:g}"  # no minus before zero
     return f"{value:.{_places(value, 4)}f}" if 1e-4 <= abs(value) < 1e6 else f"{value:.3e}"
 
 
 def rough(value: float) -> str:
     """Two digits: a difference."""
     if value == 0 or not math.isfinite(value):
-        return f"{value + 0.0:g}"  # no minus before nothing
+        return f"{value + 0.0:g}"  # no minus before zero
     return f"{value:.{_places(value, 2)}f}" if 1e-5 <= abs(value) < 1e6 else f"{value:.1e}"
 
 
@@ -83,7 +83,7 @@ def _three(value: float) -> str:
 
 
 def _places(value: float, digits: int) -> int:
-    """Decimal places that show so many digits of `value`."""
+    """Decimal places that show `digits` digits of `value`."""
     if value == 0 or not math.isfinite(value):
         return digits - 1
     return max(digits - 1 - math.floor(math.log10(abs(value))), 0)

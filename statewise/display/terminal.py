@@ -1,4 +1,4 @@
-"""Tables, bars and lines on a terminal, where nothing that a file, a model or a user wrote can control it."""
+"""A console whose text cannot control the terminal, whether it comes from a file, a model or a user."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,11 +22,11 @@ class SafeConsole(Console):
         return super().render_str(safe(text), **options)
 
     def redraw(self, line: str = "") -> None:
-        """Wipe the line that the cursor is on, and write another in its place."""
+        """Replace the line that the cursor is on."""
         self.file.write(f"\r\x1b[2K{safe(line)[: self.width - 1]}")
         self.file.flush()
 
 
 def make_console(**options: Any) -> SafeConsole:
-    """On standard output, or with `stderr=True` on standard error: nobody else makes one."""
+    """A console on standard output, or with `stderr=True` on standard error. All consoles are made here."""
     return SafeConsole(**options)

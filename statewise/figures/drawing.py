@@ -18,7 +18,7 @@ from statewise.figures.typeset import Spot, Word, typeset, words
 Drawing: TypeAlias = Figure | Passage
 
 _CHARACTER, _LINE = 7.3, 19.0  # pixels of the fixed pitch that a text is drawn with
-_ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")  # what XML cannot say
+_ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
 _HEAT, _COOL = "#e8590c", "#0b62b8"
 
 
@@ -35,7 +35,7 @@ def draw(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int =
 
 
 def draw_passage(one: Passage, *, width: int) -> str:
-    """Lines of fixed pitch; the colour of a piece lies behind its letters, whichever way they run."""
+    """Lines of fixed pitch; the colour of a piece is behind its letters, in either direction."""
     room = int((width - 16) // _CHARACTER)
     spots = typeset([piece for piece, _ in one.pieces], room=room)
     height = 16 + (max((spot.row for spot in spots), default=0) + 1) * _LINE
@@ -45,7 +45,7 @@ def draw_passage(one: Passage, *, width: int) -> str:
 
 
 def _written(word: Word) -> str:
-    """Whatever letters the reader has, they are as wide as their places: the colours stay where they belong."""
+    """Letters are fitted to their places, whatever the font, so that the colours stay in line."""
     left, wide, down = 8 + word.column * _CHARACTER, word.wide * _CHARACTER, f'y="{21 + word.row * _LINE:.1f}"'
     if word.turned:
         place = (
@@ -60,7 +60,7 @@ def _written(word: Word) -> str:
 
 
 def _shades(one: Passage, spots: Sequence[Spot]) -> Iterator[str]:
-    """Neighbours of one piece have one colour without a seam. Of several pieces in one letter the deepest is seen."""
+    """One rectangle for neighbours of one piece. Of several pieces in one letter the darkest is drawn."""
     levels = one.levels()
     for (row, pieces), some in groupby(spots, key=lambda spot: (spot.row, spot.pieces)):
         together = list(some)
@@ -81,7 +81,7 @@ _RULE = re.compile(r"(\.chart[^{}]*)\{([^{}]*)\}")
 
 
 def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
-    """The drawing in the light colours of a page, written out for programs that know no CSS variables."""
+    """The drawing in the light colours of a page, without CSS variables, which many programs do not support."""
     drawn = draw(one, colours=colours, width=width)
     opening, rest = drawn.split(">", 1)
     paper = '<rect width="100%" height="100%" fill="#fff"/>'
@@ -110,7 +110,7 @@ def _rules() -> str:
     for selector, body in _RULE.findall(css):
         short = selector.replace(".chart ", "").strip()
         if not short or short.startswith((".chart", ".lit")):
-            continue  # of the page alone
+            continue  # for pages only
         if "var(--c)" in body:
             rules += [f".c{at} {short}{{{body.replace('var(--c)', hue)}}}" for at, hue in enumerate(hues())]
         else:

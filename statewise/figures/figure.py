@@ -1,7 +1,7 @@
-"""A figure as data: what every form of a page draws, prints or exports."""
+"""A figure as data, to be drawn, printed or exported."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from statewise.display import Format, count, duration, plain, size, whole
@@ -35,9 +35,18 @@ class Series(NamedTuple):
     small: bool = False  # beside a larger mark
     text: tuple[str, ...] = ()  # printed beside each bar or point
 
+    @classmethod
+    def with_band(
+        cls, name: str, x: Iterable[float], y: Iterable[float], half: Iterable[float], *, least: float = -math.inf
+    ) -> "Series":
+        """Points with an interval of `y ± half`, no lower than `least`."""
+        x, y, half = tuple(map(float, x)), tuple(map(float, y)), tuple(map(float, half))
+        low = tuple(max(mean - width, least) for mean, width in zip(y, half))
+        return cls(name, x, y, low, tuple(mean + width for mean, width in zip(y, half)))
+
 
 class Grid(NamedTuple):
-    """The cells of a map, rows from the top. None: there is nothing to say there.
+    """The cells of a map, rows from the top; None: empty.
 
     Where an axis has no categories, `x` and `y` are the values that columns and rows stand for.
     """
@@ -52,7 +61,7 @@ class Grid(NamedTuple):
     limits: tuple[float, float] | None = None
 
     def ends(self) -> tuple[float, float]:
-        """What the palest and the deepest colour stand for."""
+        """The values of the lightest and the darkest colour."""
         if self.limits is not None:
             return self.limits
         seen = [one for row in self.values for one in row if one is not None and (one > 0 or not self.log)]
@@ -63,7 +72,7 @@ class Grid(NamedTuple):
         return (low, high) if high > low else (low, low * 10 if self.log and low > 0 else low + 1.0)
 
     def depth(self, value: float) -> float:
-        """From 0 to 1: how far along its palette a value lies."""
+        """The position of a value on the palette, 0 to 1."""
         low, high = self.ends()
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
@@ -126,7 +135,7 @@ class Figure(NamedTuple):
 
 
 def ticks(axis: Axis, low: float, high: float, *, most: int) -> list[float]:
-    """At most so many round values between two bounds."""
+    """At most `most` round values between two bounds."""
     if axis.scale == "log" and len(found := _log_ticks(low, high, base=axis.base, most=most)) > 1:
         return found
     # Bytes are round in their own unit. A short range of a logarithm is cut evenly.
@@ -137,7 +146,7 @@ def ticks(axis: Axis, low: float, high: float, *, most: int) -> list[float]:
 
 
 def bounds(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis: the values with a little air."""
+    """The ends of an axis: the range of the values with a margin."""
     if axis.limits is not None:
         return axis.limits
     low, high = min(values), max(values)

@@ -1,6 +1,6 @@
-"""A page that needs nothing beside it: no network, no other file.
+"""A self-contained page: no network, no other file.
 
-The script is allowed by its hash alone, so nothing that comes from data could run even if it were not escaped.
+Only the script's hash is allowed to run, so text from data could not run even if it were not escaped.
 """
 
 import base64
@@ -86,7 +86,7 @@ def table(one: Table, *, sortable: bool = False) -> str:
 
 
 def folded(one: Table, *, sortable: bool = False) -> str:
-    """A table with many rows is folded, so that what follows it stays in view. Only a page can sort it."""
+    """A table; with many rows it is folded. Only a page can sort it."""
     shown, rows = table(one, sortable=sortable), len(one.rows)
     return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
 
@@ -107,7 +107,7 @@ def table_export(name: str, one: Table) -> str:
 
 
 def _csv_link(name: str, text: str) -> str:
-    # Without the mark, spreadsheets take a file for the letters of their own country.
+    # Without a byte order mark, spreadsheets assume a local encoding.
     marked = text if text.isascii() else f"\ufeff{text}"
     return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(marked)}">CSV</a>'
 
@@ -120,7 +120,7 @@ def figures(some: Sequence[Drawing], colours: Mapping[str, int] | None = None) -
 
 
 def figure(one: Drawing, colours: Mapping[str, int] | None = None) -> str:
-    """A picture with its title, what it shows here, how to read it, and its exports."""
+    """A figure with its title, finding, how to read it, and exports."""
     drawn, wide = "", ""
     if one.drawable and isinstance(one, Passage):
         wide = ' class="text"'
@@ -149,7 +149,7 @@ def _exports(one: Drawing) -> str:
 
 
 def _pieces(one: Passage) -> str:
-    """What adds no letter to the piece before it has no place of its own: both are one, in the deeper colour."""
+    """A piece that adds no letter to the one before it is merged with it, in the darker colour."""
     shown, levels = [], one.levels()
     for some in whole_letters([piece for piece, _ in one.pieces]):
         level = max((levels[at] for at in some), key=abs)
@@ -161,12 +161,12 @@ def _pieces(one: Passage) -> str:
 
 
 def broken(piece: str) -> str:
-    """Coloured text: the end of a line is seen, and ends the line."""
+    """Coloured text: the end of a line is visible, and ends the line."""
     return escape(visible(piece)).replace("⏎", "⏎\n")
 
 
 def attribute(text: str) -> str:
-    """Lines stay; what no page may hold is shown as a sign."""
+    """Lines stay; characters that HTML does not allow are shown as signs."""
     return "\n".join(escape(visible(line)) for line in text.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""Names inside a drawing: how wide they are, how they are cut, and where they go so that none covers another."""
+"""Labels inside a drawing: their width, shortening, and placement without overlap."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def text_width(text: str, font: float = FONT) -> float:
 
 
 def shortened(text: str, room: float, font: float = FONT) -> str:
-    """The text, or as much of it as there is room for."""
+    """The text, cut to the room with an ellipsis."""
     if text_width(text, font) <= room:
         return text
     kept, wide = [], text_width("…", font)
@@ -44,8 +44,8 @@ def shortened(text: str, room: float, font: float = FONT) -> str:
     return "".join(kept) + "…"
 
 
-def told_apart(names: Sequence[str], room: float, font: float = FONT) -> list[str]:
-    """Each name as far as there is room. Names that would be cut to the same text lose their middle instead."""
+def distinguishable(names: Sequence[str], room: float, font: float = FONT) -> list[str]:
+    """Names cut to the room. Names that would be cut to the same text lose their middle instead."""
     short = [shortened(name, room, font) for name in names]
     alike = {one for one in short if len({name for name, cut in zip(names, short) if cut == one}) > 1}
     return [_without_middle(name, room, font) if one in alike else one for name, one in zip(names, short)]
@@ -93,7 +93,7 @@ def spread(wanted: Sequence[float], *, low: float, high: float, gap: float = GAP
 def beside(
     points: Sequence[tuple[float, float]], names: Sequence[str], *, frame: Box, busy: Sequence[Box]
 ) -> list[Placed | None]:
-    """A free place near each point for its name; None where there is none."""
+    """A free place near each point for its name; None: there is none."""
     occupied = [*busy, *((a - 6, b - 6, a + 6, b + 6) for a, b in points)]
     found: list[Placed | None] = []
     for point, name in zip(points, names):
@@ -111,7 +111,7 @@ def beside(
 
 
 def _anchored(x: float, left: float, wide: float, middle: float, *, far: bool) -> Placed:
-    """A name grows away from its point, whatever its real width."""
+    """The anchor is on the side of the point, since the real width is not known."""
     if left >= x:
         return Placed(left, middle, "start", left - 2, far)
     if left + wide <= x:

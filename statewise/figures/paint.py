@@ -14,12 +14,12 @@ from statewise.figures.svg_map import DEEPENING, DIVERGING
 from statewise.figures.typeset import typeset, words
 from statewise.specs import optional
 
-_MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page: colours come round again
+_MARKS, _DASHES = ("o", "s", "D", "^"), ("-", (0, (5, 2)), (0, (1, 1.5)))  # as on the page, where colours repeat
 _COLUMNS = 84  # letters on a line of text
 _SIZE = 9.5  # points, as wide as a place
 _LABELS = 48  # categories that are all named
 _MONO, _SANS = "DejaVu Sans Mono", "DejaVu Sans"  # come with matplotlib
-_JOINS = (3, 11)  # from here on it shapes what it writes
+_JOINS = (3, 11)  # matplotlib shapes text from this version on
 
 
 def paint(one: Drawing, path: Path) -> None:
@@ -30,7 +30,7 @@ def paint(one: Drawing, path: Path) -> None:
 
     kind = _MONO if isinstance(one, Passage) else _SANS
     with rc_context({"font.family": [kind, *fallbacks(letters(one), kind)]}), warnings.catch_warnings():
-        # Letters that no font here has become boxes; `unwritten` names them.
+        # Letters that no installed font has become boxes; `missing_glyphs` names them.
         warnings.filterwarnings("ignore", message="Glyph")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         if isinstance(one, Passage):
@@ -47,13 +47,13 @@ def paint(one: Drawing, path: Path) -> None:
             canvas.savefig(temporary, dpi=150, facecolor="white", format=path.suffix[1:])
 
 
-def unwritten(one: Drawing) -> set[str]:
-    """Letters of a picture that no font here has: they are boxes in it."""
+def missing_glyphs(one: Drawing) -> set[str]:
+    """Letters of a figure that no installed font has: they become boxes."""
     return without_font(letters(one), _MONO if isinstance(one, Passage) else _SANS)
 
 
 def letters(one: Drawing) -> str:
-    """All that a picture writes."""
+    """All text of a figure."""
     if isinstance(one, Passage):
         parts = [one.title, *(piece for piece, _ in one.pieces)]
     else:
@@ -147,7 +147,7 @@ def _text(one: Passage, canvas_type: Any) -> Any:
     axes.set_ylim(rows, 0)
     axes.axis("off")
     axes.set_title(_plain(one.title), fontsize=9)
-    levels, lacking = one.levels(), unwritten(one)
+    levels, lacking = one.levels(), missing_glyphs(one)
     for spot in spots:
         level = max((levels[at] for at in spot.pieces), key=abs)
         if level:
@@ -156,7 +156,7 @@ def _text(one: Passage, canvas_type: Any) -> Any:
             axes.add_patch(
                 Rectangle(place, spot.wide, 0.92, color=shade, alpha=deep, linewidth=0, antialiased=False)  # no seams
             )
-    joins = version >= _JOINS  # older ones draw every letter of Arabic by itself, from the left
+    joins = version >= _JOINS  # older versions draw every Arabic letter by itself, from the left
     for spot in spots:
         if spot.text.strip() and not (joins and spot.turned):
             middle = spot.column + spot.wide / 2
@@ -170,7 +170,7 @@ def _text(one: Passage, canvas_type: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Signs that matplotlib's own letters have: a line end is not among them, and $ would begin mathematics."""
+    """Replace signs that matplotlib's font lacks; $ would begin mathematics."""
     return visible(text).replace("⏎", "¶").replace("⇥", "→").replace("$", r"\$")
 
 
@@ -178,7 +178,7 @@ _FAMILIAR = ("Noto Sans", "Noto", "Arial Unicode", "PingFang", "Hiragino", "Micr
 
 
 def fallbacks(text: str, own: str) -> list[str]:
-    """Families that have what the first lacks, as few as do."""
+    """As few font families as have the letters that `own` lacks."""
     lacking = _lacking(text, own)
     found = []
     for name, path in _installed() if lacking else ():
@@ -191,7 +191,7 @@ def fallbacks(text: str, own: str) -> list[str]:
 
 
 def without_font(text: str, own: str) -> set[str]:
-    """Letters that no font here has."""
+    """Letters that no installed font has."""
     lacking = _lacking(text, own)
     for _, path in _installed() if lacking else ():
         lacking -= _glyphs(path)
@@ -206,13 +206,15 @@ def _lacking(text: str, own: str) -> set[int]:
 
 @cache
 def _installed() -> tuple[tuple[str, str], ...]:
-    """Upright ones of ordinary weight; those made for many scripts first."""
+    """Upright fonts of normal weight; those for many scripts first."""
     from matplotlib.font_manager import fontManager
 
     plain = {
         (one.name, one.fname)
         for one in fontManager.ttflist
-        if one.style == "normal" and one.weight == 400 and not one.name.startswith("Last Resort")  # has boxes for all
+        if one.style == "normal"
+        and one.weight == 400
+        and not one.name.startswith("Last Resort")  # it has boxes for all letters
     }
 
     def rank(one: tuple[str, str]) -> tuple[int, str]:
@@ -226,5 +228,5 @@ def _glyphs(path: str) -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
     font = FT2Font(path)
-    # Pictures of one size, as of coloured emoji, cannot be drawn.
+    # Bitmap fonts, such as coloured emoji, cannot be drawn.
     return frozenset(font.get_charmap()) if font.scalable else frozenset()

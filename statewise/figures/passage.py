@@ -12,7 +12,7 @@ LEVELS = 8  # shades that a page has
 
 
 class Passage(NamedTuple):
-    """Pieces with their numbers. None: there is nothing to say of that piece."""
+    """Pieces with their numbers; None: no number."""
 
     name: str
     title: str
@@ -23,7 +23,7 @@ class Passage(NamedTuple):
     unit: Unit = "plain"
     bounds: tuple[float, ...] = ()  # where a deeper colour begins; by default evenly up to the largest
     signed: bool = False  # two colours, one on each side of 0
-    notes: tuple[str, ...] = ()  # a word on each piece, shown when it is pointed at
+    notes: tuple[str, ...] = ()  # a note on each piece, shown as a tooltip
     missing: tuple[str, ...] = ()
 
     @property
@@ -38,7 +38,7 @@ class Passage(NamedTuple):
         return tuple(largest * at / LEVELS for at in range(1, LEVELS))
 
     def levels(self) -> list[int]:
-        """How deep each piece is coloured; below 0 in the other colour."""
+        """The shade of each piece; below 0 in the other colour."""
         steps = self.steps
         assert len(steps) < LEVELS, steps
         found = []
@@ -48,7 +48,7 @@ class Passage(NamedTuple):
         return found
 
     def said(self, at: int) -> str:
-        """What a piece says of itself."""
+        """The tooltip of a piece."""
         value = self.pieces[at][1]
         number = "" if value is None else f"{FORMATS[self.unit](value)} {self.label}"
         return "\n".join(filter(None, [number, self.notes[at] if self.notes else ""]))
@@ -63,9 +63,8 @@ class Passage(NamedTuple):
         )
 
 
-def stretched(bounds: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
-    """The bounds, twice as far apart as often as more than half of the values lie beyond the last: of many words each
-    costs much, and one colour for all would show nothing."""
+def widened(bounds: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
+    """The bounds, doubled until at most half of the values lie beyond the last and share its colour."""
     beyond = sorted(map(abs, values))[len(values) // 2] if values else 0.0
     times = 1.0
     while math.isfinite(beyond) and beyond > bounds[-1] * times:
@@ -85,19 +84,19 @@ def ends(pieces: Pieces) -> list[int]:
 
 
 def shared_ends(several: Sequence[Pieces]) -> list[int]:
-    """Where all of them have an end: the finest cut in which they can be compared."""
+    """Where all of them have an end: the finest segmentation in which they can be compared."""
     return sorted(set.intersection(*(set(ends(pieces)) for pieces in several)) - {0})
 
 
 def between(pieces: Pieces, at: Sequence[int]) -> list[float]:
-    """What was paid between one end and the next."""
+    """The cost between each two ends."""
     paid = {0: 0.0}
     paid.update(zip(ends(pieces), accumulate(cost for _, cost in pieces)))
     return [paid[end] - paid[start] for start, end in zip([0, *at[:-1]], at)]
 
 
-def with_their_halves(tokens: Pieces) -> list[tuple[str, float]]:
-    """Of tokens that are parts of one character, the last writes it, and pays for all of them."""
+def merge_split_characters(tokens: Pieces) -> list[tuple[str, float]]:
+    """Tokens that are parts of one character become one piece with the sum of their costs."""
     found, pending = [], 0.0
     for piece, cost in tokens:
         pending += cost

@@ -1,11 +1,11 @@
-"""A figure as SVG, by hand: no library, no script. Colours come from the page, so it follows its theme."""
+"""A figure as SVG. Colours are CSS variables of the page, so the figure follows its theme."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Series
-from statewise.figures.label import FONT, GAP, SMALL, beside, spread, text_width, told_apart
+from statewise.figures.label import FONT, GAP, SMALL, beside, distinguishable, spread, text_width
 from statewise.figures.svg_axis import Frame, Ruler, grid, scale, tick_text
 
 HUES = 8  # the page's --c0 … ; curves of one colour differ by dash
@@ -17,7 +17,7 @@ _LINE = 18.0
 
 
 def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
-    """One `<svg>`, drawn for a width: the text keeps its size, the rest is arranged around it."""
+    """One `<svg>` for a width: the text keeps its size, the rest is arranged around it."""
     assert figure.series, figure.name
     narrow = width < 480
     rows = len(figure.y.categories)
@@ -73,7 +73,7 @@ def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
 
 
 def svg(width: float, height: float, *, title: str, finding: str) -> str:
-    """The opening of a picture, with the words for whoever cannot see it."""
+    """The opening tag, with a title and a description for screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {height:.0f}"'
         f' width="{width:.0f}" height="{height:.0f}" class="chart" font-size="{FONT:g}">'
@@ -82,7 +82,7 @@ def svg(width: float, height: float, *, title: str, finding: str) -> str:
 
 
 def colour_of(figure: Figure, number: int, colours: Mapping[str, int]) -> int:
-    """The colour of its entry; of series without one their number, or grey beside series of entries."""
+    """The colour of its entry; without an entry, its number, or grey beside series with entries."""
     entry = figure.series[number].entry
     if entry is not None:
         return colours[entry]
@@ -90,7 +90,7 @@ def colour_of(figure: Figure, number: int, colours: Mapping[str, int]) -> int:
 
 
 def _group(figure: Figure, number: int, colours: Mapping[str, int], *, kind: str = "") -> str:
-    """The opening of what belongs to one series, so that a page can highlight it."""
+    """The opening tag of a series' group, which a page can highlight."""
     series = figure.series[number]
     of = f' data-entry="{escape(series.entry)}"' if series.entry is not None else ""
     return f'<g class="series{kind} c{colour_of(figure, number, colours) % HUES}" data-series="{number}"{of}>'
@@ -125,7 +125,7 @@ def _series(
         ]
     small = series.small or figure.kind in ("scatter", "plane") or (figure.kind == "line" and len(places) > 1)
     radius = 3.0 if small else 5.5
-    # Marks on all of many curves, or on a curve of many points, hide them.
+    # Too many marks would hide the curves.
     sparse = figure.kind == "line" and (len(figure.series) > HUES or len(places) > _MARKED)
     for at, (left, top) in enumerate(places):
         hidden = sparse and at < len(places) - 1
@@ -135,7 +135,7 @@ def _series(
 
 
 def _point(figure: Figure, series: Series, at: int, left: float, top: float, seen: str) -> str:
-    """What is drawn there, its place for the page's script, and its values."""
+    """A mark with its position, for the page's script, and its tooltip."""
     return f'<g data-at="{left:.1f} {top:.1f}"><title>{escape(tooltip(figure, series, at))}</title>{seen}</g>'
 
 
@@ -206,7 +206,7 @@ def _line(series: Series, places: Sequence[tuple[float, float]], colour: int, x:
 
 
 def _mark(colour: int, x: float, y: float, r: float) -> str:
-    """Circles, squares, diamonds and triangles in turn, so that colour is not the only difference."""
+    """Circles, squares, diamonds and triangles, so that colour is not the only difference."""
     match colour % HUES % 4:
         case 0:
             return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"/>'
@@ -242,7 +242,7 @@ def tooltip(figure: Figure, series: Series, at: int) -> str:
 
 
 def _point_names(figure: Figure, colours: Mapping[str, int], frame: Frame, x: Ruler, y: Ruler) -> list[str]:
-    """Names beside their points, with a thin line where the nearest free place is further away."""
+    """Names beside their points, with a leader line where the nearest free place is far."""
     points = [(x.at(series.x[0]), y.at(series.y[0])) for series in figure.series]
     bars = [
         (a - 2, y.at(series.high[0]), a + 2, y.at(series.low[0]))
@@ -271,7 +271,7 @@ def _end_names(figure: Figure, width: int) -> list[str]:
     """Of curves, if there are several: their names as they are printed at the right edge."""
     if figure.kind != "line" or len(figure.series) < 2 or len(figure.series) > _LABELLED:
         return []
-    return told_apart([series.name for series in figure.series], 0.32 * width - 24, SMALL)
+    return distinguishable([series.name for series in figure.series], 0.32 * width - 24, SMALL)
 
 
 def _curve_names(
@@ -301,7 +301,7 @@ def _legend(figure: Figure, *, width: float) -> list[list[tuple[float, int, str]
     shown = [at for at, series in enumerate(figure.series) if not series.small]
     if figure.kind in ("dots", "bars") and (len(shown) < 2 or _abreast(figure) == 1):
         return []
-    names = told_apart([figure.series[at].name for at in shown], width - 30)
+    names = distinguishable([figure.series[at].name for at in shown], width - 30)
     wide = max(text_width(name) for name in names) + 42
     columns = max(int(width // wide), 1)
     rows: list[list[tuple[float, int, str]]] = []

@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 from statewise.figures.figure import FORMATS, Axis, Figure, bounds, ticks
-from statewise.figures.label import FONT, shortened, text_width, told_apart
+from statewise.figures.label import FONT, distinguishable, shortened, text_width
 
 
 class Frame(NamedTuple):
@@ -84,7 +84,7 @@ def grid(
             )
             last = middle + half
     room = left - FONT * 1.6 - 8
-    names = told_apart([tick_text(figure.y, tick, y_ticks) for tick in y_ticks], room) if room > 0 else []
+    names = distinguishable([tick_text(figure.y, tick, y_ticks) for tick in y_ticks], room) if room > 0 else []
     for tick, name in zip(y_ticks, names):
         at, shown = y.at(tick), escape(name)
         if figure.kind != "bars":

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from html import escape
 
 from statewise.figures.figure import FORMATS, Axis, Figure, Grid, ticks
-from statewise.figures.label import shortened, text_width, told_apart
+from statewise.figures.label import distinguishable, shortened, text_width
 from statewise.figures.svg import svg
 from statewise.figures.svg_axis import Frame, axis_labels, tick_text
 
 Colour = tuple[int, int, int]
 
-# Lightness falls evenly along each half, so that a map keeps its order on paper and for the colour-blind.
+# Lightness falls evenly along each half: the order is kept in greyscale and for the colour-blind.
 DEEPENING: tuple[Colour, ...] = ((253, 246, 236), (248, 205, 140), (233, 122, 58), (168, 42, 76), (59, 15, 74))
 DIVERGING: tuple[Colour, ...] = ((8, 64, 129), (98, 160, 214), (245, 245, 242), (232, 144, 88), (150, 52, 4))
 
 
 def colour(depth: float, *, signed: bool = False) -> Colour:
-    """Of a depth between 0 and 1."""
+    """Of a position on the palette, 0 to 1."""
     stops = DIVERGING if signed else DEEPENING
     place = min(max(depth, 0.0), 1.0) * (len(stops) - 1)
     at = min(int(place), len(stops) - 2)
@@ -45,7 +45,7 @@ def png(rows: Sequence[Sequence[Colour | None]]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + body
 
 
-_CELLS = 1600  # that are drawn one by one, each with its value
+_CELLS = 1600  # up to which cells are drawn one by one, each with its value
 _LABEL = 10.0  # pixels that a line of labels needs
 _SMALL = 11.0  # the size of names
 _ROOM = 98.0  # pixels that names of rows may have in any case
@@ -57,10 +57,10 @@ def draw_map(figure: Figure, *, width: int) -> str:
     assert grid is not None
     rows, columns = len(grid.values), len(grid.values[0])
     largest = 26.0 if columns > 12 else 48.0
-    # Names of rows have what cells of the largest size leave; those of columns, which may stand upright, a share.
+    # Row names get the room that cells of the largest size leave; column names, which may be upright, a share.
     room = max(width * 0.3 if not figure.x.categories else width - 24 - _KEY - largest * columns, _ROOM)
-    names_y = told_apart(figure.y.categories, room, _SMALL)
-    names_x = told_apart(figure.x.categories, max(0.3 * width, _ROOM), _SMALL)
+    names_y = distinguishable(figure.y.categories, room, _SMALL)
+    names_x = distinguishable(figure.x.categories, max(0.3 * width, _ROOM), _SMALL)
     left = 24.0 + max((text_width(name, _SMALL) for name in names_y), default=34.0)
     longest = max((text_width(name, _SMALL) for name in names_x), default=12.0)
     across = width - left - _KEY

@@ -1,15 +1,17 @@
-"""Tables as data: a value for machines and the text for people in every cell."""
+"""Tables as data: every cell has a value for machines and a text for people."""
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from statewise.display import NONE, Format
 from statewise.display import columns as letters
 
 Value = float | int | str | None
 _FORMULA = ("=", "+", "-", "@")
+
+T = TypeVar("T")
 
 
 class Column(NamedTuple):
@@ -83,6 +85,16 @@ def _inert(cell: Value) -> Value:
         except ValueError:
             return f"'{cell}"
     return cell
+
+
+def table_of(items: Iterable[T], *columns: tuple[Column, Callable[[T], Value], Format | None]) -> Table:
+    """One row an item: each column with its value and, for numbers, their format."""
+
+    def cell(value: Value, form: Format | None) -> Cell:
+        return words(value) if isinstance(value, str) else number(value, form or str)
+
+    rows = [tuple(cell(value(item), form) for _, value, form in columns) for item in items]
+    return Table(tuple(column for column, _, _ in columns), tuple(rows))
 
 
 def words(value: str) -> Cell:

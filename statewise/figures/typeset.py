@@ -45,7 +45,7 @@ class Word(NamedTuple):
 
 
 def typeset(pieces: Sequence[str], *, room: int) -> list[Spot]:
-    """From the left, or from the right where the first letter of a line runs so. A mark stays with its letter."""
+    """From the left, or from the right where a line's first letter is right-to-left. A mark stays with its letter."""
     found: list[Spot] = []
     row = 0
     for paragraph in _paragraphs(pieces):
@@ -124,7 +124,7 @@ def runs_right_to_left(text: str) -> bool:
 
 
 def levels(letters: Sequence[str], *, right: bool) -> list[int]:
-    """Of each letter of a line: even, it runs from the left, odd, from the right; deeper inside turns again."""
+    """The embedding level of each letter of a line: even is left-to-right, odd is right-to-left."""
     base = int(right)
     kinds = _with_numbers([unicodedata.bidirectional(one[0]) for one in letters], "R" if right else "L")
     edge = "R" if right else "L"
@@ -138,7 +138,7 @@ def levels(letters: Sequence[str], *, right: bool) -> list[int]:
         else:
             found += kinds[at : at + many]
         at += many
-    last = len(found)  # what ends a line lies at its end
+    last = len(found)  # trailing white space stays at the end
     while last and (letters[last - 1] == "⏎" or letters[last - 1].isspace()):
         last -= 1
     deep = {"L": 2 * base, "R": 1, "N": 2}
@@ -146,7 +146,7 @@ def levels(letters: Sequence[str], *, right: bool) -> list[int]:
 
 
 def order(deep: Sequence[int]) -> list[int]:
-    """Which letter is seen at each place, from the left."""
+    """The visual order: which letter is at each place, from the left."""
     seen = list(range(len(deep)))
     for depth in range(max(deep, default=0), 0, -1):
         turned: list[int] = []
@@ -158,12 +158,12 @@ def order(deep: Sequence[int]) -> list[int]:
 
 
 def mirrored(letter: str) -> str:
-    """A bracket as it is seen among letters that run from the right."""
+    """A bracket as it appears in right-to-left text."""
     return _MIRRORED.get(letter, letter)
 
 
 def _with_numbers(kinds: Sequence[str], edge: str) -> list[str]:
-    """Letters as L or R; numbers run from the left inside either, and take a sign between two of them with them."""
+    """Letters as L or R; numbers are left-to-right in both, with a separator between two of them."""
     found, before = [], edge
     for kind in kinds:
         if kind in ("L", "R", "AL"):

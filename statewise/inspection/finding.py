@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from statewise.disk import make_folder
 from statewise.disk import write as put
 from statewise.display import alone
-from statewise.figures import Drawing, Table, html, markdown, paint, svg_file, unwritten
+from statewise.figures import Drawing, Table, html, markdown, missing_glyphs, paint, svg_file
 from statewise.specs import UserError
 
 
@@ -25,29 +25,29 @@ class Named(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`sentences` say what was found, computed from `data`; the first is the one for a terminal.
+    """`sentences` are computed from `data`; the first is the one for a terminal.
 
-    Names of figures and tables begin with the lens's, so that several findings can share a page.
+    Names of figures and tables begin with that of the lens, so that several findings can share a page.
     """
 
     lens: str
     title: str
-    subject: str  # what was looked at
+    subject: str  # what was inspected
     sentences: tuple[str, ...]
     figures: tuple[Drawing, ...] = ()
     tables: tuple[Named, ...] = ()
-    data: dict[str, Any] = {}  # noqa: RUF012 (nobody writes to it)
-    missing: tuple[str, ...] = ()  # what could not be shown, and why
+    data: dict[str, Any] = {}  # noqa: RUF012 (never written to)
+    missing: tuple[str, ...] = ()  # what is not shown, and why
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: what is not finite becomes null."""
+        """For JSON: non-finite numbers become null."""
         record: dict[str, Any] = {
             **self._asdict(),
             "figures": [one.as_dict() for one in self.figures],
             "tables": [{**one._asdict(), "table": one.table.as_dict()} for one in self.tables],
         }
-        found: dict[str, Any] = _plain(record)
-        return found
+        plain: dict[str, Any] = _plain(record)
+        return plain
 
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), indent=1, allow_nan=False)
@@ -75,7 +75,7 @@ class Finding(NamedTuple):
         return "\n\n".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{escape(one)}</p>" for one in (*self.sentences, *self.missing))
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*self.sentences, *self.missing))
         drawn = "".join(
             f"<h4>{escape(one.title)}</h4><p>{escape(one.finding)}</p>{svg_file(one)}<p><small>{escape(one.reading)}"
             "</small></p>"
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
             return value
 
 
-_FEW = 8  # letters that are named
+_FEW = 8  # letters that are listed
 
 
 def page(subject: str, findings: Sequence[Finding], *, static: bool = False, command: str | None = None) -> str:
@@ -147,7 +147,7 @@ def write(
 
 
 def written_files(findings: Sequence[Finding], folder: Path) -> list[Path]:
-    """What `write` writes; PNG files where they can be drawn."""
+    """The files of `write`; PNG files where matplotlib is installed."""
     found = [folder / f"inspect.{kind}" for kind in ("html", "json", "md")]
     for one in findings:
         for figure in (figure for figure in one.figures if figure.drawable):
@@ -156,11 +156,13 @@ def written_files(findings: Sequence[Finding], folder: Path) -> list[Path]:
     return found
 
 
-def left_out(findings: Sequence[Finding] = ()) -> str | None:
-    """What could not be written beside a page, in words. PNG files are an extra: without matplotlib there are none."""
+def letters_without_font(findings: Sequence[Finding] = ()) -> str | None:
+    """Letters that PNG files cannot show for lack of a font, in words; None: there are none."""
     if find_spec("matplotlib") is None:
         return None
-    boxes = sorted(set().union(*(unwritten(figure) for one in findings for figure in one.figures if figure.drawable)))
+    boxes = sorted(
+        set().union(*(missing_glyphs(figure) for one in findings for figure in one.figures if figure.drawable))
+    )
     if not boxes:
         return None
     some = " ".join(map(alone, boxes[:_FEW])) + (f" and {len(boxes) - _FEW} more" if len(boxes) > _FEW else "")

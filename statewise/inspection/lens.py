@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from statewise.display import Progress
 from statewise.inspection.finding import Finding
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.kernels import student_t
 from statewise.specs import Spec, UserError, nearest, option
@@ -18,21 +18,19 @@ from statewise.tasks import Specimens
 
 S = TypeVar("S", bound=Spec)
 
-ROW_TASKS = ("classification", "tagging", "tree", "forecasting", "translation")  # that answer row by row
-
 
 class Lens(NamedTuple):
     name: str
     shows: str  # in a sentence
-    tasks: tuple[str, ...]  # of runs that it can look at; none: it makes its own models
-    quick: bool  # whether it is on the page of all lenses
+    tasks: tuple[str, ...]  # of runs that it applies to; none: it makes its own models
+    quick: bool  # whether it is part of `statewise inspect RUN`
     settings: type[Spec]
-    look: Callable[[Subject, Any, Progress], Finding]
-    why: str = ""  # what it needs that other tasks do not have
+    apply: Callable[[Subject, Any, Progress], Finding]
+    why: str = ""  # why it does not apply to other tasks
 
 
 def read_settings(settings: type[S], given: Mapping[str, Any], *, lens: str) -> S:
-    """A lens's settings; every complaint names the value and what would be valid."""
+    """Validated settings; an error names the value and what would be valid."""
     try:
         return settings.model_validate(dict(given))
     except ValidationError as error:
@@ -49,7 +47,7 @@ def read_settings(settings: type[S], given: Mapping[str, Any], *, lens: str) -> 
 
 
 def choose_rows(specimens: Specimens, count: int, *, shortest: int = 2, longest: int | None = None) -> list[int]:
-    """Rows with at least and at most so many places, evenly spaced, in their order."""
+    """Up to `count` rows of `shortest` to `longest` places, evenly spaced, in their order."""
     place = specimens.words.place
     able = [number for number in range(len(specimens)) if specimens.length(number) >= shortest]
     if able and longest is not None:
@@ -68,7 +66,7 @@ def choose_rows(specimens: Specimens, count: int, *, shortest: int = 2, longest:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Of names with dots the last word, and of the words before it those in which two of them differ."""
+    """Of each dotted name the last word, and those before it in which two of the names differ."""
     split = [_words(name) for name in names]
     kept = [
         [word for at, word in enumerate(words[:-1]) if any(_only_there(words, other, at) for other in split)]
@@ -79,7 +77,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    """A number at the end alone says nothing: it stays with the word before it."""
+    """A number at the end stays with the word before it."""
     words = name.split(".")
     return [*words[:-2], ".".join(words[-2:])] if words[-1].isdigit() else words
 
@@ -90,7 +88,7 @@ def _only_there(one: Sequence[str], other: Sequence[str], at: int) -> bool:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """None where one value says nothing of its own spread."""
+    """Half the width of the 95 % interval of a mean, by Student's t; None for a single value."""
     if len(values) < 2:
         return None
     freedom = torch.tensor(float(len(values) - 1), dtype=torch.float64)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from statewise.display import Progress, SilentProgress
 from statewise.inspection.attention.lens import LENS as ATTENTION
 from statewise.inspection.bptt.lens import LENS as BPTT
 from statewise.inspection.finding import Finding, page, write, written_files
@@ -12,7 +13,6 @@ from statewise.inspection.gradient.lens import LENS as GRADIENT
 from statewise.inspection.intervene.lens import LENS as INTERVENE
 from statewise.inspection.lens import Lens, read_settings
 from statewise.inspection.probes.lens import LENS as PROBES
-from statewise.inspection.progress import Progress, Silent
 from statewise.inspection.subject import NOTHING, Subject, open_subject
 from statewise.inspection.surprise.lens import LENS as SURPRISE
 from statewise.specs import UserError, nearest
@@ -29,14 +29,14 @@ def find_lens(name: str) -> Lens:
 
 
 def refuse_other_task(lens: Lens, subject: Subject) -> None:
-    """What this lens cannot look at, and which others can."""
+    """Refuse a lens that does not apply to this task, and name those that do."""
     if not lens.tasks or subject.task in lens.tasks:
         return
-    able = [one.name for one in LENSES if subject.task in one.tasks]
+    able = [other.name for other in LENSES if subject.task in other.tasks]
     why = f": {lens.why}" if lens.why else ""
     raise UserError(
         f"the lens {lens.name!r} says nothing of {subject.task or 'no'} runs{why}",
-        fix=f"look at {subject.name} through {', '.join(able)}" if able else f"it is for {', '.join(lens.tasks)} runs",
+        fix=f"use one of {', '.join(able)} on {subject.name}" if able else f"it is for {', '.join(lens.tasks)} runs",
     )
 
 
@@ -96,7 +96,7 @@ class Inspection(NamedTuple):
         return "".join(one._repr_html_() for one in self.findings)
 
 
-def look(
+def apply_lens(
     what: "str | Path | Run | Subject | None",
     lens: str,
     *,
@@ -105,7 +105,7 @@ def look(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Finding:
-    """Through one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models.
+    """Apply one lens. `what`: a run folder, an opened run or a subject; None where the lens makes its own models.
 
     `text` is a file or the text itself, `data` a file in the format that the run learned from; by default what
     training held out is read.
@@ -113,13 +113,13 @@ def look(
     chosen = find_lens(lens)
     read = read_settings(chosen.settings, settings, lens=lens)
     if what is None and chosen.tasks:
-        raise UserError(f"the lens {lens!r} looks at a run, and none was named", fix="name a trained folder")
-    progress = progress or Silent()
+        raise UserError(f"the lens {lens!r} needs a run, and none was named", fix="name a trained folder")
+    progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = NOTHING if what is None else open_subject(what, text=text, data=data)
     refuse_other_task(chosen, subject)
     with progress.busy(chosen.name):
-        return chosen.look(subject, read, progress)
+        return chosen.apply(subject, read, progress)
 
 
 def inspect(
@@ -142,11 +142,11 @@ def inspect(
     22
     """
     if isinstance(lenses, str):
-        finding = look(what, lenses, text=text, data=data, progress=progress, **settings)
+        finding = apply_lens(what, lenses, text=text, data=data, progress=progress, **settings)
         return Inspection(finding.subject, (finding,))
     if what is None:
         raise UserError("neither a run nor a lens was named", fix="name a trained folder")
-    progress = progress or Silent()
+    progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
@@ -157,12 +157,12 @@ def inspect(
         refuse_other_task(one, subject)
         try:
             with progress.busy(one.name):
-                found.append(one.look(subject, given[one.name], progress))
+                found.append(one.apply(subject, given[one.name], progress))
         except UserError as error:
             if lenses is not None:  # it was asked for by name
                 raise
             refused.append(error)
-            found.append(Finding(one.name, one.name.capitalize(), subject.name, (f"Not looked: {error.what}.",)))
+            found.append(Finding(one.name, one.name.capitalize(), subject.name, (f"Not inspected: {error.what}.",)))
     if len(refused) == len(chosen):
         raise refused[0]
     return Inspection(subject.name, tuple(found))
@@ -189,5 +189,5 @@ def _fitting(subject: Subject) -> list[Lens]:
     fitting = [one for one in LENSES if one.quick and subject.task in one.tasks]
     if not fitting:
         able = sorted({task for one in LENSES for task in one.tasks})
-        raise UserError(f"no lens looks at {subject.task} runs", fix=f"there are lenses for {', '.join(able)}")
+        raise UserError(f"no lens applies to {subject.task} runs", fix=f"there are lenses for {', '.join(able)}")
     return fitting

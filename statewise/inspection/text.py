@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import State, forward_with_resets
-from statewise.inspection.progress import Progress
+from statewise.display import Progress
 from statewise.tasks import TextSpecimens
 
 _CHUNK = 512  # tokens whose logits are held at a time

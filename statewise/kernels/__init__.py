@@ -1,8 +1,10 @@
 """Pure functions on tensors, one folder an op: `naive.py` is the equation, faster files stand beside it."""
 
+from statewise.kernels.associative_memory import as_products as as_products
 from statewise.kernels.choice import Choice as Choice
 from statewise.kernels.choice import Implementation as Implementation
 from statewise.kernels.choice import Wish as Wish
+from statewise.kernels.choice import force as force
 from statewise.kernels.choice import is_asked as is_asked
 from statewise.kernels.choice import record as record
 from statewise.kernels.cpu import threads_for as threads_for

@@ -5,12 +5,12 @@ B batch, T queries, S source positions, Q query width.
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, assert_never, final
+from typing import assert_never, final
 
 import torch
 from torch import Tensor, nn
 
-AlignmentKind = Literal["soft", "sparsemax", "local_monotonic", "local_predictive", "hard"]
+from statewise.specs import AlignmentKind
 
 
 class Alignment(nn.Module, ABC):

@@ -5,15 +5,13 @@ B batch, T queries, S source positions, Q query width, K key width, A hidden wid
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, assert_never, final
+from typing import assert_never, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.specs import UserError
-
-ScoreKind = Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"]
+from statewise.specs import ScoreKind, UserError
 
 
 class Score(nn.Module, ABC):

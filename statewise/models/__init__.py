@@ -14,6 +14,12 @@ from statewise.models.classifier import build_classifier as build_classifier
 from statewise.models.conditional import ENCODER_DECODERS as ENCODER_DECODERS
 from statewise.models.conditional import Conditional as Conditional
 from statewise.models.conditional_machine import ConditionalMachine as ConditionalMachine
+from statewise.models.cost import Cost as Cost
+from statewise.models.cost import context_bytes as context_bytes
+from statewise.models.cost import cost_of as cost_of
+from statewise.models.cost import measured as measured
+from statewise.models.cost import num_parameters as num_parameters
+from statewise.models.cost import on_meta as on_meta
 from statewise.models.crf import CRF as CRF
 from statewise.models.crf import Forbidden as Forbidden
 from statewise.models.crf import forbidden_in_bio as forbidden_in_bio
@@ -35,8 +41,6 @@ from statewise.models.forecaster import Forecaster as Forecaster
 from statewise.models.forecaster import Past as Past
 from statewise.models.forecaster import RecursiveForecaster as RecursiveForecaster
 from statewise.models.grid_classifier import GridClassifier as GridClassifier
-from statewise.models.growth import context_bytes as context_bytes
-from statewise.models.growth import source_bytes as source_bytes
 from statewise.models.language_model import LanguageModel as LanguageModel
 from statewise.models.lineage import LINEAGE as LINEAGE
 from statewise.models.lineage import Ancestor as Ancestor
@@ -46,6 +50,12 @@ from statewise.models.over_vectors import over_vectors as over_vectors
 from statewise.models.reader import Encoded as Encoded
 from statewise.models.reader import OneWay as OneWay
 from statewise.models.reader import Reader as Reader
+from statewise.models.row_cost import RowFlops as RowFlops
+from statewise.models.row_cost import pair_flops as pair_flops
+from statewise.models.row_cost import row_bytes as row_bytes
+from statewise.models.row_cost import row_flops as row_flops
+from statewise.models.row_cost import source_bytes as source_bytes
+from statewise.models.row_cost import spelling_flops as spelling_flops
 from statewise.models.sample import build_sample as build_sample
 from statewise.models.seq2seq import Seq2Seq as Seq2Seq
 from statewise.models.source import Source as Source

@@ -28,12 +28,11 @@ from statewise.mixers import (
     Window,
 )
 from statewise.models.add_position import AddPosition
-from statewise.models.block import Block
 from statewise.models.custom import CustomMixer, own_mixer
 from statewise.models.head import CategoricalHead
 from statewise.models.language_model import LanguageModel
 from statewise.models.markov import Markov
-from statewise.models.stack import Stack
+from statewise.models.stack import Block, Stack
 from statewise.models.token_machine import TokenMachine
 from statewise.specs import (
     BasicAttentionSpec,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from statewise.core import Machine, Mixer, State, one_step, scope, state_type
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Dropout
-from statewise.models.block import shown
+from statewise.models.stack import shown
 
 
 @state_type

@@ -6,23 +6,22 @@ Only a file that a person names is ever executed: never one that a recipe, a stu
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
-from torch.utils.flop_counter import FlopCounterMode
 
-from statewise.core import Mixer, leaves
+from statewise.core import Mixer
+from statewise.models.cost import cost_of, measured
 from statewise.models.source import Source, run_source
-from statewise.specs import CustomSpec, MixerSize, Option, OwnMixer, StackedSpec, StateSize, UserError, nearest
+from statewise.specs import CustomSpec, Option, OwnMixer, StackedSpec, UserError, nearest
 
-T = TypeVar("T")
 Arguments = tuple[tuple[str, Any], ...]
 
 _GIVEN = ("width", "input_width", "init", "kernel", "generator")  # as the package's own mixers are given them
@@ -65,15 +64,12 @@ class CustomMixer:
         """One mixer, as the spec says. Its weights are a function of the generator, whether or not it takes one."""
         return _make(self.cls, _arguments(self.cls, spec, input_width or spec.width), generator)
 
-    def size(self, spec: CustomSpec, input_width: int) -> MixerSize:
-        return _size(self.cls, _arguments(self.cls, spec, input_width))
+    def output_width(self, spec: CustomSpec) -> int:
+        return _output_width(self.cls, _arguments(self.cls, spec, spec.width))
 
-    def flops(self, spec: CustomSpec, input_width: int, context: int) -> int:
-        """Products of one `step` after `context` tokens, as `torch.utils.flop_counter` counts them."""
-        return _flops(self.cls, _arguments(self.cls, spec, input_width), context)
-
-    def state(self, spec: CustomSpec, input_width: int, context: int) -> StateSize:
-        return _state(self.cls, _arguments(self.cls, spec, input_width), context)
+    def step_grows(self, spec: CustomSpec) -> bool:
+        """Whether a step costs more the more was read."""
+        return _step_grows(self.cls, _arguments(self.cls, spec, spec.width))
 
 
 AnyMixer = type[Mixer[Any]] | str | Path | CustomMixer
@@ -242,7 +238,7 @@ def _options(cls: type[Mixer[Any]]) -> type[BaseModel]:
     return made
 
 
-# ------------------------------------------------------------------------- building and measuring
+# ------------------------------------------------------------------------- building
 
 
 def _arguments(cls: type[Mixer[Any]], spec: CustomSpec, input_width: int) -> Arguments:
@@ -282,48 +278,18 @@ def _drawn_from(generator: torch.Generator | None) -> Iterator[None]:
         yield
 
 
-def _on_meta(cls: type[Mixer[Any]], arguments: Arguments, measure: Callable[[Mixer[Any]], T]) -> T:
-    """`measure` on a mixer without memory, or on a real one where its code looks at numbers."""
-    generator = torch.Generator().manual_seed(0)
-    try:
-        with torch.device("meta"), torch.no_grad():
-            return measure(_make(cls, arguments, generator).eval())
-    except (RuntimeError, NotImplementedError):
-        with torch.no_grad():
-            return measure(_make(cls, arguments, generator).eval())
-
-
-def _after(mixer: Mixer[Any], context: int) -> Any:
-    """Its state after `context` tokens. One without an empty axis at the beginning has a fixed size."""
-    state = mixer.init_state(1)
-    if context == 0 or all(leaf.numel() for _, leaf in leaves(state)):
-        return state
-    return mixer(mixer.like.new_zeros(1, context, mixer.input_width), state)[1]
-
-
 @cache
-def _size(cls: type[Mixer[Any]], arguments: Arguments) -> MixerSize:
-    return _on_meta(
-        cls, arguments, lambda mixer: MixerSize(sum(p.numel() for p in mixer.parameters()), mixer.output_width)
-    )
-
-
-@cache
-def _flops(cls: type[Mixer[Any]], arguments: Arguments, context: int) -> int:
+def _output_width(cls: type[Mixer[Any]], arguments: Arguments) -> int:
     def measure(mixer: Mixer[Any]) -> int:
-        state = _after(mixer, context)
-        with FlopCounterMode(display=False) as counter:
-            mixer.step(mixer.like.new_zeros(1, mixer.input_width), state)
-        return int(counter.get_total_flops())
+        return mixer.output_width
 
-    return _on_meta(cls, arguments, measure)
+    return measured(lambda: _make(cls, arguments, torch.Generator().manual_seed(0)), measure)
 
 
 @cache
-def _state(cls: type[Mixer[Any]], arguments: Arguments, context: int) -> StateSize:
-    def measure(mixer: Mixer[Any]) -> StateSize:
-        held = [leaf for _, leaf in leaves(_after(mixer, context))]
-        whole = sum(leaf.numel() * leaf.element_size() for leaf in held if not leaf.is_floating_point())
-        return StateSize(sum(leaf.numel() for leaf in held if leaf.is_floating_point()), -(-whole // 8))
-
-    return _on_meta(cls, arguments, measure)
+def _step_grows(cls: type[Mixer[Any]], arguments: Arguments) -> bool:
+    first, second = (
+        cost_of(lambda: _make(cls, arguments, torch.Generator().manual_seed(0)), context=context).flops
+        for context in (0, 1)
+    )
+    return second > first

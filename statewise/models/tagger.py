@@ -35,6 +35,8 @@ class Tags(NamedTuple):
 class TagHead(Described, ABC):
     """From features to tags: what the loss is, and what is most likely."""
 
+    scores: CategoricalHead
+
     @abstractmethod
     def loss(self, y_BTC: Tensor, tags_BT: Tensor, lengths_B: Tensor) -> Tensor:
         """Nats, summed over all positions of all rows."""

@@ -1,8 +1,8 @@
 """What every spec shares: frozen, closed to unknown keys, finite numbers of bounded size only."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
 # The largest value of a number, by the name of its setting: more than anybody uses, and little enough for every
 # product of them to be computed and refused. A setting that is not listed may be `_LARGEST_INT` or `_LARGEST_FLOAT`.
@@ -55,3 +55,16 @@ class Spec(BaseModel):
     def finer(self) -> Finer | None:
         """What may be turned beside the width, where widths are far apart."""
         return None
+
+
+def default_kind(kind: str) -> BeforeValidator:
+    """For tables that may leave out their `kind`."""
+    return BeforeValidator(lambda value: {"kind": kind, **value} if isinstance(value, dict) else value)
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+# Names of files: one, or a list of them.
+Paths = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]

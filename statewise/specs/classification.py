@@ -1,18 +1,15 @@
 """Classification as data: rows that each have a label, read by any model of the lineage, or grids by their own."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.data import TOKENIZER_HELP
-from statewise.specs.grid import GridSpec
-from statewise.specs.model import AnyMixerSpec
+from statewise.specs.base import Paths, Spec, default_kind
+from statewise.specs.language_model import TOKENIZER_HELP
+from statewise.specs.mixer import LSTMSpec
+from statewise.specs.model import AnyMixerSpec, GridSpec
 from statewise.specs.objective import CategoricalSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.run import ReaderSpec, RunSpec
 
 
 class LabelledDataSpec(Spec):
@@ -60,13 +57,7 @@ class LabelledDataSpec(Spec):
     )
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "lstm", **value} if isinstance(value, dict) else value
-
-
-ClassifierModelSpec = Annotated[
-    Annotated[AnyMixerSpec | GridSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
-]
+ClassifierModelSpec = Annotated[Annotated[AnyMixerSpec | GridSpec, Field(discriminator="kind")], default_kind("lstm")]
 
 
 class ClassificationSpec(RunSpec):
@@ -81,19 +72,6 @@ class ClassificationSpec(RunSpec):
     @property
     def layout(self) -> str:
         return "cells" if self.model.reads_cells else "rows"
-
-    def row_flops(self, length: float, *, num_classes: int, values: int | None = None) -> float:
-        """Forward FLOPs of a row of `length` tokens, or moments or cells of so many `values`. It may be a mean."""
-        if isinstance(self.model, GridSpec):
-            assert values is not None
-            return self.model.flops(values, length, num_classes)
-        return self.reader.classifier_flops(self.model, length, num_classes=num_classes, values=values)
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where a row is read as a whole."""
-        if isinstance(self.model, GridSpec) or self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.model.embedding_width, context)
 
     @property
     def name(self) -> str:

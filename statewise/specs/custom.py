@@ -5,25 +5,20 @@ The class is an object that somebody passes in. A recipe or a run folder names i
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from statewise.specs.base import Spec
 from statewise.specs.error import UserError, either, option
-from statewise.specs.stacked import StackedSpec, StateSize
+from statewise.specs.stacked import StackedSpec
 
 KIND = "custom"
 Option = bool | int | float | str
 
 
-class MixerSize(NamedTuple):
-    parameters: int
-    output_width: int
-
-
 class OwnMixer(Protocol):
-    """A user's mixer class as specs see it. Its sizes are measured, since there is no formula for them."""
+    """A user's mixer class as specs see it."""
 
     @property
     def name(self) -> str: ...
@@ -38,9 +33,9 @@ class OwnMixer(Protocol):
     def check(self, options: Mapping[str, Any]) -> dict[str, Option]:
         """All options of the class, defaults included. ValueError: unknown, or of another type."""
 
-    def size(self, spec: "CustomSpec", input_width: int) -> MixerSize: ...
-    def flops(self, spec: "CustomSpec", input_width: int, context: int) -> int: ...
-    def state(self, spec: "CustomSpec", input_width: int, context: int) -> StateSize: ...
+    def output_width(self, spec: "CustomSpec") -> int: ...
+    def step_grows(self, spec: "CustomSpec") -> bool:
+        """Whether a step costs more the more was read."""
 
 
 class CustomSpec(StackedSpec):
@@ -74,16 +69,11 @@ class CustomSpec(StackedSpec):
         return snake(self.mixer)
 
     def mixer_output(self) -> int:
-        return self._own.size(self, self.width).output_width
+        return self._own.output_width(self)
 
-    def mixer_parameters(self, input_width: int) -> int:
-        return self._own.size(self, input_width).parameters
-
-    def mixer_flops(self, input_width: int, context: int = 0) -> int:
-        return self._own.flops(self, input_width, context)
-
-    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        return self._own.state(self, input_width, context)
+    @property
+    def step_grows(self) -> bool:
+        return self._own.step_grows(self)
 
 
 def snake(name: str) -> str:

@@ -4,14 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.base import Paths, Spec
+from statewise.specs.mixer import LSTMSpec
 from statewise.specs.model import MixerSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.real_objective import RealObjectiveSpec, SquaredSpec
-from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.objective import RealObjectiveSpec, SquaredSpec
+from statewise.specs.run import ReaderSpec, RunSpec
+from statewise.specs.train import ForcingSpec, TeacherForcing
 
 
 def _word(value: Any) -> Any:
@@ -121,30 +119,6 @@ class ForecastingSpec(RunSpec):
     reader: ReaderSpec = ReaderSpec()
     forecast: ForecastSpec = ForecastSpec()
     objective: RealObjectiveSpec = SquaredSpec()
-
-    def entry_width(self, inputs: int) -> int:
-        """Values enter as they are: most layers begin with a linear map. `embedding` puts one before them."""
-        return self.model.embedding or inputs
-
-    def row_flops(self, length: float, *, inputs: int, channels: int, covariates: int) -> float:
-        """Forward FLOPs of a training row of `length` moments, at each of which so many `inputs` enter."""
-        entry = self.entry_width(inputs)
-        each = 0 if self.model.embedding is None else 2 * inputs * entry
-        head = 2 * channels * self.objective.numbers
-        if self.forecast.mode == "recursive":
-            return length * (each + head * self.model.mixer_output()) + self.model.reader_flops(entry, length)
-        context, horizon, both = self.forecast.context, self.forecast.horizon, self.reader.bidirectional
-        assert isinstance(context, int)
-        read = self.model.reader_flops(
-            entry, context, bidirectional=both, end_only=self.reader.summary == "last" and not both
-        )
-        summary = self.model.reader_output(bidirectional=both) + horizon * covariates
-        skip = 2 * context * horizon * channels if self.forecast.skip else 0
-        return context * each + read + head * horizon * summary + skip
-
-    def state_bytes(self, context: int, *, inputs: int) -> int | None:
-        """None where a context is read as a whole."""
-        return None if self.reader.bidirectional else self.model.reader_bytes(self.entry_width(inputs), context)
 
     @property
     def loss_name(self) -> str:

@@ -1,15 +1,36 @@
-"""Language modelling as data: a text, any model of the lineage."""
+"""Language modelling as data: a text, its tokens, and any model of the lineage."""
 
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.data import DataSpec
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.base import Paths, Spec
+from statewise.specs.mixer import LSTMSpec
 from statewise.specs.model import ModelSpec
-from statewise.specs.penalty import PenaltySpec
-from statewise.specs.recurrent import LSTMSpec
+from statewise.specs.objective import PenaltySpec
 from statewise.specs.run import RunSpec
+from statewise.specs.train import ForcingSpec, TeacherForcing
+
+# Kinds of tokenizers that are trained on text. To add one: its name here, its training in data/tokenizer_training.py.
+TOKENIZERS = ("char", "byte", "word", "wordpunct", "bpe")
+TOKENIZER_HELP = f"{', '.join(TOKENIZERS)}, or the path of a tokenizer.json"
+
+
+class DataSpec(Spec):
+    text: Paths = Field((), description="files, folders or '-' for standard input; empty: the embedded corpus")
+    validation: Paths = Field((), description="files held out for evaluation; empty: the last part of `text`")
+    held_out: float = Field(0.1, gt=0, lt=1, description="share of `text` held out when `validation` is empty")
+    tokenizer: str = Field("char", min_length=1, description=TOKENIZER_HELP)
+    vocab: int | None = Field(
+        None, ge=2, description="largest vocabulary; default: all characters, 10000 words, 2048 BPE pieces"
+    )
+    separator: str | None = Field(
+        None, min_length=1, description="text that ends a document inside a file; the state is reset there"
+    )
+    direction: Literal["forward", "reverse"] = Field("forward", description="read from the start or from the end")
+    order: Literal["sequential", "random"] = Field(
+        "sequential", description="sequential carries the state from window to window; random resets it"
+    )
 
 
 class LanguageModelSpec(RunSpec):
@@ -30,8 +51,7 @@ class LanguageModelSpec(RunSpec):
 
     @property
     def step_grows(self) -> bool:
-        grows = self.model.forward_flops(2, 1) > self.model.forward_flops(2, 0)
-        return grows and self.data.order == "sequential"
+        return self.model.step_grows and self.data.order == "sequential"
 
     @property
     def name(self) -> str:

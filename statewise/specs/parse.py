@@ -11,11 +11,10 @@ from statewise.specs.custom import KIND as CUSTOM
 from statewise.specs.custom import OwnMixer, custom_tables, name_classes
 from statewise.specs.error import UserError, complaints, either, nearest, option, setting
 from statewise.specs.forecasting import ForecastingSpec
-from statewise.specs.foreign import from_toml
 from statewise.specs.language_model import LanguageModelSpec
 from statewise.specs.run import RunSpec
 from statewise.specs.tagging import TaggingSpec
-from statewise.specs.toml import dumps
+from statewise.specs.toml import dumps, from_toml
 from statewise.specs.translation import TranslationSpec
 from statewise.specs.tree import TreeSpec
 

@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from statewise.specs.error import UserError, either, nearest, option
-from statewise.specs.foreign import read_toml
 from statewise.specs.model import KINDS
 from statewise.specs.reproduction import ReproductionSpec
+from statewise.specs.toml import read_toml
 
 _PACKAGE = Path(__file__).parents[1]
 

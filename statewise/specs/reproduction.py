@@ -4,8 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.paths import Paths
+from statewise.specs.base import Paths, Spec
 
 _INTERVAL_SEEDS = 3  # fewer give no interval
 

@@ -1,4 +1,4 @@
-"""What every run says, whatever its task."""
+"""What every run has, whatever its task."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,11 @@ from pydantic import Field, model_validator
 
 from statewise.specs.base import Spec
 from statewise.specs.train import TrainSpec
+
+
+class ReaderSpec(Spec):
+    bidirectional: bool = Field(False, description="from both ends; a Transformer: without a mask")
+    summary: Literal["last", "mean", "max"] = Field("last", description="what stands for all positions together")
 
 
 class RunSpec(Spec):

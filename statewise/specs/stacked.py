@@ -1,8 +1,7 @@
 """What stands around any mixer, as data: embedding, norm, residual, MLP, dropout, depth, head."""
 
 import math
-from collections.abc import Callable
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,26 +16,12 @@ def labelling_scale(vocab: int) -> float:
     return min(1.0, 10 / math.sqrt(vocab))
 
 
-class StateSize(NamedTuple):
-    """Numbers that one row's state holds: real ones, in the model's dtype, and whole ones, of 8 bytes.
-
-    Some of the real ones are sums over time, which are kept in float32 at least.
-    """
-
-    real: int
-    whole: int = 0
-    sums: int = 0
-
-    def bytes(self, itemsize: int) -> int:
-        return itemsize * (self.real - self.sums) + max(4, itemsize) * self.sums + 8 * self.whole
-
-
 class StackedSpec(Spec):
     """The part of a model's spec that every mixer shares."""
 
     learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
     reads_cells: ClassVar[bool] = False  # a grid as a grid, not row by row
-    absorbs_free: ClassVar[bool] = False  # where an output is not wanted, no product is done for it
+    vector_state: ClassVar[bool] = False  # the state is vectors only, so a summary of a source can be where it begins
 
     width: int = Field(256, ge=1, description="units per layer")
     depth: int = Field(1, ge=1, description="layers")
@@ -89,6 +74,11 @@ class StackedSpec(Spec):
     def adds_positions(self) -> bool:
         return False
 
+    @property
+    def step_grows(self) -> bool:
+        """Whether a step costs more the more was read."""
+        return False
+
     @model_validator(mode="after")
     def _residual_needs_equal_widths(self) -> Self:
         if self.residual and self.embedding_width != self.mixer_output():
@@ -116,74 +106,10 @@ class StackedSpec(Spec):
         """Width of what one layer gives."""
         return self.width
 
-    def mixer_parameters(self, input_width: int) -> int:
-        raise NotImplementedError
-
-    def mixer_flops(self, input_width: int, context: int = 0) -> int:
-        """FLOPs of one layer's mixer for one more token after `context` of them, in `step`.
-
-        Counted as `torch.utils.flop_counter` does: a product of an m × k with a k × n matrix is 2 m n k, and products
-        are all that counts. Biases, gates, norms, softmax, rotations and convolutions channel by channel do not.
-        """
-        raise NotImplementedError
-
-    def mixer_state(self, input_width: int, context: int = 0) -> StateSize:
-        """What one layer's mixer remembers of a row after `context` tokens: a vector, where nothing else is said."""
-        return StateSize(self.width)
-
-    def forward_flops(self, vocab: int, context: int = 0) -> int:
-        """FLOPs of the whole language model for one more token of one row after `context` of them.
-
-        Products alone, as in `mixer_flops`: mixers, MLPs and the head. Looking up the embedding has none. This
-        is `step`; a parallel form that reads many tokens at once may do more work for each, or less.
-        """
-        return self.stack_flops(self.embedding_width, context) + self.head_flops(vocab)
-
-    def stack_flops(self, input_width: int, context: int = 0) -> int:
-        """The layers' part of it."""
-        mixers = self.mixer_flops(input_width, context) + (self.depth - 1) * self.mixer_flops(
-            self.mixer_output(), context
-        )
-        return mixers + self.depth * self.mlp_flops()
-
-    def head_flops(self, vocab: int) -> int:
-        embedding, out = self.embedding_width, self.mixer_output()
-        narrowed = self.tie and out != embedding
-        return 2 * out * embedding + 2 * embedding * vocab if narrowed else 2 * out * vocab
-
-    def state_bytes(self, context: int = 0, itemsize: int = 4) -> int:
-        """What the whole model remembers of one row after `context` tokens; `itemsize` bytes a real number."""
-        return self.stack_bytes(self.embedding_width, context, itemsize)
-
-    def stack_bytes(self, input_width: int, context: int = 0, itemsize: int = 4) -> int:
-        """The same of layers that inputs of another width enter."""
-        first = self.mixer_state(input_width, context).bytes(itemsize)
-        other = self.mixer_state(self.mixer_output(), context).bytes(itemsize)
-        return first + (self.depth - 1) * other + self.position_state().bytes(itemsize)
-
-    def position_state(self) -> StateSize:
-        """What is remembered below the first layer."""
-        return StateSize(0)
-
     @property
     def keeps_width(self) -> bool:
         """Whether what enters, and what two directions give together, must have the embedding's width."""
         return self.residual
-
-    def num_parameters(self, vocab: int) -> int:
-        """Parameters of the whole language model, by formula."""
-        embedding = self.embedding_width
-        return vocab * embedding + self.stack_parameters(embedding) + self.head_parameters(vocab)
-
-    def stack_parameters(self, input_width: int) -> int:
-        """Position, layers and last norm."""
-        return self._layers(input_width, self.mixer_output(), self.mixer_parameters)
-
-    def head_parameters(self, vocab: int) -> int:
-        embedding, out = self.embedding_width, self.mixer_output()
-        if self.tie:
-            return vocab + (out * embedding if out != embedding else 0)
-        return vocab * out + vocab
 
     def reader_input(self, *, bidirectional: bool) -> int | None:
         """Width that must enter a reader's layers; None: any will do."""
@@ -193,76 +119,5 @@ class StackedSpec(Spec):
         """Width of what a reader's layers give: two directions stand side by side, or are joined."""
         return self.mixer_output() * (2 if bidirectional and not self.keeps_width else 1)
 
-    def reader_parameters(self, entry_width: int, *, bidirectional: bool) -> int:
-        """Parameters of a reader, all but its entry's own."""
-        wanted = self.reader_input(bidirectional=bidirectional) or entry_width
-        enter = (entry_width + 1) * wanted if wanted != entry_width else 0
-        return enter + (self._both_ways(wanted) if bidirectional else self.stack_parameters(wanted))
-
-    def reader_flops(
-        self, entry_width: int, length: float, *, bidirectional: bool = False, end_only: bool = False
-    ) -> float:
-        """FLOPs of reading `length` positions, all but those of the entry itself. `length` may be a mean.
-
-        `end_only`: of the outputs only the last is wanted, and rows are all of one length.
-        """
-        wanted = self.reader_input(bidirectional=bidirectional) or entry_width
-        enter = 2 * entry_width * wanted if wanted != entry_width else 0
-        if bidirectional:
-            return length * (enter + self._both_ways_flops(wanted, length))
-        each = self._mean(lambda context: self.stack_flops(wanted, context), length)
-        if not end_only:
-            return length * (enter + each)
-        top = wanted if self.depth == 1 else self.mixer_output()
-        unasked = self._mean(lambda context: self.mixer_flops(top, context), length) if self.absorbs_free else 0
-        return length * (enter + each) - (length - 1) * (self.mlp_flops() + unasked)
-
-    def _both_ways_flops(self, input_width: int, length: float) -> float:
-        """At each position: every layer is two mixers, and a map that joins them where the width must stay."""
-        out, wide = self.mixer_output(), self.reader_output(bidirectional=True)
-        join = 4 * out * out if self.keeps_width else 0
-
-        def two(width: int) -> float:
-            return 2 * self._mean(lambda context: self.mixer_flops(width, context), length)
-
-        mixers = two(input_width) + (self.depth - 1) * two(wide)
-        return mixers + self.depth * (join + self.mlp_flops(wide))
-
-    @staticmethod
-    def _mean(flops: Callable[[int], int], length: float) -> float:
-        """Over the positions of a row: FLOPs are linear in what was read before."""
-        return flops(0) + (flops(1) - flops(0)) * (length - 1) / 2
-
-    def reader_bytes(self, entry_width: int, context: int = 0, itemsize: int = 4) -> int:
-        """What a reader from the first position to the last remembers after `context` of them."""
-        return self.stack_bytes(self.reader_input(bidirectional=False) or entry_width, context, itemsize)
-
-    def _both_ways(self, input_width: int) -> int:
-        out = self.mixer_output()
-        join = 2 * out * out + out if self.keeps_width else 0
-        wide = self.reader_output(bidirectional=True)
-        return self._layers(input_width, wide, lambda width: 2 * self.mixer_parameters(width) + join)
-
-    def _layers(self, input_width: int, out: int, mixer: Callable[[int], int]) -> int:
-        per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm]
-
-        def layer(width: int) -> int:
-            return mixer(width) + per_norm * (out if self.norm_place == "post" else width)
-
-        mixers = layer(input_width) + (self.depth - 1) * layer(out)
-        mlps = 0 if self.mlp == "none" else self.depth * (self.mlp_parameters(out) + per_norm * out)
-        final_norm = per_norm * out if self.residual and self.norm_place == "pre" else 0
-        return mixers + mlps + final_norm
-
     def mlp_width(self, width: int | None = None) -> int:
         return max(1, round(self.mlp_ratio * (width or self.mixer_output())))
-
-    def mlp_flops(self, width: int | None = None) -> int:
-        """Two products, three with a gate; none where there is no MLP."""
-        products = {"none": 0, "swiglu": 3}.get(self.mlp, 2)
-        return 2 * products * (width or self.mixer_output()) * self.mlp_width(width)
-
-    def mlp_parameters(self, width: int | None = None) -> int:
-        out, hidden = width or self.mixer_output(), self.mlp_width(width)
-        inner = 2 if self.mlp == "swiglu" else 1
-        return (inner + 1) * out * hidden + (inner * hidden + out if self.bias else 0)

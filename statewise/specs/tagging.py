@@ -1,17 +1,34 @@
 """Tagging as data: sentences with a tag on every word, read by any model of the lineage."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
+from statewise.specs.base import Paths, Spec, default_kind
+from statewise.specs.mixer import GRUSpec, LSTMSpec
 from statewise.specs.model import MixerSpec
 from statewise.specs.objective import CategoricalSpec, CRFSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.recurrent import LSTMSpec
-from statewise.specs.run import RunSpec
-from statewise.specs.words import WordsSpec
+from statewise.specs.run import ReaderSpec, RunSpec
+
+
+class WordsSpec(Spec):
+    width: int | None = Field(None, ge=1, description="of a word's own vector; default: model.embedding")
+    vocab: int = Field(50_000, ge=3, description="largest vocabulary of words; the most frequent are kept")
+    min_count: int = Field(1, ge=1, description="rarer words are unknown")
+    lower: bool = Field(True, description="a word's own vector does not know its case; its characters do")
+    word_dropout: float = Field(
+        0.1, ge=0, lt=1, description="share of words that are unknown in training, so that the unknown vector is learnt"
+    )
+    characters: int = Field(
+        32, ge=0, description="units, in each direction, of what reads a word's characters; 0: nothing does"
+    )
+    character_kind: Literal["gru", "lstm"] = Field("gru", description="what reads a word's characters")
+    character_width: int = Field(32, ge=1, description="of a character's vector")
+    longest: int = Field(32, ge=2, description="characters of a word that are read; of a longer one both its ends")
+
+    def speller(self) -> GRUSpec | LSTMSpec:
+        """What reads a word's characters, from both ends."""
+        return GRUSpec(width=self.characters) if self.character_kind == "gru" else LSTMSpec(width=self.characters)
 
 
 class TaggedDataSpec(Spec):
@@ -31,12 +48,8 @@ class TaggedDataSpec(Spec):
     longest: int = Field(512, ge=1, description="words read at once; a longer sentence is read in parts, none is lost")
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "categorical", **value} if isinstance(value, dict) else value
-
-
 TagObjectiveSpec = Annotated[
-    Annotated[CategoricalSpec | CRFSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
+    Annotated[CategoricalSpec | CRFSpec, Field(discriminator="kind")], default_kind("categorical")
 ]
 
 
@@ -49,19 +62,6 @@ class TaggingSpec(RunSpec):
     model: MixerSpec = LSTMSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TagObjectiveSpec = CategoricalSpec()
-
-    def row_flops(self, length: float, *, num_tags: int) -> float:
-        """Forward FLOPs of a sentence of `length` words, but for their spelling: a batch spells each word once."""
-        entry = self.words.entry_width(self.model.embedding_width)
-        read = self.model.reader_flops(entry, length, bidirectional=self.reader.bidirectional)
-        head = length * 2 * self.model.reader_output(bidirectional=self.reader.bidirectional) * num_tags
-        return read + head
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where a sentence is read as a whole."""
-        if self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.words.entry_width(self.model.embedding_width), context)
 
     @property
     def name(self) -> str:

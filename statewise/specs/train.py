@@ -1,11 +1,108 @@
-"""How a model is trained: truncation, optimiser, schedule, and what is kept on the way."""
+"""How a model is trained: truncation of gradients, forcing, optimiser, schedule, and what is saved on the way."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from statewise.specs.base import Spec
-from statewise.specs.truncation import FixedTruncation, FullTruncation, TruncationSpec
+
+
+class FullTruncation(Spec):
+    """No cut: gradients flow through the whole window."""
+
+    kind: Literal["full"] = "full"
+
+
+class FixedTruncation(Spec):
+    """A cut every `length` tokens; the state is carried across it, detached."""
+
+    kind: Literal["fixed"] = "fixed"
+    length: int = Field(64, ge=1, description="tokens between two cuts")
+
+
+class RandomTruncation(Spec):
+    """Segments of random length, `length` tokens in the mean; the state is carried, detached."""
+
+    kind: Literal["random"] = "random"
+    length: int = Field(64, ge=1, description="tokens between two cuts")
+
+
+class UnbiasedTruncation(Spec):
+    """Every `length` tokens the gradient passes with probability `keep`, then weighted by 1 / keep."""
+
+    kind: Literal["unbiased"] = "unbiased"
+    length: int = Field(16, ge=1, description="tokens between two places where it may be cut")
+    keep: float = Field(0.5, gt=0, le=1, description="probability that the gradient passes")
+
+
+def _read_truncation(value: Any) -> Any:
+    """`64` is a fixed length, `"random"` a kind, `"random:32"` a kind with its length; fixed by default."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return {"kind": "fixed", "length": value}
+    if isinstance(value, str):
+        kind, colon, length = value.partition(":")
+        return {"kind": kind, "length": length} if colon else {"kind": kind}
+    return {"kind": "fixed", **value} if isinstance(value, dict) else value
+
+
+TruncationSpec = Annotated[
+    Annotated[FullTruncation | FixedTruncation | RandomTruncation | UnbiasedTruncation, Field(discriminator="kind")],
+    BeforeValidator(_read_truncation),
+]
+
+
+class TeacherForcing(Spec):
+    """The truth, at every step: parallel over time where the model is."""
+
+    kind: Literal["teacher"] = "teacher"
+
+
+class FreeRunning(Spec):
+    """After the first symbol, only what the model itself gave."""
+
+    kind: Literal["free"] = "free"
+    choice: Literal["sample", "best"] = Field("sample", description="what is fed back: a draw, or the likeliest")
+
+
+class ScheduledSampling(Spec):
+    """A coin for every symbol: the truth with a probability that falls from `start` to `end` (Bengio et al. 2015)."""
+
+    kind: Literal["scheduled"] = "scheduled"
+    schedule: Literal["constant", "linear", "exponential", "inverse_sigmoid"] = "linear"
+    start: float = Field(1.0, ge=0, le=1, description="probability of the truth before the first step")
+    end: float = Field(0.0, ge=0, le=1, description="the probability that the schedule goes towards")
+    steps: int = Field(1000, ge=1, description="linear: steps from `start` to `end`")
+    k: float = Field(
+        0.999, gt=0, description="exponential: factor a step, below 1; inverse_sigmoid: k / (k + exp(step / k)), from 1"
+    )
+    choice: Literal["sample", "best"] = Field("sample", description="what is fed back: a draw, or the likeliest")
+
+    def model_post_init(self, _: Any) -> None:
+        if self.schedule == "exponential" and self.k >= 1:
+            raise ValueError(f"k = {self.k:g} is not below 1, so an exponential schedule never falls; try k = 0.999")
+        if self.schedule == "inverse_sigmoid" and self.k < 1:
+            raise ValueError(f"k = {self.k:g} is below 1, where an inverse sigmoid does not begin near 1; try k = 100")
+
+
+def _read_forcing(value: Any) -> Any:
+    """`"teacher"`, `"free"`, `"scheduled"`, or a schedule by its name, `"inverse_sigmoid:200"` with its k or steps."""
+    if not isinstance(value, str):
+        return {"kind": "scheduled", **value} if isinstance(value, dict) else value
+    name, colon, number = value.partition(":")
+    if name in ("teacher", "free", "scheduled") and not colon:
+        return {"kind": name}
+    number_is = {"linear": "steps", "constant": "start", "exponential": "k", "inverse_sigmoid": "k"}
+    if name in number_is:
+        return {"kind": "scheduled", "schedule": name, **({number_is[name]: number} if colon else {})}
+    return {"kind": value}
+
+
+ForcingSpec = Annotated[
+    Annotated[TeacherForcing | FreeRunning | ScheduledSampling, Field(discriminator="kind")],
+    BeforeValidator(_read_forcing),
+]
 
 
 class TrainSpec(Spec):

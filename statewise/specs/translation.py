@@ -6,15 +6,14 @@ target.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
-from statewise.specs.data import TOKENIZER_HELP
-from statewise.specs.forcing import ForcingSpec, TeacherForcing
+from statewise.specs.base import Paths, Spec, default_kind
+from statewise.specs.language_model import TOKENIZER_HELP
 from statewise.specs.model import AnyMixerSpec
-from statewise.specs.paths import Paths
 from statewise.specs.run import RunSpec
 from statewise.specs.seq2seq import Seq2SeqSpec
+from statewise.specs.train import ForcingSpec, TeacherForcing
 
 SacreTokens = Literal["13a", "intl", "zh", "char"]
 BleuTokens = Literal["auto", SacreTokens]
@@ -137,13 +136,7 @@ class TerminationSpec(Spec):
     )
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "seq2seq", **value} if isinstance(value, dict) else value
-
-
-TranslatorSpec = Annotated[
-    Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
-]
+TranslatorSpec = Annotated[Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discriminator="kind")], default_kind("seq2seq")]
 
 
 class TranslationSpec(RunSpec):
@@ -159,23 +152,6 @@ class TranslationSpec(RunSpec):
     forcing: ForcingSpec = Field(TeacherForcing(), description="teacher, free, or a schedule")
     decoding: DecodingSpec = DecodingSpec()
     termination: TerminationSpec = TerminationSpec()
-
-    def row_flops(self, source: float, target: float, *, target_vocab: int) -> float:
-        """Forward FLOPs of a pair of so many tokens, as they are read and written. Both may be means.
-
-        One machine reads the source without its head. What it tells itself of the steps to go is not counted.
-        """
-        if isinstance(self.model, Seq2SeqSpec):
-            return self.model.flops(source, target, target_vocab)
-        symbols = target_vocab + (self.termination.kind != "remaining")
-        read = self.model.reader_flops(self.model.embedding_width, source + target)
-        return read + target * self.model.head_flops(symbols)
-
-    def state_bytes(self, context: int) -> int:
-        """When a source of so many tokens was read, and nothing is written yet."""
-        if isinstance(self.model, Seq2SeqSpec):
-            return self.model.state_bytes(context)
-        return self.model.state_bytes(context) + (8 if self.termination.kind == "remaining" else 0)
 
     @property
     def name(self) -> str:

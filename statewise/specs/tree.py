@@ -4,12 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from statewise.specs.base import Finer, Spec
+from statewise.specs.base import Finer, Paths, Spec, default_kind
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.objective import CategoricalSpec
-from statewise.specs.paths import Paths
-from statewise.specs.reader import ReaderSpec
-from statewise.specs.run import RunSpec
+from statewise.specs.run import ReaderSpec, RunSpec
 
 
 class ComposerSpec(Spec):
@@ -46,16 +44,6 @@ class ComposerSpec(Spec):
     def finer(self) -> Finer:
         return Finer("embedding", self.embedding_width)
 
-    def node_flops(self, children: float) -> float:
-        """Of composing one node, with so many children in the mean."""
-        raise NotImplementedError
-
-    def span_flops(self, length: float) -> float:
-        """Of the tree that is built over so many words: pairs until one is left, or a chain."""
-        if self.shape == "chain":
-            return length * self.node_flops((length - 1) / length)
-        return (2 * length - 1) * self.node_flops((2 * length - 2) / (2 * length - 1))
-
 
 class CompositionSpec(ComposerSpec):
     kind: Literal["composition"] = "composition"
@@ -65,10 +53,6 @@ class CompositionSpec(ComposerSpec):
     def most_children(self) -> int:
         return self.arity
 
-    def node_flops(self, children: float) -> float:
-        """Every place is multiplied, whether a child stands there or not."""
-        return 2 * self.width * (self.embedding_width + self.arity * self.width)
-
 
 class ChildSumSpec(ComposerSpec):
     kind: Literal["child_sum"] = "child_sum"
@@ -77,10 +61,6 @@ class ChildSumSpec(ComposerSpec):
     @property
     def most_children(self) -> None:
         return None
-
-    def node_flops(self, children: float) -> float:
-        """Three gates see the children's sum, the fourth each child."""
-        return 2 * self.width * (4 * self.embedding_width + (3 + children) * self.width)
 
 
 class NarySpec(ComposerSpec):
@@ -92,20 +72,12 @@ class NarySpec(ComposerSpec):
     def most_children(self) -> int:
         return self.arity
 
-    def node_flops(self, children: float) -> float:
-        """Every place has a row of gates of its own, and every gate sees every place."""
-        return 2 * self.width * (4 * self.embedding_width + (3 + self.arity) * self.arity * self.width)
-
 
 AnyComposerSpec = CompositionSpec | ChildSumSpec | NarySpec
 
 
-def _default_kind(value: Any) -> Any:
-    return {"kind": "child_sum", **value} if isinstance(value, dict) else value
-
-
 TreeModelSpec = Annotated[
-    Annotated[AnyComposerSpec | AnyMixerSpec, Field(discriminator="kind")], BeforeValidator(_default_kind)
+    Annotated[AnyComposerSpec | AnyMixerSpec, Field(discriminator="kind")], default_kind("child_sum")
 ]
 
 
@@ -152,24 +124,6 @@ class TreeSpec(RunSpec):
     model: TreeModelSpec = ChildSumSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TreeObjectiveSpec = TreeObjectiveSpec()
-
-    def row_flops(self, nodes: float, *, spans: float, span: float, num_classes: int) -> float:
-        """Forward FLOPs of a tree of so many nodes, or of so many of its spans, each a sentence of `span` words.
-
-        All may be means.
-        """
-        if not isinstance(self.model, ComposerSpec):
-            return spans * self.reader.classifier_flops(self.model, span, num_classes=num_classes)
-        head = 2 * self.model.width * num_classes
-        if self.follows_trees:
-            return nodes * (self.model.node_flops((nodes - 1) / nodes) + head)
-        return spans * (self.model.span_flops(span) + head)
-
-    def state_bytes(self, context: int) -> int | None:
-        """None where nothing is read from the first word to the last."""
-        if isinstance(self.model, ComposerSpec) or self.reader.bidirectional:
-            return None
-        return self.model.reader_bytes(self.model.embedding_width, context)
 
     @property
     def name(self) -> str:

@@ -28,10 +28,10 @@ TASKS: Mapping[str, Task] = MappingProxyType(
     {
         "language_model": Task(LanguageModelJob, LanguageModelRun),
         "classification": Task(ClassificationJob, ClassificationRun),
-        "translation": Task(TranslationJob, TranslationRun),
         "tagging": Task(TaggingJob, TaggingRun),
         "tree": Task(TreeJob, TreeRun),
         "forecasting": Task(ForecastingJob, ForecastingRun),
+        "translation": Task(TranslationJob, TranslationRun),
     }
 )
 
@@ -61,12 +61,12 @@ def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[A
 
 def metric_names(spec: AnyRunSpec) -> list[str]:
     """The metrics that a run's evaluation gives."""
-    return [metric.name for metric in metrics_in(TASKS[spec.task].run.evaluation)]
+    return [metric.name for metric in metrics_in(TASKS[spec.task].run._evaluation)]
 
 
 def evaluation_packages(task: str) -> tuple[str, ...]:
     """What an evaluation of this task imports, and what takes a while."""
-    return TASKS[task].run.packages if task in TASKS else ()
+    return TASKS[task].run._packages if task in TASKS else ()
 
 
 def compared_data(task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.models import on_meta
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, custom_tables, parse_spec, read_small, read_toml
 from statewise.tasks.environment import found_again
 from statewise.training import advice_for_newer, load_weights, model_tensors, vouched_for
@@ -110,7 +111,7 @@ def _counts(table: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
     """A model without memory has the shapes of the real one: the weights file must hold exactly these."""
-    with torch.device("meta"):
+    with on_meta():
         described = {name: list(value.shape) for name, value in model_tensors(build()).items()}
     try:
         with safe_open(folder / "model.safetensors", framework="pt") as file:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from statewise.models import measured, num_parameters, row_bytes
 from statewise.specs import AnyRunSpec
 from statewise.tasks.report import worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window
@@ -73,17 +73,16 @@ class Job(ABC):
         return made
 
     def num_parameters(self) -> int:
-        """Of a model that is really built, but for its numbers. Sizes that do not fit are refused."""
-        with torch.device("meta"):
-            return sum(p.numel() for p in self.build().parameters())
+        """Of a model that is built without memory. Sizes that do not fit are refused."""
+        return num_parameters(self.build)
 
     @abstractmethod
     def flops_per_token(self) -> float:
-        """Forward, by formula, for each token that `window` counts: the mean over what is learned from."""
+        """Forward, for each token that `window` counts: the mean over what is learned from."""
 
-    @abstractmethod
     def state_bytes(self, context: int) -> int | None:
-        """What one row remembers after `context` tokens, by formula; None where nothing is read along time."""
+        """What one row remembers after `context` tokens; None where nothing is read along time."""
+        return measured(self.build, lambda model: row_bytes(model, context))
 
     @abstractmethod
     def identity(self) -> dict[str, Payload]:

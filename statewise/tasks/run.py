@@ -47,8 +47,8 @@ class Run(ABC):
     'language_model'
     """
 
-    evaluation: ClassVar[type[Any]]  # what `evaluate` returns
-    packages: ClassVar[tuple[str, ...]] = ()  # that an evaluation imports, and that take a while
+    _evaluation: ClassVar[type[Any]]  # what `evaluate` returns
+    _packages: ClassVar[tuple[str, ...]] = ()  # that an evaluation imports, and that take a while
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
@@ -107,7 +107,7 @@ class Run(ABC):
         >>> [(metric.name, metric.better) for metric in sw.load("runs/classification").metrics][:2]
         [('accuracy', 'higher'), ('macro_f1', 'higher')]
         """
-        return metrics_in(self.evaluation)
+        return metrics_in(self._evaluation)
 
     @property
     def machine(self) -> Machine[Any] | None:

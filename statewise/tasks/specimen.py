@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import Composer, Machine, State
+from statewise.encoders import seen_backwards
+from statewise.models import Encoded, Reader
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -221,3 +223,40 @@ def places_before_the_end(places: int) -> Callable[[int], Floats]:
 
 def position(places: int) -> NDArray[np.float32]:
     return np.arange(places, dtype=np.float32)
+
+
+class ReaderParts(NamedTuple):
+    reader: Reader
+
+    @property
+    def machine(self) -> Machine[Any] | None:
+        return self.reader.layers.machine
+
+    @property
+    def readers(self) -> dict[str, Machine[Any]]:
+        """Where no one machine reads a row from its front: those that each read it their own way."""
+        return {} if self.machine is not None else machines_in(self.reader)
+
+    def enter(self, x_NTE: Tensor) -> Tensor:
+        return self.reader.admit(x_NTE)
+
+    def read(self, z_NTI: Tensor) -> Tensor:
+        return self.reader.read(z_NTI).outputs_BSC
+
+    def encoded(self, y_NTC: Tensor) -> Encoded:
+        lengths_N = torch.full((len(y_NTC),), y_NTC.shape[1], device=y_NTC.device)
+        return self.reader.encoded(y_NTC, lengths_N)
+
+
+def machines_in(reader: Reader) -> dict[str, Machine[Any]]:
+    """Every machine that reads places and is no part of another, by its path. What reads letters of a word does not."""
+    found: dict[str, Machine[Any]] = {}
+    for path, part in reader.layers.named_modules(prefix="reader"):
+        if isinstance(part, Machine) and not any(path.startswith(f"{other}.") for other in found):
+            found[path] = part
+    return found
+
+
+def seen_order(name: str, places: int) -> Index:
+    """Of two directions, one begins at the end."""
+    return np.arange(places)[::-1] if seen_backwards(name) else np.arange(places)

@@ -1,4 +1,4 @@
-"""Folders that are either whole or not there.
+"""Folders that are complete or absent.
 
 Save: write everything to a temporary sibling, fsync, the manifest (sha256 of every file) last, rename,
 then prune. Load: only a folder whose manifest agrees with every byte. Nothing here unpickles.
@@ -27,7 +27,7 @@ from statewise.specs import UserError, from_json, read_small
 MANIFEST = "manifest.json"
 FORMAT = 2  # of a folder: 1 had no version of statewise in its manifest
 _LARGEST_MANIFEST = 1 << 20
-# What the names and the kinds of files in a folder can cause, whoever made it.
+# Errors that the names and kinds of files in a folder can cause.
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG}
 
 # Text, tensors, or a function that writes the file itself.
@@ -43,7 +43,7 @@ def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
     try:
         write_files(temporary, files)
         aside = aside_of(target)
-        if target.exists():  # out of the way, under a name that still counts if this is as far as we get
+        if target.exists():  # moved aside, under a name that is still read if the process is killed here
             remove(aside)
             os.replace(target, aside)
         os.replace(temporary, target)
@@ -54,7 +54,7 @@ def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
 
 
 def aside_of(folder: Path) -> Path:
-    """Where a folder waits while another takes its name."""
+    """The name of a folder while another replaces it."""
     return folder.with_name(f"{folder.name}~")
 
 
@@ -80,15 +80,15 @@ def _write(path: Path, payload: Payload) -> None:
         else:
             save_file({key: value.detach().contiguous().cpu() for key, value in payload.items()}, path)
     except SafetensorError as error:  # a full disk, as that library says it: "... (os error 28)"
-        found = re.search(r"os error (\d+)", str(error))
-        code = int(found[1]) if found else errno.EIO
+        match = re.search(r"os error (\d+)", str(error))
+        code = int(match[1]) if match else errno.EIO
         raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def _sweep(folder: Path) -> None:
-    """What a killed save left behind."""
-    for litter in folder.glob(f"{TEMPORARY}*"):
-        remove(litter)
+    """Remove what a killed save left behind."""
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        remove(leftover)
 
 
 def remove(path: Path) -> None:
@@ -106,7 +106,7 @@ def sha256(path: Path) -> str:
 def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
     """Why the folder cannot be trusted, or None if every byte is as it was written.
 
-    What cannot be read (no permission, a disk that fails) may be whole: that is an OSError, and no flaw.
+    A file that cannot be read (no permission, a failing disk) may be intact: that is an OSError, not a flaw.
     """
     try:
         manifest = folder / MANIFEST
@@ -140,7 +140,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
 
 
 def _refuse_newer(folder: Path, table: Mapping[str, Any]) -> None:
-    """Older formats are read; what a newer one means nobody here knows."""
+    """Older formats can be read, newer ones cannot."""
     if not isinstance(table["format"], int) or table["format"] < 1:
         raise ValueError
     if table["format"] > FORMAT:
@@ -152,8 +152,8 @@ def _refuse_newer(folder: Path, table: Mapping[str, Any]) -> None:
 
 
 def advice_for_newer(folder: Path) -> str:
-    """What to do with a folder that a newer version of statewise wrote; nothing to say of any other."""
-    written = "0"  # what format 1 did not say
+    """What to do with a folder that a newer version of statewise wrote; empty for any other."""
+    written = "0"  # format 1 did not record it
     with suppress(OSError, ValueError, AttributeError):
         written = str(from_json(read_small(folder / MANIFEST)).get("statewise", written))[:20]
     if _numbers(written) <= _numbers(statewise.__version__):
@@ -166,12 +166,12 @@ def _numbers(version: str) -> list[int]:
 
 
 def vouched_for(folder: Path, name: str) -> bool:
-    """Whether the manifest of a folder without flaw speaks for the file."""
+    """Whether the manifest of a verified folder lists the file."""
     return name in from_json(read_small(folder / MANIFEST))["files"]
 
 
 def read_tensors(path: Path, *, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; with `like`, refused before reading unless names, shapes and dtypes fit."""
+    """The tensors of a safetensors file; with `like`, an error unless names, shapes and dtypes fit."""
     try:
         with safe_open(path, framework="pt") as file:
             names = set(file.keys())

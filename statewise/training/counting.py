@@ -1,4 +1,4 @@
-"""For machines that learn by counting: one pass over the text in place of a loop, and the same folder after it."""
+"""Training by counting: one pass over the text instead of a loop, and the same run folder."""
 
 import time
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from statewise.training.stop import Signals, Stopped
 
 class CountingTask(Protocol):
     def count(self, model: Any) -> int:
-        """Let the model count the training text; how many tokens that were."""
+        """Let the model count the training text; returns the number of tokens."""
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        """Validation figures. `poll` raises when the run should end."""
+        """Validation metrics. `poll` raises when the run should end."""
 
 
 def count(
@@ -30,7 +30,7 @@ def count(
     display: Display | None = None,
     signals: Signals | None = None,
 ) -> Outcome:
-    """Count, evaluate, publish: one step. A signal before the end leaves nothing behind that claims to be a model."""
+    """Count, evaluate, publish: one step. After a signal before the end there is no model in the folder."""
 
     def poll() -> None:
         if signals is not None and signals.received:
@@ -42,12 +42,12 @@ def count(
     speed = tokens / max(seconds, 1e-9)
     poll()
     with torch.no_grad():
-        figures = task.evaluate(model.eval(), poll)
+        metrics = task.evaluate(model.eval(), poll)
     if folder is not None:
         journal = Journal(folder.path)
-        journal.metrics(1, tokens=tokens, **{f"validation_{name}": value for name, value in figures.items()})
+        journal.metrics(1, tokens=tokens, **{f"validation_{name}": value for name, value in metrics.items()})
         journal.timing(1, tokens_per_second=speed, seconds=seconds)
         journal.close()
         folder.publish(model_tensors(model))  # last: before it, a kill leaves a run that was not counted
     (display or Silent()).say(f"counted {tokens:,} tokens, {speed:,.0f} a second")
-    return Outcome(1, 1, figures, weights_sha256(model), speed, seconds)
+    return Outcome(1, 1, metrics, weights_sha256(model), speed, seconds)

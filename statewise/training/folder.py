@@ -2,7 +2,7 @@
 
 run.toml  tokenizer.json  model.safetensors (the best so far)  manifest.json
 metrics.jsonl  timing.jsonl  environment.json  events.out.tfevents.*
-checkpoints/step-N/  the same, plus optimiser, carried state and progress: enough to go on exactly
+checkpoints/step-N/  the same, plus optimiser, carried state and progress: enough to resume exactly
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, v
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
 # What a run writes before its first checkpoint; the lock stays if it was killed.
 _EARLY = re.compile(r"environment\.json|(metrics|timing)\.jsonl|events\.out\.tfevents\..*|stdin\.txt|\.tmp-.*|\.lock")
-# What it may have begun to write then, before it could be opened.
+# What it may have begun to write before that.
 _BEGUN = re.compile(
     r"run\.toml|data\.(csv|jsonl|npz|txt)|(model|unigram)\.safetensors"
     r"|(manifest|tokenizer|labels|lengths|frequent|roots|series|lexicon)\.json"
@@ -48,7 +48,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def weights_sha256(model: nn.Module) -> str:
-    """One number for all weights: equal runs have equal hashes."""
+    """One hash of all weights: equal runs have equal hashes."""
     digest = hashlib.sha256()
     for name, value in sorted(model_tensors(model).items()):
         digest.update(name.encode())
@@ -73,7 +73,7 @@ class Checkpoint(NamedTuple):
 
 
 class RunFolder:
-    """`identity` is what makes the folder a whole: the spec, the tokenizer, what a task needs to be read back."""
+    """`identity` is what a folder needs besides weights: the spec, the tokenizer, the task's own files."""
 
     def __init__(self, path: str | Path, *, identity: Mapping[str, Payload]) -> None:
         self.path = Path(path)
@@ -84,26 +84,26 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def publish(self, weights: Mapping[str, Tensor]) -> None:
-        """Put weights at the top, where `evaluate`, `generate` and other programs look."""
+        """Write weights to the top folder, where `evaluate`, `generate` and other programs look."""
         make_folder(self.path)
         write_files(self.path, {**self.identity, "model.safetensors": weights})
 
     def publishes(self, weights: Mapping[str, Tensor]) -> bool:
-        """Whether these very weights are at the top."""
+        """Whether the top folder holds exactly these weights."""
         if flaw(self.path, needs=_PUBLISHED) is not None:
             return False
         held = read_tensors(self.path / _PUBLISHED[1])
         return held.keys() == weights.keys() and all(torch.equal(held[name], weights[name].cpu()) for name in held)
 
     def way_back(self) -> str:
-        """Which checkpoints are there, and how to go on from one."""
+        """Which checkpoints exist, and how to resume from one."""
         return (
             f"checkpoints that are kept: {in_words(self.path)}; to continue from the newest with a smaller train.lr or "
             f"train.clip: {self._again()}; from another: {option('resume', 'best')} or {option('resume', 'N')}"
         )
 
     def way_on(self, step: int, problem: str) -> str:
-        """How to continue after a failure; `problem`: why this step could not be saved, if it could not."""
+        """How to continue after a failure; `problem`: why this step could not be saved, or empty."""
         if not problem:
             return f"training is saved up to step {step}; continue with: {self._again()}"
         kept, _ = newest_verified(self.path)
@@ -137,23 +137,23 @@ class RunFolder:
         if average:
             files["average.safetensors"] = average
         if is_plain(metrics := self.path / "metrics.jsonl"):
-            sync(metrics)  # a checkpoint does not outlive the records before it
+            sync(metrics)  # records before a checkpoint must be on disk before it
         refuse_links(self.checkpoints, inside=self.path)
         write_folder(target, files)
         self._prune(keep, newest=step, best=progress.get("best_step"))
 
     def _prune(self, keep: int, *, newest: int, best: Any) -> None:
-        """Keep the newest and the best. What has a higher step was damaged, or this run would have gone on there."""
-        found = step_folders(self.checkpoints)
-        past = [folder for folder, step in found if step <= newest]
-        for folder, step in found:
+        """Keep the newest and the best. A higher step is damaged: otherwise this run would have resumed there."""
+        folders = step_folders(self.checkpoints)
+        past = [folder for folder, step in folders if step <= newest]
+        for folder, step in folders:
             if step > newest or (folder not in past[:keep] and step != best):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def never_trained(path: Path) -> bool:
-    """Whether a run began in this folder and ended before it made a step: a new run may use it."""
-    names = {one.name for one in path.iterdir()}
+    """Whether a run in this folder ended before its first step: a new run may use the folder."""
+    names = {file.name for file in path.iterdir()}
     killed = was_locked(path)
     if not (killed or "environment.json" in names) or flaw(path, needs=_PUBLISHED) is None:
         return False
@@ -163,7 +163,7 @@ def never_trained(path: Path) -> bool:
 
 
 def start_over(path: Path) -> None:
-    """Forget what a run left that never made a step."""
+    """Remove the files of a run that never made a step."""
     for old in path.iterdir():
         if old.name != LOCK:
             remove(old)
@@ -173,19 +173,19 @@ def step_folders(checkpoints: Path) -> list[tuple[Path, int]]:
     """Checkpoint folders, the newest first."""
     if not checkpoints.is_dir():
         return []
-    found = [(path, _STEP.fullmatch(path.name)) for path in checkpoints.iterdir()]
-    numbered = [(path, int(match[1])) for path, match in found if match and path.is_dir() and not path.is_symlink()]
+    matches = [(path, _STEP.fullmatch(path.name)) for path in checkpoints.iterdir()]
+    numbered = [(path, int(match[1])) for path, match in matches if match and path.is_dir() and not path.is_symlink()]
     return sorted(numbered, key=lambda pair: (-pair[1], pair[0].name))
 
 
 def newest_verified(run: Path, *, needs: tuple[str, ...] = ()) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and a line for each one passed over."""
+    """The newest verified checkpoint, and a line for each damaged one that was skipped."""
     skipped: list[str] = []
     return next(verified(run, skipped, needs=needs), None), skipped
 
 
 def verified(run: Path, skipped: list[str], *, needs: tuple[str, ...] = ()) -> Iterator[Checkpoint]:
-    """The checkpoints that are whole, the newest first; `skipped` gets a line for each one passed over."""
+    """Verified checkpoints, the newest first; `skipped` gets a line for each damaged one."""
     for path, step in step_folders(run / "checkpoints"):
         reason = flaw(path, needs=(*_CHECKPOINT_FILES, *needs))
         try:
@@ -198,7 +198,7 @@ def verified(run: Path, skipped: list[str], *, needs: tuple[str, ...] = ()) -> I
 
 
 def checkpoint_of(run: Path, which: Literal["best"] | int, *, needs: tuple[str, ...] = ()) -> Checkpoint:
-    """The checkpoint of the best validation so far, or of a step; refused with what is there instead."""
+    """The checkpoint of the best validation so far, or of a step; the error lists those that exist."""
     skipped: list[str] = []
     whole = list(verified(run, skipped, needs=needs))
     wanted = whole[0].progress.get("best_step") if whole and which == "best" else which
@@ -212,10 +212,10 @@ def checkpoint_of(run: Path, which: Literal["best"] | int, *, needs: tuple[str, 
 
 
 def in_words(run: Path) -> str:
-    """The checkpoints that are whole: `step 24, step 20 (best)`."""
+    """The verified checkpoints: `step 24, step 20 (best)`."""
     whole = list(verified(run, []))
     best = whole[0].progress.get("best_step") if whole else None
-    return ", ".join(f"step {one.step}{' (best)' if one.step == best else ''}" for one in whole) or "none"
+    return ", ".join(f"step {kept.step}{' (best)' if kept.step == best else ''}" for kept in whole) or "none"
 
 
 def read_progress(path: Path) -> dict[str, Any]:
@@ -229,23 +229,23 @@ def read_progress(path: Path) -> dict[str, Any]:
 
 
 class Published(NamedTuple):
-    """A verified folder to read a model from, and what was passed over to find it."""
+    """A verified folder to read a model from, and a line for each damaged one that was skipped."""
 
     path: Path
     skipped: list[str]
 
 
 def find_published(run: Path, *, needs: tuple[str, ...]) -> Published:
-    """The top of the run folder if every byte is right; else its best, else its newest, verified checkpoint."""
+    """The top of the run folder if it is verified; else its best, else its newest, verified checkpoint."""
     if not run.is_dir():
         raise UserError(f"{str(run)!r} is not a folder", fix="name a run folder, for example runs/lstm")
     reason = flaw(run, needs=needs)
     if reason is None:
         return Published(run, [])
     skipped = [f"{run.name}: {reason}"]
-    whole = [one for one in verified(run, skipped, needs=needs) if one.step]  # of step 0, nothing is learned
+    whole = [kept for kept in verified(run, skipped, needs=needs) if kept.step]  # step 0 is untrained
     if whole:
-        best = [one for one in whole if one.progress.get("best_step") == one.step]
+        best = [kept for kept in whole if kept.progress.get("best_step") == kept.step]
         return Published((best or whole)[0].path, skipped)
     if not (run / "run.toml").exists() and not (run / "checkpoints").exists():
         raise UserError(f"{str(run)!r} is not a run folder: it has no run.toml", fix="make one with: statewise train")

@@ -1,4 +1,4 @@
-"""Which past a model reads while it learns, for any machine: forcing, and the gap that forcing leaves.
+"""Which past a model reads during training: teacher forcing, scheduled sampling, free running; the exposure gap.
 
 B batch, T time, V vocabulary.
 """
@@ -17,7 +17,7 @@ from statewise.specs import ForcingSpec, FreeRunning, ScheduledSampling, Teacher
 
 S = TypeVar("S", bound=State)
 
-# From what the machine gave at one moment, the truth of the next, and a uniform draw a row: the next input.
+# From the output at one time step, the true next input, and a uniform draw a row: the next input.
 Feedback = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Outputs and targets, both with time on axis 1, to a loss `[B, T]`.
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -37,7 +37,7 @@ def truth_probability(policy: ForcingSpec, step: int) -> float:
 
 
 def _left(policy: ScheduledSampling, step: int) -> float:
-    """How much of the way from `end` back to `start` is left."""
+    """The share of the schedule that is left, from 1 at `start` to 0 at `end`."""
     match policy.schedule:
         case "constant":
             return 1.0
@@ -102,10 +102,10 @@ def forced_forward(
 ) -> tuple[Tensor, S]:
     """`model(inputs, state)`, but each input is the truth only with a probability, else what the model gave.
 
-    With probability 1 it is that call itself. Otherwise the machine goes moment by moment, and a coin is
-    tossed for every row and moment: a function of `key`, of the row and of the time alone, so a batch may
-    be cut into rows (`first_row`) or segments (`first_time`, with `before`, the last output of the segment
-    before). Without `before`, the first input is the truth: nothing was given yet.
+    With probability 1 it is that call itself. Otherwise the machine runs step by step, with a random choice
+    for every row and time step: a function of `key`, of the row and of the time alone, so a batch may be cut
+    into rows (`first_row`) or segments (`first_time`, with `before`, the last output of the segment before).
+    Without `before`, the first input is the truth: there is no output yet.
     """
     assert 0 <= truth_probability <= 1
     if truth_probability == 1:
@@ -118,7 +118,7 @@ def forced_forward(
 
 
 def _draws(inputs: Tensor, key: Sequence[int], *, first_row: int, first_time: int) -> tuple[Tensor, Tensor]:
-    """A coin, and what chooses if it falls on the model's side, for every row and moment."""
+    """For every row and time step: the draw between truth and model, and the draw of the model's sample."""
     batch, time = inputs.shape[:2]
     both = uniforms(key, rows=batch, times=time, kinds=2, first_row=first_row, first_time=first_time)
     both = both.to(inputs.device)

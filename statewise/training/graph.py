@@ -1,11 +1,11 @@
 """A training step on a GPU as the replay of one captured graph: forward, loss, backward, clip, update, average.
 
 Launched from Python, the steps of a small model cost far more than their arithmetic. Captured as a CUDA graph, a step
-is one launch, whatever the model: it reads its window and its state where they lie and leaves the next state there.
-The rate, the seed and the window change between replays; they are written into their places, not into the graph.
+of any model is one launch: it reads its window and its state from fixed memory and leaves the next state there. The
+learning rate, the seed and the window change between replays; they are copied into that memory, not into the graph.
 
-A step is captured with the guard closed, at the first window that it can read, and nothing is changed by that. So which
-steps of a run are replayed depends on their windows alone, not on where the run was resumed.
+A step is captured at the first window that it can read, with the guard closed, so that the capture changes nothing.
+Which steps of a run are replayed therefore depends on their windows alone, not on where the run was resumed.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from statewise.training.optimizer import Average
 from statewise.training.parallel import Parallel
 from statewise.training.task import DIFFERS, Task, Window
 
-_MOST = 4  # graphs of one run, each with the memory of a step
+_MOST = 4  # captured steps that a run keeps, each with its memory
 
 
 class Stepping(Protocol):
-    """What a captured step is made of."""
+    """What a captured step needs of the `Updater`."""
 
     model: nn.Module
     task: Task
@@ -41,11 +41,11 @@ class Stepping(Protocol):
 
 
 class Captured:
-    """One step in memory of its own. On CUDA it is captured; elsewhere it runs as it is written (for the tests)."""
+    """One step in memory of its own."""
 
     def __init__(self, step: Stepping, number: int, window: Window) -> None:
-        self.whole = window.fresh and window.ends  # begins inside the step, and nobody goes on from its end
-        self.window = window._replace(content=_copied(window.content), fresh=self.whole)
+        self.whole = window.fresh and window.ends  # starts from the initial state, and its last state is not used
+        self.window = window._replace(content=_cloned(window.content), fresh=self.whole)
         self.state: State | None = None
         if not self.whole:
             self.state = map_state(Tensor.clone, step.task.begin(step.model, window.rows))
@@ -71,11 +71,11 @@ class Captured:
         step.state = self.state
         step.make(number, self.window)
         if self.state is not None and step.state is not None:
-            _put(self.state, step.state)
+            _copy_state(self.state, step.state)
 
 
 class Graphs:
-    """The captured steps of one run. `why`: why the last step was not one of them, or None."""
+    """The captured steps of one run. `why`: why the last step was not replayed, or None."""
 
     def __init__(self, step: Stepping) -> None:
         self._step = step
@@ -84,17 +84,17 @@ class Graphs:
         self.why: str | None = "no step was made yet"
 
     def replayed(self, number: int, window: Window) -> bool:
-        """Make the step by a replay; False if it has to be made otherwise."""
-        made = self.prepare(number, window)
-        if made is None:
+        """Make the step by a replay; False if it cannot be replayed."""
+        captured = self.prepare(number, window)
+        if captured is None:
             return False
-        made.run.check()  # before the update begins
+        captured.run.check()  # before the update begins
         self._step.updating = True
-        made.replay(self._step, window)
+        captured.replay(self._step, window)
         return True
 
     def prepare(self, number: int, window: Window) -> Captured | None:
-        """The captured step that reads such windows, made now if there is none yet. Its chance begins with the step."""
+        """The captured step for windows of this kind, captured now if there is none. Seeds the step again after it."""
         self.why = obstacle(self._step, window)
         if self.why is not None:
             return None
@@ -104,10 +104,10 @@ class Graphs:
             return None
         if key not in self._captured:
             if len(self._captured) == _MOST:
-                self._captured.clear()  # such as those from before the weights were averaged
+                self._captured.clear()  # for example those from before averaging started
             try:
                 self._captured[key] = Captured(self._step, number, window)
-            except RuntimeError as error:  # what CUDA says of a step that waits for the host
+            except RuntimeError as error:  # CUDA's message about a step that waits for the host
                 self.why = self._failed[key] = f"a step cannot be captured: {str(error).splitlines()[0]}"
                 self._step.model.zero_grad(set_to_none=True)
                 if self._step.spec.graph == "always":
@@ -118,32 +118,32 @@ class Graphs:
         return self._captured[key]
 
     def _key(self, window: Window) -> object:
-        """What a captured step depends on, besides the weights, which stay where they are."""
+        """What a captured step depends on, besides the weights, whose memory does not change."""
         whole = window.fresh and window.ends
-        return whole, window.rows, window.time, window.weight, _form(window.content), self._step.average.count > 0
+        return whole, window.rows, window.time, window.weight, _signature(window.content), self._step.average.count > 0
 
 
 def refuse_what_is_never_captured(spec: TrainSpec, par: Parallel) -> None:
-    """Where 'always' was asked for: what can be said before there is a window."""
-    why = _of_the_place(spec, par)
+    """Refuse train.graph = 'always' where no window can be captured."""
+    why = _device_obstacle(spec, par)
     if spec.graph == "always" and why is not None:
         raise UserError(f"train.graph = 'always', but {why}", fix="train.graph=auto")
 
 
 def obstacle(step: Stepping, window: Window) -> str | None:
-    """Why a step cannot be captured, or None. Where 'always' was asked for, what holds for all windows is an error."""
-    asked = step.spec.graph
-    if asked == "never":
+    """Why a step cannot be captured, or None. With train.graph = 'always', a reason for all windows is an error."""
+    wish = step.spec.graph
+    if wish == "never":
         return "train.graph = 'never'"
     why = _of_the_run(step, window)
     if why is None:
         return window.obstacle
-    if asked == "always":
+    if wish == "always":
         raise UserError(f"train.graph = 'always', but {why}", fix="train.graph=auto")
     return why
 
 
-def _of_the_place(spec: TrainSpec, par: Parallel) -> str | None:
+def _device_obstacle(spec: TrainSpec, par: Parallel) -> str | None:
     if par.device.type != "cuda":
         return f"graphs are for CUDA, and this model is on {par.device.type}"
     if par.world > 1:
@@ -154,7 +154,7 @@ def _of_the_place(spec: TrainSpec, par: Parallel) -> str | None:
 
 
 def _of_the_run(step: Stepping, window: Window) -> str | None:
-    why = _of_the_place(step.spec, step.par)
+    why = _device_obstacle(step.spec, step.par)
     if why is not None:
         return why
     if is_observed():
@@ -162,8 +162,8 @@ def _of_the_run(step: Stepping, window: Window) -> str | None:
     return DIFFERS if window.obstacle == DIFFERS else None
 
 
-def _put(places: State, values: State) -> None:
-    """The next state into the place of the old."""
+def _copy_state(places: State, values: State) -> None:
+    """Copy the next state over the old one."""
     for (name, place), (_, value) in zip(leaves(places), leaves(values), strict=True):
         if place.shape != value.shape:
             raise RuntimeError(
@@ -180,19 +180,19 @@ def _tensors(content: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _copied(content: Any) -> Any:
-    """The same content, its tensors in memory of their own."""
+def _cloned(content: Any) -> Any:
+    """The same content with cloned tensors."""
     if isinstance(content, Tensor):
         return content.clone()
     if isinstance(content, tuple):
-        return getattr(type(content), "_make", tuple)([_copied(part) for part in content])
+        return getattr(type(content), "_make", tuple)([_cloned(part) for part in content])
     return content
 
 
-def _form(content: Any) -> object:
-    """Shapes and dtypes of tensors; everything else as it is, because it is in the graph."""
+def _signature(content: Any) -> object:
+    """Shapes and dtypes of tensors; everything else as it is, because the graph contains it."""
     if isinstance(content, Tensor):
         return content.shape, content.dtype
     if isinstance(content, tuple):
-        return tuple(_form(part) for part in content)
+        return tuple(_signature(part) for part in content)
     return content

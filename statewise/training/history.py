@@ -95,7 +95,7 @@ class History(Sequence[dict[str, Any]]):
             for name, curve in curves.items()
             if curve
         )
-        ends = [f"{one.name} loss ends at {plain(one.y[-1])}" for one in series]
+        ends = [f"{curve.name} loss ends at {plain(curve.y[-1])}" for curve in series]
         return Figure(
             name="learning-curve",
             title="Learning curve",

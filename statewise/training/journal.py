@@ -16,7 +16,7 @@ _LARGEST = 1 << 30  # bytes of a file of metrics
 class Journal:
     """`metrics.jsonl` is a function of the spec (a resumed run's equals an uncut one's); `timing.jsonl` is not.
 
-    `evaluated=False`: the evaluation of step `after_step` is still to come, whatever was written of it.
+    `evaluated=False`: the evaluation of step `after_step` is made again, so earlier records of it are dropped.
     """
 
     def __init__(self, folder: Path, *, after_step: int = 0, evaluated: bool = True) -> None:
@@ -61,7 +61,7 @@ def _append(path: Path, record: dict[str, Any]) -> None:
 
 
 def _forget_after(path: Path, step: int, *, evaluated: bool) -> None:
-    """Drop what a run wrote after the checkpoint it resumes from, half-written lines included."""
+    """Drop what a run wrote after the checkpoint that it resumes from, and half-written lines."""
     if not is_plain(path):
         return
     kept = []

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from statewise.core import leaves, rows
 from statewise.specs import Note, TrainSpec, UserError, nearest
@@ -25,7 +25,7 @@ from statewise.training.optimizer import optimizer_tensors, restore_optimizer
 from statewise.training.parallel import Parallel
 from statewise.training.progress import Display, Silent
 from statewise.training.progress_state import Progress, learning_rate, passed
-from statewise.training.step_report import Readings, Report
+from statewise.training.step_report import Readings
 from statewise.training.stop import NonFinite, Signals, Stopped
 from statewise.training.task import Better, Task
 from statewise.training.update import Updater, contiguous_copy
@@ -111,19 +111,21 @@ class Trainer:
     def step(self, number: int) -> tuple[float, float, int]:
         """One update by itself. Returns mean loss, gradient norm before clipping, tokens read."""
         result = self.updater.take(number, rate=self.rate_of(number))
-        report = self.read(number, result.numbers.tolist())
-        return report.total * result.scale, report.norm, result.tokens
+        numbers = result.numbers.tolist() if isinstance(result.numbers, Tensor) else result.numbers
+        total, norm = self.read(number, numbers)
+        return total * result.scale, norm, result.tokens
 
     def rate_of(self, number: int) -> float:
         return learning_rate(self.progress.place_of(number, self.spec), self.spec, self.progress.plateau)
 
-    def read(self, number: int, numbers: list[float]) -> Report:
-        """The numbers of a step. If they are not finite, neither this step nor a later one was made."""
-        guard = self.updater.guard
-        report = Report(numbers, () if guard is None else guard.names)
-        if not report.is_finite:
-            raise NonFinite(number, self.updater.bad_weight() or report.culprit() or "a norm")
-        return report
+    def read(self, number: int, numbers: list[float]) -> tuple[float, float]:
+        """Summed loss and gradient norm. If they are not finite, neither this step nor a later one was made."""
+        total, norm = numbers[:2]
+        if not (math.isfinite(total) and math.isfinite(norm)):
+            guard = self.updater.guard
+            culprit = None if guard is None else guard.culprit(numbers)
+            raise NonFinite(number, self.updater.bad_weight() or culprit or "a norm")
+        return total, norm
 
     # ---------------------------------------------------------------- the run
 
@@ -152,8 +154,11 @@ class Trainer:
                 rate = self.rate_of(number)
                 began = time.monotonic()
                 result = self.updater.take(number, rate=rate)
-                self.readings.put(result.numbers)
-                read = list(self.readings.due())
+                if isinstance(result.numbers, Tensor):
+                    self.readings.put(result.numbers)
+                    read = list(self.readings.due())
+                else:
+                    read = [result.numbers]
                 took = time.monotonic() - began
                 if spec.seconds is not None and self.par.world > 1:
                     (took,) = self.par.largest(took)  # all ranks must end at the same step
@@ -175,7 +180,7 @@ class Trainer:
                 on_step(number)
                 if number == first + 1:
                     self.report_capture()
-                if self.loss is not None and not isinstance(self.display, Silent):
+                if self.loss is not None and type(self.display) is not Silent:
                     self.display.update(self.progress.extent(spec), loss=self.loss, tokens_per_second=self.speed)
                 if evaluate or save:
                     self.drain_readings(journal)
@@ -209,13 +214,13 @@ class Trainer:
     def record_step(self, numbers: list[float], journal: Journal | None) -> None:
         """Record the numbers of the oldest step that was not read yet."""
         sent = self.sent.popleft()
-        report = self.read(sent.number, numbers)
-        self.loss, norm = report.total * sent.scale, report.norm
+        total, norm = self.read(sent.number, numbers)
+        self.loss = total * sent.scale
         self.progress = replace(self.progress, first=self.progress.first or (self.loss, norm))
         self.exploded = self.progress.exploded(self.loss, norm, self.spec)
         clipped = self.spec.clip is not None and norm > self.spec.clip
-        total, count, clips, largest = self.progress.since_log
-        since_log = (total + self.loss, count + 1, clips + clipped, max(largest, norm))
+        losses, count, clips, largest = self.progress.since_log
+        since_log = (losses + self.loss, count + 1, clips + clipped, max(largest, norm))
         self.progress = replace(self.progress, since_log=since_log)
         if sent.log:
             self.log(sent, journal)
@@ -248,11 +253,11 @@ class Trainer:
             self.display.say("a step is one captured graph" if why is None else f"steps are not captured: {why}")
 
     def log(self, sent: _Sent, journal: Journal | None) -> None:
-        total, count, clips, largest = self.progress.since_log
+        losses, count, clips, largest = self.progress.since_log
         if journal is not None:
             journal.metrics(
                 sent.number,
-                loss=total / count,
+                loss=losses / count,
                 lr=sent.rate,
                 gradient_norm=largest,
                 clipped=clips,

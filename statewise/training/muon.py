@@ -1,9 +1,9 @@
 """Muon for the matrices inside a model, AdamW for everything else, as one optimiser.
 
-Muon (Jordan et al. 2024) moves a matrix by its momentum made orthogonal: every direction that the gradient has
-shown lately moves as far as any other. That needs a matrix that is a map from features to features, so embeddings,
-heads, gains and biases stay with AdamW. `torch.optim.Muon` says the same of one matrix after the other and reads the
-rate on the host; here all matrices of one shape go together, and a rate that is a tensor stays on its device.
+Muon (Jordan et al. 2024) updates a matrix by its orthogonalised momentum: every direction of recent gradients moves
+equally far. That suits matrices that map features to features, so embeddings, heads, gains and biases stay with AdamW.
+`torch.optim.Muon` updates the matrices one by one and reads the learning rate on the host; here all matrices of one
+shape are updated together, and a learning rate that is a tensor stays on its device.
 """
 
 import math
@@ -21,28 +21,28 @@ from statewise.layers import MLP
 
 
 class Matrix(NamedTuple):
-    """A parameter that is one matrix, or several, one below the other."""
+    """A parameter that is one matrix, or several stacked along the rows."""
 
     weight: nn.Parameter
     rows: tuple[int, ...]
 
 
 def hidden_matrices(model: nn.Module) -> list[Matrix]:
-    """Those that map features to features: inside what carries along time, reads a whole input, or is an MLP."""
+    """The matrices that map features to features: those of mixers, encoders, composers and MLPs."""
     cuts: dict[nn.Parameter, Sequence[int]] = {}
     for module in model.modules():
         if isinstance(module, Stacked):
             own = dict(module.named_parameters())
             cuts |= {own[name]: rows for name, rows in module.stacked().items() if name in own}
-    found: dict[nn.Parameter, Matrix] = {}
+    matrices: dict[nn.Parameter, Matrix] = {}
     for module in model.modules():
         if isinstance(module, Mixer | Encoder | Composer | MLP):
             for weight in module.parameters():
                 rows = tuple(cuts.get(weight, (len(weight),))) if weight.dim() == 2 else ()
                 if rows and weight.requires_grad:
                     assert sum(rows) == len(weight), f"{len(weight)} rows are not {rows}"
-                    found[weight] = Matrix(weight, rows)
-    return list(found.values())
+                    matrices[weight] = Matrix(weight, rows)
+    return list(matrices.values())
 
 
 class Muon(Optimizer):
@@ -73,7 +73,7 @@ class Muon(Optimizer):
             "momentum": momentum,
         }
         rest = [{**group, "kind": "others", "betas": betas, "eps": 1e-8} for group in others]
-        # What is fused counts its steps on the device; `load_state_dict` of torch asks for it by this name.
+        # A fused optimiser counts steps on the device; torch's `load_state_dict` looks for this name.
         super().__init__([first, *rest], {"lr": lr, "fused": True, "capturable": True})
 
     @torch.no_grad()
@@ -145,7 +145,7 @@ def _cut(wholes: Sequence[Tensor], held: Sequence[tuple[nn.Parameter, tuple[int,
 
 
 def _precision(x: Tensor) -> torch.dtype:
-    """The iteration ends in a band, not at a value, so a GPU does it in its fastest format; a CPU has no faster one."""
+    """bfloat16 on a GPU that has it: the iteration converges to a band, not to a value. A CPU has no faster format."""
     if x.device.type == "cuda" and x.dtype == torch.float32 and torch.cuda.is_bf16_supported(including_emulation=False):
         return torch.bfloat16
     return x.dtype

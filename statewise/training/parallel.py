@@ -1,7 +1,7 @@
 """Several processes, one run: `torchrun --nproc-per-node 2 -m statewise train ...`.
 
 Every rank starts from the same weights and reads its own rows of the batch; gradients are averaged; rank 0
-writes. Whatever decides the course of a run (a signal, a non-finite value, an evaluation) is agreed on.
+writes. The ranks agree on everything that changes how a run continues: a signal, a non-finite value, an evaluation.
 """
 
 import os
@@ -18,9 +18,9 @@ from statewise.core import State, map_state
 
 S = TypeVar("S", bound=State)
 
-# gloo's own thread lets go of a collective's tensors a moment after the collective is done. Were its
-# reference the last one, it would need the interpreter's lock, while whoever destroys the process group
-# holds that lock and waits for the thread. So the last few are kept here.
+# gloo's own thread releases a collective's tensors shortly after the collective is done. If it held the last
+# reference, it would need the interpreter's lock, while the thread that destroys the process group holds that lock
+# and waits for gloo's. So the last few are kept here.
 _in_flight: deque[Tensor] = deque(maxlen=64)
 
 
@@ -34,7 +34,7 @@ class Parallel(NamedTuple):
         return self.rank == 0
 
     def average_gradients(self, model: nn.Module) -> None:
-        """The mean over all ranks, in one exchange; a rank whose rows did not reach a parameter adds zero there."""
+        """Average over all ranks, in one exchange; a rank without a gradient for a parameter contributes zero."""
         if self.world == 1:
             return
         trained = [p for p in model.parameters() if p.requires_grad]
@@ -71,7 +71,7 @@ class Parallel(NamedTuple):
         return shared.tolist()
 
     def gather_rows(self, state: S) -> S:
-        """The rows of all ranks, one below the other, on every rank."""
+        """The rows of all ranks, concatenated, on every rank."""
         if self.world == 1:
             return state
 
@@ -90,7 +90,7 @@ class Parallel(NamedTuple):
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
-        """The others enter when the leader has left."""
+        """The other ranks enter after the leader has left."""
         if self.world > 1 and not self.leads:
             dist.barrier()
         yield

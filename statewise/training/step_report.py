@@ -21,30 +21,12 @@ _MOST_IN_FLIGHT = 8  # steps that may be queued at once
 _SECONDS_IN_FLIGHT = 0.1  # for which they may keep the device busy: how late a signal or a budget's end is noticed
 
 
-class Report:
-    """The numbers of one step: its summed loss, the norm of its gradient, and that of each parameter's part."""
-
-    def __init__(self, numbers: Sequence[float], names: Sequence[str]) -> None:
-        self.total, self.norm, *self.norms = numbers
-        self.names = names
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.total) and math.isfinite(self.norm)
-
-    def culprit(self) -> str | None:
-        """What was not finite: the loss before the gradients that follow from it."""
-        if not math.isfinite(self.total):
-            return "the loss"
-        broken = [name for name, norm in zip(self.names, self.norms) if not math.isfinite(norm)]
-        return f"the gradient of {broken[0]}" if broken else None
-
-
 class Guard:
     """Decides on the device whether an update is made. After a loss or gradient that is not finite, none is made.
 
     `stopped` is 0 or 1. Fused optimisers call it `found_inf`: at 1 they leave weights and their own state as they are.
-    Every step overwrites `report`: copy it to keep it.
+    `report` holds the summed loss, the norm of the gradient, and that of each parameter's part. Every step overwrites
+    it: copy it to keep it.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -65,6 +47,14 @@ class Guard:
         self.report.copy_(torch.cat([torch.stack([total.to(norm), norm]), norms_P]))
         self.stopped.logical_or_((self.report[:2] * 0 != 0).any())  # 0 times infinity or NaN is NaN
         return norm
+
+    def culprit(self, report: Sequence[float]) -> str | None:
+        """What was not finite in a report: the loss before the gradients that follow from it."""
+        total, _, *norms = report
+        if not math.isfinite(total):
+            return "the loss"
+        broken = [name for name, norm in zip(self.names, norms) if not math.isfinite(norm)]
+        return f"the gradient of {broken[0]}" if broken else None
 
     @contextmanager
     def closed(self) -> Iterator[None]:

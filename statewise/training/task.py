@@ -1,4 +1,4 @@
-"""What the loop asks of a task: windows, losses, figures. It never asks what the task is."""
+"""What the loop needs of a task: windows, losses, validation metrics. It does not know which task it is."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
@@ -12,29 +12,29 @@ DIFFERS = "the windows of this task differ in shape"
 
 
 class Window(NamedTuple):
-    """What one step reads on this rank. `content` is the task's own business.
+    """What one step reads on this rank. Only the task looks into `content`.
 
-    Where `obstacle` is None, it is tensors in nested tuples and, beside them, values that are the same for all windows
-    of one form; its loss then asks the device for no number.
+    If `obstacle` is None, `content` is tensors in nested tuples, and other values that are equal for all windows of
+    the same shapes; the loss then reads no number from the device.
     """
 
     rows: int
     time: int  # where a truncation may cut; 1: nowhere
     fresh: bool  # all rows start from the initial state
     content: Any
-    weight: float  # what the summed loss is divided by: over ranks, in the mean, what their losses sum over
+    weight: float  # the divisor of the summed loss; its mean over ranks is what their losses sum over
     tokens: int  # read by all ranks together
-    ends: bool = False  # nobody goes on from its last state: the next window is fresh
+    ends: bool = False  # its last state is not used: the next window is fresh
     obstacle: str | None = DIFFERS  # why a captured step cannot read it
 
 
 class Task(Protocol):
     @property
     def judges(self) -> Mapping[str, Better]:
-        """The validation figures that can decide which weights are best; the first one does by default."""
+        """The validation metrics that can decide which weights are best; by default the first one does."""
 
     def begin(self, model: Any, rows: int) -> Any:
-        """The state before anything was read: `()` where nothing is carried from window to window."""
+        """The initial state; `()` where nothing is carried from window to window."""
 
     def window(self, step: int) -> Window:
         """The window of step `step` (from 0): a pure function."""
@@ -43,4 +43,4 @@ class Task(Protocol):
         """The summed loss over some rows and times, and the state after them."""
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        """Validation figures. `poll` raises when the run should end."""
+        """Validation metrics. `poll` raises when the run should end."""

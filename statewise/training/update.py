@@ -50,7 +50,9 @@ class StepResult(NamedTuple):
 
     tokens: int  # that it read
     scale: float  # turns the summed loss into the mean
-    numbers: Tensor  # the summed loss, the gradient's norm before clipping, and perhaps that of each parameter's part
+    numbers: (
+        Tensor | list[float]
+    )  # summed loss, gradient norm before clipping, on a device that of each parameter's part
 
 
 class Updater:
@@ -141,7 +143,7 @@ class Updater:
             self.average.add()
         if self.par.world > 1:
             numbers[0] = self.par.mean(loss)
-        return StepResult(window.tokens, 1.0, torch.tensor(numbers, dtype=torch.float64))
+        return StepResult(window.tokens, 1.0, numbers)
 
     def _update(self, norm: Tensor, rate: float | Tensor) -> None:
         """Clip gradients of this norm, set the learning rate, step, and drop the gradients."""

@@ -66,7 +66,7 @@ def test_a_mixer_file_is_executed_in_one_place() -> None:
 def test_foreign_json_toml_and_arrays_are_read_in_one_place() -> None:
     """There they are bounded; elsewhere a nested or huge file would end in a traceback."""
     unbounded = {"json.loads", "json.load", "tomllib.loads", "tomllib.load", "np.load", "gzip.decompress"}
-    own = {"statewise.specs.foreign", "statewise.data.arrays", "statewise.data.embedded.digits"}
+    own = {"statewise.specs.toml", "statewise.data.arrays", "statewise.data.embedded.digits"}
     own |= {"statewise.specs.extra"}  # what the installer wrote
     calls = {
         name: {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} & unbounded
@@ -274,7 +274,7 @@ def prints(tree: ast.Module) -> set[str]:
 
 def test_text_leaves_for_a_terminal_or_a_spreadsheet_in_one_place() -> None:
     allowed = WAYS_OUT | OWN_LOG | IN_MEMORY | {"statewise.figures.table": {"csv.writer"}}
-    allowed |= {"statewise.tasks.forecasting.write": {"csv.writer"}}  # lines that continue the user's own file
+    allowed |= {"statewise.tasks.forecasting.answer": {"csv.writer"}}  # lines that continue the user's own file
     allowed |= {"statewise.data.memory_numbers": {"csv.writer"}}  # read back at once
     found = {name: used for name, tree in modules().items() if (used := prints(tree))}
     assert found == allowed

@@ -10,12 +10,8 @@ import pytest
 from package_source import ROOT
 
 import statewise
-from statewise.tasks.classification import ClassificationRun
-from statewise.tasks.forecasting import ForecastingRun
-from statewise.tasks.language_model import LanguageModelRun
-from statewise.tasks.tagging import TaggingRun
-from statewise.tasks.translation import TranslationRun
-from statewise.tasks.tree import TreeRun
+from statewise.specs.parse import TASKS as SPECS
+from statewise.tasks import TASKS
 
 
 @pytest.mark.parametrize("name", statewise.__all__)
@@ -74,14 +70,7 @@ def test_signatures_are_readable() -> None:
     assert {"width", "depth", "heads", "dropout", "tie"} <= parameters.keys()
 
 
-RUNS = {
-    "language_model": LanguageModelRun,
-    "classification": ClassificationRun,
-    "tagging": TaggingRun,
-    "tree": TreeRun,
-    "translation": TranslationRun,
-    "forecasting": ForecastingRun,
-}
+RUNS = {name: task.run for name, task in TASKS.items()}
 ONLY: dict[str, set[str]] = {
     "predict": RUNS.keys() - {"language_model"},
     "predict_rows": RUNS.keys() - {"language_model"},
@@ -96,6 +85,10 @@ ONLY: dict[str, set[str]] = {
 @pytest.mark.parametrize("name", ONLY)
 def test_a_run_has_the_methods_of_its_task_alone(name: str) -> None:
     assert {task for task, kind in RUNS.items() if hasattr(kind, name)} == ONLY[name]
+
+
+def test_every_spec_has_its_task() -> None:
+    assert set(TASKS) == set(SPECS)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -15,21 +15,13 @@ import torch
 from task_runs import AHEAD, PAIRS, STEPS, WORDS, write_files
 
 import statewise as sw
-from statewise.comparison.compared import Compared
+from statewise.comparison.comparison import Compared
 from statewise.inspection import Inspection
-from statewise.tasks import Run, Trained, train
-from statewise.tasks.dispatch import (
-    ClassificationRun,
-    ForecastingRun,
-    LanguageModelRun,
-    TaggingRun,
-    TranslationRun,
-    TreeRun,
-)
+from statewise.tasks import TASKS, Run, Trained, train
 from statewise.training.history import History
 from statewise.training.progress import Silent
 
-RUNS = (LanguageModelRun, ClassificationRun, TaggingRun, TreeRun, TranslationRun, ForecastingRun)
+RUNS = tuple(task.run for task in TASKS.values())
 CLASSES = (Run, *RUNS, Trained, History, Compared, Inspection)
 TRAINED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lstm": ("lstm", "text.txt", {"train.window": 16, "train.truncation": 16, "train.steps": 40}),

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from statewise.core import lens
-from statewise.kernels import choice_cache, stepped
 from statewise.kernels import gru as gru_kernel
+from statewise.kernels import recurrent, stepped
 from statewise.kernels.choice import Choice, Variable, choose, force, is_asked, record
-from statewise.kernels.choice_cache import cached_choice
 from statewise.kernels.gpu import H200, KNOWN
 from statewise.kernels.persistent import stall
+from statewise.kernels.recurrent import cached_choice
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
@@ -152,8 +152,8 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         asked.append("asked")
         return choose("GRU", obstacles=[], fast=["persistent", "fused"])
 
-    monkeypatch.setattr(choice_cache, "_cache", {})
-    monkeypatch.setattr(choice_cache, "gpu_of", lambda device: H200)
+    monkeypatch.setattr(recurrent, "_cache", {})
+    monkeypatch.setattr(recurrent, "gpu_of", lambda device: H200)
     weight: Any = SimpleNamespace(device=torch.device("cuda", 0), shape=(24, 8), dtype=torch.bfloat16)
 
     def ask(batch: int = 1, like: Any = weight, variant: object = ()) -> int:
@@ -174,7 +174,7 @@ def test_a_call_of_the_same_kind_is_not_chosen_for_again(monkeypatch: pytest.Mon
         monkeypatch.setenv(f"STATEWISE_{name}", value)
         assert [ask(), ask()] == [1, 0]
         monkeypatch.delenv(f"STATEWISE_{name}")
-    monkeypatch.setattr(choice_cache, "gpu_of", lambda device: KNOWN["8.0"])
+    monkeypatch.setattr(recurrent, "gpu_of", lambda device: KNOWN["8.0"])
     assert ask() == 1
     monkeypatch.setattr(stall, "_retired", ["it stalled"])
     assert ask() == 1

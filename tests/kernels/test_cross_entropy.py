@@ -19,8 +19,8 @@ SHARES = {"all": None, "some": [0.0, 1.0, 0.25, 3.0]}
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four tokens: several whole ones, and a rest."""
-    monkeypatch.setattr(chunked, "LOGITS", dict.fromkeys(chunked.LOGITS, 4 * VOCAB))
-    monkeypatch.setattr(chunked, "ROWS", dict.fromkeys(chunked.ROWS, 1))
+    monkeypatch.setattr(naive, "LOGITS", dict.fromkeys(naive.LOGITS, 4 * VOCAB))
+    monkeypatch.setattr(naive, "ROWS", dict.fromkeys(naive.ROWS, 1))
 
 
 def case(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:

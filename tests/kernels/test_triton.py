@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,16 +53,26 @@ OPS = {
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-@needs_triton
-@pytest.mark.parametrize("op", OPS)
-def test_interpreted_kernels_are_the_equation(op: str) -> None:
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator["subprocess.Popen[str]"]:
+    """Answers ops by errors, each in a fork: Triton and PyTorch are imported once."""
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": f"{here.parents[1]}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(
-        [sys.executable, here / "interpreted.py", op], capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    errors: dict[str, float] = json.loads(done.stdout)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    with subprocess.Popen([sys.executable, here / "interpreted.py"], **pipes) as process:
+        yield process
+        process.stdin.close()
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, marks=[pytest.mark.slow] if op in ("second_order", "ttt_mlp") else []) for op in OPS]
+)
+def test_interpreted_kernels_are_the_equation(op: str, interpreter: "subprocess.Popen[str]") -> None:
+    interpreter.stdin.write(f"{op}\n")
+    interpreter.stdin.flush()
+    errors: dict[str, float] | str = json.loads(interpreter.stdout.readline())
+    assert isinstance(errors, dict), errors
     assert len(errors) >= 2
     assert {name: error for name, error in errors.items() if not error <= OPS[op]} == {}
 

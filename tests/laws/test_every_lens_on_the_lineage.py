@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from statewise.core import Machine
-from statewise.inspection import live_subject, look
+from statewise.inspection import apply_lens, live_subject
 from statewise.models import LINEAGE, build_sample
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ def test_it_is_looked_at(name: str) -> None:
     for lens, settings in SMALL.items():
         if counts and lens == "bptt":
             continue  # it is refused: see the tests of the lens
-        found = look(subject, lens, **settings)
+        found = apply_lens(subject, lens, **settings)
         assert found.sentences
         found.to_json()
         if lens == "gradient":

@@ -12,8 +12,8 @@ from listed import PLAIN, Listed, each
 from torch import Tensor
 
 from statewise.core import Machine, leaves, map_state
+from statewise.display import SilentProgress as Silent
 from statewise.inspection.gradient.flow import follow
-from statewise.inspection.progress import Silent
 
 TIME, CUT, QUERIES = 7, 2, (4, 6)
 

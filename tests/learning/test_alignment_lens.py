@@ -12,7 +12,7 @@ import torch
 
 from statewise.core import lens
 from statewise.encoders import MultiHeadAttention
-from statewise.inspection import look
+from statewise.inspection import apply_lens
 from statewise.tasks import train
 from statewise.training.progress import Silent
 
@@ -44,7 +44,7 @@ def test_an_alignment_forms(kind: str, tmp_path: Path) -> None:
     run = train(
         "translation", settings=SETTINGS, data=tmp_path / "pairs.tsv", out=tmp_path / "run", display=Silent()
     ).load()
-    found = look(run, "attention", judged=40)
+    found = apply_lens(run, "attention", judged=40)
     pairs = found.data["pairs"]
     assert len(pairs) == 40
     assert {pair["kind"] for pair in pairs} <= {kind, "copy"}  # one that reads the same from both ends is a copy

@@ -77,19 +77,22 @@ def test_one_layer_looks_up_what_elman_cannot_hold() -> None:
     assert accuracy_after("elman", look_up, vocab=vocab, steps=400) < 0.4  # a guess is right in 1 of 4
 
 
-@pytest.mark.parametrize("position", [pytest.param("learned", marks=pytest.mark.slow), "sinusoidal", "rotary"])
+@pytest.mark.parametrize(
+    "position", ["rotary", *(pytest.param(p, marks=pytest.mark.slow) for p in ("learned", "sinusoidal"))]
+)
 def test_with_positions_it_tells_the_order(position: str) -> None:
     options = {"vocab": 2 * SYMBOLS, "depth": 1, "heads": 4, "position": position}
     assert accuracy_after("transformer", reverse, steps=200, **options) > 0.98
 
 
+@pytest.mark.slow
 def test_slopes_tell_near_from_far() -> None:
     """ALiBi gives no place a name, so reversal is not for it; which symbol came last is."""
     options = {"vocab": 2 * SYMBOLS, "depth": 1, "heads": 4, "position": "alibi"}
     assert accuracy_after("transformer", newest, steps=200, **options) > 0.98
 
 
-@pytest.mark.parametrize("task", [reverse, newest])
+@pytest.mark.parametrize("task", [reverse, pytest.param(newest, marks=pytest.mark.slow)])
 def test_without_positions_it_cannot(task: Task) -> None:
     """The set is always the same, so a layer without positions can do no better than to guess: 1 of 6."""
     options = {"vocab": 2 * SYMBOLS, "depth": 1, "heads": 4, "position": "none"}

@@ -64,6 +64,7 @@ def test_a_fixed_context_learns_to_reverse(name: str) -> None:
     assert exact(model, length=4, reverse=True) > 0.95
 
 
+@pytest.mark.slow
 def test_a_transformer_learns_to_reverse() -> None:
     model = taught(small("transformer_seq2seq"), length=6, reverse=True, steps=200)
     assert exact(model, length=6, reverse=True) > 0.95

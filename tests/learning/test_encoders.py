@@ -116,6 +116,7 @@ def test_a_tree_evaluates_expressions_that_a_chain_of_its_size_does_not() -> Non
     assert learns_expressions("chain", steps=100) < 0.8
 
 
+@pytest.mark.slow
 def test_the_grid_reads_digits() -> None:
     """scikit-learn's 8 x 8 digits: more than 95 in 100 right, of those not learnt from."""
     digits = load_digits()

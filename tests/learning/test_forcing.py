@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, unroll
-from statewise.specs.forcing import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
+from statewise.specs.train import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
 from statewise.training.forcing import exposure_gap, feed_values, forced_forward, truth_probability
 
 STEPS, DECAY, NOISE = 150, 0.95, 0.5

@@ -1,5 +1,7 @@
 """What is known of memories is what the probes find: one bit is carried any distance, a window has nothing beyond."""
 
+import pytest
+
 from statewise.data.embedded import MEMORY_TASKS
 from statewise.inspection.probes.trial import Probed, Trial, fitted, probe
 from statewise.specs import GRUSpec, ModelSpec, TrainSpec, WindowSpec
@@ -11,6 +13,7 @@ def probed(task: str, spec: ModelSpec, *, longest: int, sizes: tuple[int, ...], 
     return probe(Trial(task, model, train, longest, sizes, 60, 0))
 
 
+@pytest.mark.slow
 def test_a_gated_vector_learns_parity_and_keeps_it_eight_times_as_far() -> None:
     found = probed("parity", GRUSpec(), longest=10, sizes=(10, 80), steps=300)
     assert found.accuracy(10) > 0.98

@@ -21,7 +21,7 @@ def pairs(path: Path, count: int, *, shortest: int, longest: int, seed: int) -> 
     return str(path)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["end", *(pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES if s != "end")])
 def test_as_many_as_there_were(scheme: str, tmp_path: Path) -> None:
     settings = {
         "data.train": pairs(tmp_path / "train.tsv", 400, shortest=1, longest=7, seed=0),

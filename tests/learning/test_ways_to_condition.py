@@ -42,6 +42,7 @@ def test_it_prints_a_row_for_every_way(
     assert all(0 <= float(cell) <= 1 for row in rows for cell in row[4:])
 
 
+@pytest.mark.slow
 def test_a_look_beats_a_vector(example: ModuleType) -> None:
     exact = {}
     for context in ("initial", "attention"):

@@ -54,7 +54,7 @@ class Limited:
 def _serve(requests: IO[str], answers: IO[str]) -> None:
     import torch
 
-    import statewise.comparison.compared
+    import statewise.comparison.comparison
     import statewise.tasks
     from statewise import cli
 

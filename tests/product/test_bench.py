@@ -51,6 +51,7 @@ def test_explain_says_what_really_ran() -> None:
     assert rows["lstm"]["implementation"] != "naive"
 
 
+@pytest.mark.slow
 def test_without_triton_and_without_a_gpu_everything_runs() -> None:
     code = """if True:
         import sys

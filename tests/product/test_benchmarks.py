@@ -110,7 +110,7 @@ def test_mistakes(words: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys
         ("ragged --width 4 --inputs 3 --repeats 1", 1e-5),
         ("ngram --characters 20000 --order 2 --nltk 5000", 1e-3),
         ("growth --longest 256 --steps 1 --width 16", None),
-        ("dependencies --add scikit-learn", None),
+        pytest.param("dependencies --add scikit-learn", None, marks=pytest.mark.slow),
     ],
 )
 def test_numbers_are_written_and_both_sides_agree(

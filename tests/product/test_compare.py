@@ -163,6 +163,7 @@ def test_a_trial_that_fails_is_said_and_the_others_go_on(tmp_path: Path, monkeyp
     assert sum(count for (event, _), count in events(study).items() if event == "start") == 3
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     out = longer / "interrupted"
     process = driver(longer, longer / "tiny.toml", out)
@@ -185,6 +186,7 @@ def test_an_interrupt_leaves_a_report_of_what_there_is(longer: Path) -> None:
     assert max(line["step"] for line in lines if "pid" in line) > 0  # and not from the beginning
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_loses_nothing_and_repeats_nothing(longer: Path) -> None:
     """First in the middle of a training, then as soon as a trial has ended."""
     out = longer / "killed"

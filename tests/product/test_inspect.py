@@ -87,6 +87,7 @@ def test_from_python(here: Path) -> None:
     assert "<svg" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_less_can_be_asked_of_all_lenses(here: Path, tmp_path: Path) -> None:
     less = ("gradient.window=8", "gradient.queries=2", "gates.tokens=60", "intervene.places=2", "intervene.tokens=4")
     given = [word for one in less for word in ("--set", one)]

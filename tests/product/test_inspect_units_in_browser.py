@@ -7,7 +7,7 @@ import pytest
 import torch
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
-from statewise.inspection import Inspection, live_subject, look
+from statewise.inspection import Inspection, apply_lens, live_subject
 from statewise.models import build
 
 TEXT = 'He said "It (really) is [3 (or 4)] o\'clock."\n    Nothing <b>happened</b> in 1984 & after.\n' * 8
@@ -25,12 +25,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        probes = look(None, "probes", families=FAMILIES, **SMALL)
+        probes = apply_lens(None, "probes", families=FAMILIES, **SMALL)
     found = {
-        "gates": look(subject("lstm"), "gates", tokens=400),
-        "updates": look(subject("ttt_linear"), "gates", tokens=300),
-        "intervene": look(subject("lstm"), "intervene", places=4, ahead=16, tokens=12),
-        "lists": look(subject("transformer"), "intervene", places=4, ahead=16, tokens=12),
+        "gates": apply_lens(subject("lstm"), "gates", tokens=400),
+        "updates": apply_lens(subject("ttt_linear"), "gates", tokens=300),
+        "intervene": apply_lens(subject("lstm"), "intervene", places=4, ahead=16, tokens=12),
+        "lists": apply_lens(subject("transformer"), "intervene", places=4, ahead=16, tokens=12),
         "probes": probes,
     }
     written = {}

@@ -10,7 +10,7 @@ from tiny_run import BASE, Cut, at, call, crash, evidence, resume, start, write_
 
 from statewise.core import rows
 from statewise.specs import LanguageModelSpec, make_spec
-from statewise.specs.forcing import FreeRunning
+from statewise.specs.train import FreeRunning
 from statewise.tasks import load
 from statewise.tasks.job import Opening
 from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun

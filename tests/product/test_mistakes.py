@@ -1,6 +1,7 @@
 """Mistakes a person makes at the command line, each answered by one screen that names it and helps."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from command import call, run
 
 import statewise
 
+nightly = partial(pytest.param, marks=pytest.mark.slow)
 # The command, then what the answer must hold: the wrong value, and the valid ones, the nearest or the fix.
 MISTAKES = [
     # verbs and options
@@ -317,10 +319,10 @@ def test_a_mistake_is_answered(command: str, helps: list[str], museum: Path, mon
     ("command", "helps"),
     [
         ("trian lstm", ["'trian'", "did you mean 'train'?"]),
-        ("train lstm --set model.widht=12", ["model.widht", "did you mean 'width'?"]),
-        ("train lstm --data binary.bin --out runs/never", ["binary.bin'", "binary file"]),
+        nightly("train lstm --set model.widht=12", ["model.widht", "did you mean 'width'?"]),
+        nightly("train lstm --data binary.bin --out runs/never", ["binary.bin'", "binary file"]),
         ("generate runs/lstm --top-p 2", ["top_p = 2", "at most 1"]),
-        ("generate runs/lstm --tokens many", ["'many'", "valid integer"]),
+        nightly("generate runs/lstm --tokens many", ["'many'", "valid integer"]),
     ],
 )
 def test_a_mistake_is_answered_in_a_process_of_its_own(command: str, helps: list[str], museum: Path) -> None:

@@ -70,6 +70,7 @@ def test_a_verb_needs_the_class_and_says_which(here: Path, words: tuple[str, ...
     assert "--mixer fading.py" in without.err
 
 
+@pytest.mark.slow
 def test_a_run_set_against_one_of_ours(here: Path) -> None:
     ours = call("train", "gru", "--text", "text.txt", *TINY, "--out", "runs/gru", "--quiet")
     assert ours.code == 0, ours.err
@@ -193,6 +194,7 @@ def test_a_class_without_a_method_is_explained(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- studies
 
 
+@pytest.mark.slow
 def test_a_study_has_an_entry_of_it_and_finds_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study, own = write_study(tmp_path), write_fading(tmp_path)
@@ -218,6 +220,7 @@ def test_a_study_has_an_entry_of_it_and_finds_it_again(tmp_path: Path, monkeypat
     assert sum(events(tmp_path / "study").values()) == sum(done.values()) + 2 * 2
 
 
+@pytest.mark.slow
 def test_a_story_has_an_entry_of_it_and_looks_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
@@ -286,6 +289,7 @@ def test_no_folder_recipe_or_study_can_have_code_executed(here: Path, tmp_path: 
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_the_file_that_is_named_is_the_one_that_is_executed(here: Path, tmp_path: Path) -> None:
     """Not another of its name beside the run."""
     marker = tmp_path / "executed"

@@ -137,6 +137,7 @@ def test_only_the_first_writes(uncut: Path) -> None:
     assert {len(leaf) for leaf in carried.values()} == {4}  # the rows of both
 
 
+@pytest.mark.slow
 def test_by_the_clock_both_end_at_one_step(text: Path, script: Path, tmp_path: Path) -> None:
     """They agree on how long a step took: else one would wait for the other, or go at another rate."""
     out = tmp_path / "run"
@@ -149,6 +150,7 @@ def test_by_the_clock_both_end_at_one_step(text: Path, script: Path, tmp_path: P
     assert checkpoint.step > 1
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_stops_both_and_either_number_goes_on(
     uncut: Path, text: Path, script: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_signal_to_one_stops_both_and_either_number_goes_on(
     assert distance(alone.path / LAST, uncut / LAST) < 1e-6
 
 
+@pytest.mark.slow
 def test_muon_resumes_exactly_in_two(text: Path, script: Path, tmp_path: Path) -> None:
     settings = {**SETTINGS, "train.optimizer": "muon"}
 
@@ -185,6 +188,7 @@ def test_muon_resumes_exactly_in_two(text: Path, script: Path, tmp_path: Path) -
         assert (out / name).read_bytes() == (tmp_path / "uncut" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_nan_on_one_stops_both(text: Path, script: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(SETTINGS)]
@@ -196,6 +200,7 @@ def test_a_nan_on_one_stops_both(text: Path, script: Path, tmp_path: Path) -> No
     assert checkpoint.step == 6
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_fails_is_saved_by_both(uncut: Path, text: Path, script: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     argv = ["train", "lstm", "--text", str(text), "--out", str(out), "--quiet", *options(SETTINGS)]

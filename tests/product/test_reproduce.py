@@ -140,10 +140,10 @@ def test_the_page_of_results_says_what_the_recipes_say() -> None:
     public = [one for one in every if one.published is not None]
     count = Counter(one.status.partition(":")[0] for one in public)
     assert (
-        f"Of the {len(every)} recipes {len(public)} have a published figure and {len(every) - len(public)} a goal "
-        f"only; of the {len(public)}, {count['reproduced']} are reproduced, {count['not reproduced']} is not "
+        f"Of the {len(every)} recipes, {len(public)} have a published value and {len(every) - len(public)} only a goal."
+        f" Of the {len(public)}, {count['reproduced']} are reproduced, {count['not reproduced']} is not "
         f"(`wikitext-2-lstm`), {count['not comparable']} were measured on another part of the data than the published "
-        f"figure, and of {count['no result recorded']} no full run is recorded"
+        f"value, and {count['no result recorded']} has no recorded full run"
     ) in " ".join(page.split())
 
 

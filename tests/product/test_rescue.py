@@ -76,7 +76,7 @@ def test_a_failing_evaluation(kind: str, number: int, text: Path, tmp_path: Path
     assert evidence(resume(out)) == whole
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["translation", pytest.param("classification", marks=pytest.mark.slow)])
 def test_a_failing_first_evaluation_of_other_tasks(task: str, tmp_path: Path) -> None:
     job, settings = TASKS[task]
 

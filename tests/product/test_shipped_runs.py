@@ -6,7 +6,7 @@ import pytest
 from command import call
 
 import statewise as sw
-from statewise.comparison.compared import changed_story
+from statewise.comparison.comparison import changed_story
 from statewise.comparison.study import spec_of
 from statewise.specs.recipe import load_recipe
 from statewise.tasks.folder import find_run, shipped_names

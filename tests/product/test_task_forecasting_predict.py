@@ -277,6 +277,7 @@ def test_another_file_needs_the_same_columns(trained: Path, tmp_path: Path) -> N
     assert "there is no column 'load'" in said.err
 
 
+@pytest.mark.slow
 def test_whether_time_itself_matters(tmp_path: Path) -> None:
     """A law that turns round halfway, and one that does not; other runs have no time."""
     for name, coefficients in (("turns", (0.9, -0.9)), ("stays", (0.9,))):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command import call
+from covering import covered
 from task_inputs import TASKS, answered, trained, verb
 
 
@@ -96,8 +97,7 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("way", WRITTEN)
+@covered("way, task", list(WRITTEN), list(TASKS), strength=1)
 def test_it_does_not_matter_how_it_was_written(way: str, task: str, runs: Path, tmp_path: Path) -> None:
     path = tmp_path / (TASKS[task].file + (".gz" if way == "gzip" else ""))
     path.write_bytes(WRITTEN[way](TASKS[task].text))

@@ -172,6 +172,7 @@ def test_generate_stops_before_a_text(here: Path) -> None:
     assert stopped == text[: text.index(stop)]
 
 
+@pytest.mark.slow
 def test_not_a_terminal_gets_no_control_characters(world: Path) -> None:
     for argv in (("models",), ("evaluate", "runs/lstm"), ("generate", "runs/lstm", "-n", "20", "--temperature", "0")):
         said = run(*argv, cwd=world)
@@ -179,6 +180,7 @@ def test_not_a_terminal_gets_no_control_characters(world: Path) -> None:
         assert not CONTROL.search(said.out + said.err)
 
 
+@pytest.mark.slow
 def test_no_color_is_honoured_where_colour_is_forced(world: Path) -> None:
     assert "\x1b[" in run("models", cwd=world, FORCE_COLOR="1").out
     plain = run("models", cwd=world, FORCE_COLOR="1", NO_COLOR="1").out

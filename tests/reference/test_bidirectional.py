@@ -124,3 +124,17 @@ def test_reversing_rows(shape: tuple[int, ...]) -> None:
     assert torch.equal(reversed_[2], x[2])
     assert torch.equal(reverse_rows(reversed_, lengths_B), x)
     assert torch.equal(reverse_rows(x), x.flip(1))
+
+
+def test_where_the_two_are_joined_padding_is_zero() -> None:
+    """The join has a bias, which must not show past a row's end."""
+    both = Bidirectional(
+        forward=Elman(WIDTH, input_width=INPUT), backward=Elman(WIDTH, input_width=INPUT), merge="join"
+    ).double()
+    fill(both)
+    lengths_B = torch.tensor([9, 1, 4, 6])
+    x_BTI = noise(BATCH, TIME, INPUT, seed=1)
+    y_BTP = both(x_BTI, lengths_B)
+    for row, length in enumerate(lengths_B.tolist()):
+        assert not y_BTP[row, length:].any()
+        torch.testing.assert_close(y_BTP[row, :length], both(x_BTI[row : row + 1, :length])[0], rtol=0, atol=1e-12)

@@ -61,10 +61,13 @@ def test_the_equations_in_numpy(skip: bool) -> None:
 
 @pytest.mark.parametrize("depths", [(1, 1, 1), (2, 2, 2), (3, 1, 2), (1, 4, 1)])
 @pytest.mark.parametrize("skip", [True, False])
-def test_sizes_by_formula(depths: tuple[int, int, int], skip: bool) -> None:
+def test_parameters_are_counted_by_hand(depths: tuple[int, int, int], skip: bool) -> None:
     names = dict(zip(("input_depth", "transition_depth", "output_depth"), depths, strict=True))
     spec = DeepRNNSpec(width=5, embedding=3, depth=2, skip=skip, **names)
-    assert spec.num_parameters(11) == sum(p.numel() for p in build(spec, vocab=11).parameters())
+    squares = depths[0] - 1 + depths[1] + depths[2] - 1 + (skip and depths[1] > 1)
+    biases = depths[0] + depths[1] - 1 + depths[2] - 1
+    layers = sum(5 * width + 25 * squares + 5 * biases for width in (3, 5))
+    assert sum(p.numel() for p in build(spec, vocab=11).parameters()) == 11 * 3 + layers + 11 * 6
 
 
 def test_a_depth_of_nothing_is_refused() -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from statewise.display import SilentProgress as Silent
 from statewise.inspection.gradient.context import Gain, gain, jacobian_norm, saturation
 from statewise.inspection.gradient.flow import Decay, by_part, follow
 from statewise.inspection.gradient.jacobian import eigenvalues, jacobian, size_of, stretch
-from statewise.inspection.progress import Silent
 from statewise.mixers import GRU, LSTM, Elman, ElmanState
 from statewise.models import build, build_sample
 from statewise.specs import MarkovSpec, TransformerSpec

@@ -15,7 +15,7 @@ from torch.export import Dim
 
 import statewise as sw
 from statewise.core import lens
-from statewise.core.tracing import Switch
+from statewise.core.context import Switch
 from statewise.kernels.choice import force, record
 
 # Inside PyTorch: of its compiler, which looks for gradients, and of forward mode, which uses TorchScript.
@@ -26,7 +26,10 @@ pytestmark = [
 NAMES = [entry.name for entry in sw.LINEAGE]
 QUICK = ("func", "jacobian", "meta", "fake")
 LONG = ("export", "export state", "export ragged", "export step", "compile")
-FEW = [("elman", "export"), ("transformer", "export step"), ("window", "export ragged"), ("basic_attention", "compile")]
+FEW = [
+    *[("elman", "export"), ("transformer", "export step"), ("window", "export ragged")],
+    pytest.param("basic_attention", "compile", marks=pytest.mark.slow),
+]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("| ")]

@@ -1,16 +1,16 @@
 """Every entry has as much as every other: by formula, and counted on models that were really built."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from covering import covered
 
 from statewise.comparison.budget import Entry, Held, solve
-from statewise.comparison.opened import Opener
 from statewise.comparison.study import parse_study, spec_of
+from statewise.comparison.study_data import Opener
 from statewise.core import Machine, state_bytes
-from statewise.models import LINEAGE, build
-from statewise.models.growth import context_bytes
+from statewise.models import LINEAGE, build, context_bytes, cost_of
 from statewise.specs import LanguageModelSpec, UserError
 
 KINDS = [row.name for row in LINEAGE if row.spec.learns == "gradient"]
@@ -75,7 +75,7 @@ def test_every_kind_meets_every_budget(kind: str, budget: dict[str, Any], opener
         assert abs(held.error) <= 0.02
     assert entry.held[0].wanted == budget["amount"]
     vocab = opener(entry.spec).job.build().vocab
-    assert entry.parameters == language_model(entry).model.num_parameters(vocab)
+    assert entry.parameters == sum(p.numel() for p in build(language_model(entry).model, vocab=vocab).parameters())
 
 
 @pytest.mark.parametrize("kind", ["elman", "lstm", "gru", "mingru", "mamba2", "transformer", "ttt_linear", "window"])
@@ -102,7 +102,7 @@ def test_flops_are_met_by_steps_and_sizes_stay(kind: str, opener: Opener) -> Non
     assert spec.train.evaluate_every / 250 == pytest.approx(spec.train.steps / 10, rel=0.01)
     assert spec.model.sizes()["width"] == 24
     vocab = opener(spec).job.build().vocab
-    each = sum(spec.model.forward_flops(vocab, context) for context in range(8)) / 8
+    each = sum(cost_of(partial(build, spec.model, vocab=vocab), context=at).flops for at in range(8)) / 8
     (held,) = entry.held
     assert held.met == pytest.approx(3 * each * 4 * 8 * spec.train.steps)
     assert abs(held.met / 2e9 - 1) <= 0.02

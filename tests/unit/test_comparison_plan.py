@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from statewise.comparison.opened import Opener
 from statewise.comparison.plan import Plan, code_version, plan
 from statewise.comparison.study import load_study, parse_study
+from statewise.comparison.study_data import Opener
 from statewise.comparison.trial import Found, Point, Trial
 from statewise.specs import UserError, parse_spec
 from statewise.tasks.dispatch import metric_names

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from statewise.comparison.opened import Opener
 from statewise.comparison.plan import plan
 from statewise.comparison.record import Order, read_found, write_order
 from statewise.comparison.search import mismatch
 from statewise.comparison.study import Chapter, changed, load_story, load_study, spec_of, study_names
+from statewise.comparison.study_data import Opener
 from statewise.comparison.trial import COSTS
 from statewise.comparison.worker import run_trial
 from statewise.models import LINEAGE

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from own_mixer import write_fading
 
-from statewise.comparison.compared import changed_story
-from statewise.comparison.opened import Opener
+from statewise.comparison.comparison import changed_story
 from statewise.comparison.plan import plan
 from statewise.comparison.search import mismatch, write_record
 from statewise.comparison.study import as_table, load_story, load_study, parse_study, spec_of
+from statewise.comparison.study_data import Opener
 from statewise.specs import UserError
 from statewise.specs.study import StudySpec, Tried
 

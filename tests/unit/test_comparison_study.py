@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from statewise.comparison.compared import changed_story, changed_study
+from statewise.comparison.comparison import changed_story, changed_study
 from statewise.comparison.study import changed, load_study, parse_study, scaled, spec_of, study_names, with_entries
 from statewise.specs import LanguageModelSpec, UserError
 

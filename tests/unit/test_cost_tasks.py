@@ -1,8 +1,9 @@
-"""What a run of any task costs by formula is what PyTorch's counter counts, and what is remembered really takes.
+"""What a row of any task is said to cost is what PyTorch's counter counts on whole rows of a real model.
 
 Rows are counted alone, and by `step` where a model has one: a parallel form that masks does more than it needs.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from statewise.core import state_bytes
 from statewise.kernels.choice import force
 from statewise.kernels.tree import balanced, chain
-from statewise.models import build_seq2seq, source_bytes
+from statewise.models import (
+    build_seq2seq,
+    measured,
+    pair_flops,
+    row_bytes,
+    row_flops,
+    source_bytes,
+    spelling_flops,
+)
 from statewise.models.build_forecaster import build_forecaster
 from statewise.models.build_termination import build_terminating
 from statewise.models.classifier import build_classifier
@@ -73,25 +82,27 @@ def along(reader: Reader, source: Any) -> tuple[torch.Tensor, Any]:
 def test_a_classifier(model: dict[str, Any], both: bool, values: int | None) -> None:
     spec = spec_of("classification", model=model, reader={"bidirectional": both})
     enters = {"vocab": 11} if values is None else {"values": values}
-    made = build_classifier(spec.model, spec.reader, num_classes=5, **enters).eval()
+    make = partial(build_classifier, spec.model, spec.reader, num_classes=5, **enters)
+    made = make().eval()
     for length in LENGTHS:
         source = torch.zeros(1, length, dtype=torch.int64) if values is None else torch.zeros(1, length, values)
         with Counted() as counted:
             made(source) if both else made.head(along(made.reader, source)[0])
-        assert spec.row_flops(length, num_classes=5, values=values) == counted.flops
+        assert measured(make, row_flops)(length) == counted.flops
         if not both:
-            assert spec.state_bytes(length) == state_bytes(along(made.reader, source)[1])
-    assert (spec.state_bytes(7) is None) == both
+            assert row_bytes(made, length) == state_bytes(along(made.reader, source)[1])
+    assert (row_bytes(made, 7) is None) == both
 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_grid(depth: int) -> None:
     spec = spec_of("classification", model={"kind": "grid", "width": 3, "depth": depth}, data={"kind": "grid"})
-    made = build_classifier(spec.model, spec.reader, num_classes=5, values=2).eval()
+    make = partial(build_classifier, spec.model, spec.reader, num_classes=5, values=2)
+    made = make().eval()
     with Counted() as counted:
         made(torch.zeros(1, 4, 6, 2))
-    assert spec.row_flops(4 * 6, num_classes=5, values=2) == counted.flops
-    assert spec.state_bytes(9) is None
+    assert measured(make, row_flops)(4 * 6) == counted.flops
+    assert row_bytes(made, 9) is None
 
 
 @pytest.mark.parametrize("characters", [0, 4])
@@ -99,7 +110,8 @@ def test_a_grid(depth: int) -> None:
 def test_a_tagger(both: bool, characters: int) -> None:
     words = {"characters": characters, "width": 5, "character_width": 3, "character_kind": "lstm"}
     spec = spec_of("tagging", model={"kind": "gru", "width": 6}, reader={"bidirectional": both}, words=words)
-    made = build_tagger(
+    make = partial(
+        build_tagger,
         spec.model,
         spec.reader,
         spec.words,
@@ -108,12 +120,13 @@ def test_a_tagger(both: bool, characters: int) -> None:
         vocab=11,
         unknown_id=0,
         num_characters=7,
-    ).eval()
+    )
+    made = make().eval()
     at_BT = torch.zeros(1, 4, dtype=torch.int64)
     source = Words(at_BT, at_BT, torch.zeros(2, 6, dtype=torch.int64), torch.tensor([6, 6]))  # two that differ
     with Counted() as counted:
         made(source, torch.tensor([4]))
-    assert spec.row_flops(4, num_tags=3) + 2 * spec.words.spelling_flops(6) == counted.flops
+    assert measured(make, row_flops)(4) + 2 * measured(make, spelling_flops)(6) == counted.flops
 
 
 SEQ2SEQ: list[dict[str, Any]] = [
@@ -144,7 +157,8 @@ def test_an_encoder_decoder(more: dict[str, Any]) -> None:
         "translation",
         model={"encoder": {"kind": "gru", "width": 6}, "decoder": {"kind": "gru", "width": 6}, **more},
     )
-    made = build_seq2seq(spec.model, source_vocab=9, target_vocab=11).eval()
+    make = partial(build_seq2seq, spec.model, source_vocab=9, target_vocab=11)
+    made, flops = make().eval(), measured(make, pair_flops)
     for source, target in ((1, 1), (3, 4), (6, 2)):
         source_BS = torch.zeros(1, source, dtype=torch.int64)
         with Counted() as counted:
@@ -158,15 +172,16 @@ def test_an_encoder_decoder(more: dict[str, Any]) -> None:
             state = made.begin(encoded)
             for _ in range(target):
                 _, state = made.step(torch.zeros(1, dtype=torch.int64), state)
-        assert spec.row_flops(source, target, target_vocab=11) == read + counted.flops
-        assert spec.state_bytes(source) == source_bytes(made, source)
+        assert flops(source, target) == read + counted.flops
+        assert source_bytes(made, source) == state_bytes(made.begin(encoded))
 
 
 @pytest.mark.parametrize("scheme", ["end", "bernoulli", "remaining"])
 def test_one_machine_that_translates(scheme: str) -> None:
     model = {"kind": "transformer", "width": 8, "heads": 2, "tie": scheme == "end"}
     spec = spec_of("translation", model=model, data={"shared_vocab": True}, termination={"kind": scheme})
-    made = build_terminating(spec.model, scheme=spec.termination.kind, vocab=11).eval()
+    make = partial(build_terminating, spec.model, scheme=spec.termination.kind, vocab=11)
+    made = make().eval()
     token_B1 = torch.zeros(1, 1, dtype=torch.int64)
     with Counted() as counted:
         state = made.init_state(1)
@@ -174,9 +189,9 @@ def test_one_machine_that_translates(scheme: str) -> None:
             _, state = made.features(token_B1, state, None)
         for _ in range(4):
             _, state = made(token_B1, state)
-    told = 7 * 2 * made.enter.numel() if scheme == "remaining" else 0  # what the formula says it leaves out
-    assert spec.row_flops(3, 4, target_vocab=11) == counted.flops - told
-    assert spec.state_bytes(7) == state_bytes(state)
+    told = 7 * 2 * made.enter.numel() if scheme == "remaining" else 0  # which is said to be left out
+    assert measured(make, pair_flops)(3, 4) == counted.flops - told
+    assert row_bytes(made, 7) == state_bytes(state)
 
 
 @pytest.mark.parametrize(
@@ -190,33 +205,35 @@ def test_one_machine_that_translates(scheme: str) -> None:
 )
 def test_a_tree(model: dict[str, Any]) -> None:
     spec = spec_of("tree", model=model)
-    made: Any = build_node_classifier(spec.model, spec.reader, num_classes=5, vocab=11).eval()
+    make = partial(build_node_classifier, spec.model, spec.reader, num_classes=5, vocab=11)
+    made: Any = make().eval()
     forest = chain([6])  # a child each, but for the first
     with Counted() as counted:
         made(torch.zeros(6, dtype=torch.int64), forest)
-    head, absent = 2 * 4 * 5, 2 * 4 * 4 * (model["kind"] == "child_sum")  # naive asks the gate of nobody, too
-    assert spec.row_flops(6, spans=0, span=1, num_classes=5) == pytest.approx(counted.flops - absent)
-    assert spec.model.node_flops(1) + head == counted.flops / 6
-    assert spec.state_bytes(3) is None
+    absent = 2 * 4 * 4 * (model["kind"] == "child_sum")  # naive asks the gate of nobody, too
+    assert measured(make, row_flops)(6) == counted.flops - absent
+    assert row_bytes(made, 3) is None
 
 
 @pytest.mark.parametrize("shape", ["balanced", "chain"])
 def test_a_tree_that_is_built_over_a_span(shape: str) -> None:
     spec = spec_of("tree", model={"kind": "nary", "width": 4, "shape": shape})
-    made: Any = build_node_classifier(spec.model, spec.reader, num_classes=5, vocab=11).eval()
+    make = partial(build_node_classifier, spec.model, spec.reader, num_classes=5, vocab=11)
+    made: Any = make().eval()
     with Counted() as counted:
         made(torch.zeros(1, 5, dtype=torch.int64))
-    assert spec.row_flops(9, spans=1, span=5, num_classes=5) == pytest.approx(counted.flops)
+    assert measured(make, row_flops)(5) == counted.flops
     assert len((balanced if shape == "balanced" else chain)([5]).children_NK) == (9 if shape == "balanced" else 5)
 
 
 def test_a_span_that_any_model_reads() -> None:
     spec = spec_of("tree", model={"kind": "gru", "width": 4})
-    made: Any = build_node_classifier(spec.model, spec.reader, num_classes=5, vocab=11).eval()
+    make = partial(build_node_classifier, spec.model, spec.reader, num_classes=5, vocab=11)
+    made: Any = make().eval()
     with Counted() as counted:
         made(torch.zeros(1, 5, dtype=torch.int64))
-    assert spec.row_flops(9, spans=3, span=5, num_classes=5) == 3 * counted.flops
-    assert spec.state_bytes(3) == 4 * 4
+    assert measured(make, row_flops)(5) == counted.flops
+    assert row_bytes(made, 3) == 4 * 4
 
 
 @each_reader
@@ -225,7 +242,8 @@ def test_a_forecast_all_at_once(model: dict[str, Any], objective: str) -> None:
     for more in ({}, {"reader": {"bidirectional": True}}, {"reader": {"summary": "mean"}}):
         forecast = {"context": 6, "horizon": 3, "skip": not more}
         spec = spec_of("forecasting", model=model, forecast=forecast, objective={"kind": objective}, **more)
-        made = build_forecaster(spec, channels=2, covariates=1, gaps=True)
+        make = partial(build_forecaster, spec, channels=2, covariates=1, gaps=True)
+        made = make()
         assert isinstance(made.eval(), DirectForecaster)
         past = Past(torch.zeros(1, 6, 2), torch.ones(1, 6, 2, dtype=torch.bool), torch.zeros(1, 9, 1))
         with Counted() as counted:
@@ -233,7 +251,7 @@ def test_a_forecast_all_at_once(model: dict[str, Any], objective: str) -> None:
         masked = 0
         if model["kind"] == "transformer" and not more.get("reader", {}).get("bidirectional"):
             masked = 1  # its parallel form scores what it then masks
-        found = spec.row_flops(8, inputs=5, channels=2, covariates=1)
+        found = measured(make, row_flops)(8)
         assert found <= counted.flops if masked else found == counted.flops
 
 
@@ -243,10 +261,11 @@ def test_a_forecast_moment_by_moment(objective: str) -> None:
     forecast = {"context": "all", "mode": "recursive"}
     model = {"kind": "lstm", "width": 6, "embedding": 4}
     spec = spec_of("forecasting", model=model, forecast=forecast, objective={"kind": objective}, **bits)
-    made = build_forecaster(spec, channels=2)
+    make = partial(build_forecaster, spec, channels=2)
+    made = make()
     assert isinstance(made.eval(), RecursiveForecaster)
     with Counted() as counted:
         y_BTD, state = made.machine(torch.zeros(1, 7, 2))
         made.distribution(y_BTD)
-    assert spec.row_flops(7, inputs=2, channels=2, covariates=0) == counted.flops
-    assert spec.state_bytes(7, inputs=2) == state_bytes(state)
+    assert measured(make, row_flops)(7) == counted.flops
+    assert row_bytes(made, 7) == state_bytes(state)

@@ -3,6 +3,7 @@
 import json
 import sys
 import types
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import statewise as sw
 from statewise.core import Mixer, unroll
-from statewise.models import build_mixer, custom_spec, own_mixer, own_mixers
+from statewise.models import build_mixer, cost_of, custom_spec, own_mixer, own_mixers
 from statewise.models.custom import from_source
 from statewise.specs import CustomSpec, UserError, make_spec, mixers_of, parse_spec
 
@@ -44,19 +45,21 @@ def spec_of(folder: Path, **options: Any) -> CustomSpec:
 def test_sizes_are_those_of_the_model(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, depth=2, embedding=5, mlp="gelu", norm="rms")
     model = sw.build(spec, vocab=11)
-    assert spec.num_parameters(11) == sum(p.numel() for p in model.parameters())
+    cost = cost_of(partial(sw.build, spec, vocab=11), context=1024)
+    assert cost.parameters == sum(p.numel() for p in model.parameters())
     _, state = model(torch.zeros(1, 3, dtype=torch.long))
-    assert spec.state_bytes(1024) == sw.state_bytes(state) == 2 * (8 * 4 + 8)
-    assert spec.mixer_flops(5) == 2 * 5 * 8
+    assert cost.state_bytes == sw.state_bytes(state) == 2 * (8 * 4 + 8)
+    assert cost_of(partial(build_mixer, spec, input_width=5)).flops == 2 * 5 * 8
     assert spec.small().mixer_output() == 12
 
 
 def test_a_list_is_measured_after_so_many_tokens(tmp_path: Path) -> None:
     own = own_mixer(f"{write_fading(tmp_path, more=LIST)}:List")
     spec = custom_spec(own, {"width": 8, "embedding": 4})
-    assert [spec.mixer_state(4, tokens).real for tokens in (0, 1, 100)] == [0, 4, 400]
+    make = partial(build_mixer, spec, input_width=4)
+    assert [cost_of(make, context=tokens).state_bytes for tokens in (0, 1, 100)] == [0, 4 * 4, 400 * 4]
     # One more vector is compared, and each that is there is multiplied.
-    assert [spec.mixer_flops(4, tokens) for tokens in (0, 9)] == [2 * 4 * 8, 10 * 2 * 4 * 8]
+    assert [cost_of(make, context=tokens).flops for tokens in (0, 9)] == [2 * 4 * 8, 10 * 2 * 4 * 8]
     parsed = parse_spec({"model": {"kind": "custom"}}, mixers=[own])
     assert parsed.step_grows
 
@@ -269,7 +272,7 @@ class Looks(Mixer[Seen]):
 
 def test_a_class_that_looks_at_numbers_is_measured_too() -> None:
     spec = custom_spec(own_mixer(Looks), {"width": 6})
-    assert spec.mixer_flops(4) == 2 * 4 * 6
+    assert cost_of(partial(build_mixer, spec, input_width=4)).flops == 2 * 4 * 6
     assert isinstance(build_mixer(spec, input_width=4), Looks)
 
 

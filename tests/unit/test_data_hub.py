@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from statewise.data import Layout, labelled_columns, pair_columns, read_hub, read_tagged, read_trees, with_tags
+from statewise.data import Layout, read_hub, read_tagged, read_trees, with_tags
+from statewise.data.labelled import labelled_columns
+from statewise.data.pairs import pair_columns
 from statewise.data.series import read_series
 from statewise.data.source import open_source
 from statewise.specs import UserError

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tree_batch import tree_batch
 
 from statewise.data import (
     NO_LABEL,
@@ -28,7 +29,6 @@ from statewise.data import (
     read_tagged,
     read_texts,
     read_trees,
-    tree_batch,
     with_tags,
 )
 from statewise.data.lines import left_out_note, read_lines

@@ -170,7 +170,7 @@ def test_dates_are_read_and_written_in_their_own_style(
     (series,) = read_series(write(f"when,v\n{rows}"), time="when" if cells[0].isdigit() else None)
     assert series.channels == ("v",), "a column of dates is the time, whatever its name"
     assert series.time_T[0] == np.datetime64(first)
-    assert date_format(cells).written(np.datetime64(after, "us")) == written
+    assert date_format(cells).format(np.datetime64(after, "us")) == written
 
 
 def test_a_number_is_no_date(write: Write) -> None:
@@ -213,6 +213,7 @@ def test_missing_before_the_first_value_stays_missing(write: Write) -> None:
         ("a,b\n1,2\n1,1e200\n", {}, "data.csv:3: column 'b' holds '1e200', too large to be squared"),
         ("a,b\n1,\u0663\n", {}, "not a number"),
         ("a,b\n1,2\n", {"time": "when"}, "no column 'when'"),
+        ("a,b\n1,2\n", {"targets": ["c", "b"]}, "no column 'c'"),
         ("a,b\n1,2\n", {"targets": ["B"]}, 'if the target is in \'b\': settings={"data.targets": "b"}'),
         ("a,b\n1,2\n", {"targets": ["b"], "covariates": ["b"]}, "two purposes"),
         (",b\n0,2\n", {}, "column 1 has no name"),

@@ -1,4 +1,4 @@
-"""Words and punctuation apart, small letters, rare words unknown, whole words and their spelling."""
+"""Words and punctuation apart, small letters, rare words unknown, whole words."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nltk.tokenize import wordpunct_tokenize
 from tokenizers import Regex, models, normalizers, trainers
 
-from statewise.data import Tokenizer, spell
+from statewise.data import Tokenizer
 from statewise.data.tokenizer_training import train_backend
 from statewise.specs import TOKENIZERS, UserError
 
@@ -107,17 +107,6 @@ def test_whole_words_have_one_id_each() -> None:
     assert ids[0] == ids[2]
     assert ids[6] == ids[7] == tokenizer.unknown_id
     assert tokenizer.encode_words([]).tolist() == []
-
-
-def test_spelling() -> None:
-    sentences = [["ab", "c"], [], ["b", "abc", "?"]]
-    tokenizer = Tokenizer.train("char", ["abc"])
-    char_BTC, lengths_BT = spell(sentences, tokenizer, longest=2)
-    assert char_BTC.shape == (3, 3, 2)
-    assert lengths_BT.tolist() == [[2, 1, 0], [0, 0, 0], [1, 2, 1]]
-    assert tokenizer.decode(char_BTC[2, 1]) == "ab"
-    assert char_BTC[2, 2, 0] == tokenizer.unknown_id
-    assert char_BTC[1].sum() == 0
 
 
 @settings(deadline=None)

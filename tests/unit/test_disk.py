@@ -31,6 +31,15 @@ def full_disk(left: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
+def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power cut could leave a name without its content."""
+    calls, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: calls.append("fsync") or fsync(handle))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    write(tmp_path / "file.txt", "content")
+    assert calls[:2] == ["fsync", "replace"]
+
+
 def test_a_full_disk_leaves_a_saved_state_as_it_was(tmp_path: Path) -> None:
     path, state = tmp_path / "state.safetensors", torch.ones(1, 4)
     save_state(state, path)

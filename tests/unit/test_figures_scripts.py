@@ -14,9 +14,9 @@ from statewise.display.number import with_interval
 from statewise.figures import html, markdown
 from statewise.figures.drawing import draw, svg_file
 from statewise.figures.figure import Axis, Figure, Series, ticks
-from statewise.figures.label import shortened, text_width, told_apart
-from statewise.figures.paint import paint, unwritten
-from statewise.figures.passage import Passage, stretched, with_their_halves
+from statewise.figures.label import distinguishable, shortened, text_width
+from statewise.figures.paint import missing_glyphs, paint
+from statewise.figures.passage import Passage, merge_split_characters, widened
 from statewise.figures.svg_axis import tick_text
 from statewise.figures.table import Column, Table, words
 from statewise.figures.typeset import levels, order, runs_right_to_left, typeset
@@ -73,7 +73,7 @@ def test_pieces_that_add_no_letter_are_shown_with_the_one_before() -> None:
 
 
 def test_halves_of_a_character_are_paid_with_it() -> None:
-    assert with_their_halves([("", 1.0), ("", 2.0), ("中", 3.0), ("a", 4.0)]) == [("中", 6.0), ("a", 4.0)]
+    assert merge_split_characters([("", 1.0), ("", 2.0), ("中", 3.0), ("a", 4.0)]) == [("中", 6.0), ("a", 4.0)]
 
 
 def test_a_line_from_the_right() -> None:
@@ -129,9 +129,9 @@ def test_markdown_shows_what_cannot_be_seen() -> None:
 
 def test_colours_reach_as_far_as_costs_do() -> None:
     bounds = (0.25, 1.0, 8.0)
-    assert stretched(bounds, [1.0, 2.0, 30.0]) == bounds
-    assert stretched(bounds, [11.0, 12.0, 13.0]) == (0.5, 2.0, 16.0)
-    assert stretched(bounds, []) == bounds
+    assert widened(bounds, [1.0, 2.0, 30.0]) == bounds
+    assert widened(bounds, [11.0, 12.0, 13.0]) == (0.5, 2.0, 16.0)
+    assert widened(bounds, []) == bounds
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-3, 1.0, 1e6, 1e12])
@@ -157,13 +157,13 @@ def test_a_picture_says_which_letters_it_lacks(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         paint(one, tmp_path / "text.png")
     assert (tmp_path / "text.png").read_bytes().startswith(b"\x89PNG")
-    assert unassigned in unwritten(one)
-    assert not unwritten(passage("ab", "é", "\n", "\t", "שלום"))
+    assert unassigned in missing_glyphs(one)
+    assert not missing_glyphs(passage("ab", "é", "\n", "\t", "שלום"))
 
 
 def test_names_that_begin_alike_are_told_apart() -> None:
     names = [f"a class with a rather long name, number {at}" for at in range(5)] + ["short"]
-    shown = told_apart(names, 120)
+    shown = distinguishable(names, 120)
     assert len(set(shown)) == len(names)
     assert shown[-1] == "short"
     assert all(text_width(one) <= 120 for one in shown)

@@ -16,11 +16,10 @@ from statewise.data.series_time import next_times
 from statewise.data.series_window import RollingOrigin
 from statewise.data.split import SeriesParts, split_rows, split_whole, whole_span
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, parse_spec
-from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
+from statewise.tasks.forecasting.errors import Tally, baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare, read_parts
 from statewise.tasks.forecasting.job import ForecastingJob
 from statewise.tasks.forecasting.known import Known, Units, guess_period, learn
-from statewise.tasks.forecasting.tally import Tally
 from statewise.tasks.metric.series import mae, mase, mse, smape
 from statewise.training import Parallel
 

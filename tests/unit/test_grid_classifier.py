@@ -10,9 +10,8 @@ from sklearn.datasets import load_digits
 
 from statewise.data import read_arrays, read_grids
 from statewise.data.embedded import digits
-from statewise.models.classifier import build_classifier
 from statewise.models.grid_classifier import GridClassifier, build_grid_classifier, ends_of
-from statewise.specs import GridSpec, ReaderSpec, UserError, make_spec
+from statewise.specs import GridSpec, UserError, make_spec
 
 
 def classifier(**settings: Any) -> GridClassifier:
@@ -43,13 +42,6 @@ def test_readings_end_across_from_where_they_begin() -> None:
     found_BC = ends_of(y_BHWC, torch.tensor([[3, 5], [2, 1]]))
     # upper left ends lower right, upper right lower left, lower left upper right, lower right upper left
     assert found_BC.tolist() == [[8 + 400, 9, 2 + 400, 3], [12 + 4, 12 + 5, 12 + 2, 12 + 3]]
-
-
-@pytest.mark.parametrize("depth", [1, 3])
-def test_its_size_is_known_before_it_is_built(depth: int) -> None:
-    spec = GridSpec(width=6, depth=depth)
-    model = build_classifier(spec, ReaderSpec(), num_classes=7, values=2)
-    assert sum(p.numel() for p in model.parameters()) == spec.num_parameters(2, 7)
 
 
 def test_the_embedded_digits_are_scikit_learns() -> None:

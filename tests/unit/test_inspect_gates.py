@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from statewise.core import lens
-from statewise.inspection import live_subject, look
+from statewise.display import SilentProgress as Silent
+from statewise.inspection import apply_lens, live_subject
 from statewise.inspection.gates.feature import FEATURES, at_pieces, at_tokens, parse_features
 from statewise.inspection.gates.statistics import Correlation, Saturating
 from statewise.inspection.gates.trace import observable, trace, twins
-from statewise.inspection.progress import Silent
 from statewise.models import LINEAGE, Ancestor, build, build_sample
 from statewise.specs import UserError
 from statewise.tasks import TextSpecimens
@@ -170,7 +170,7 @@ def test_a_trace_is_what_a_lens_sees(kind: str) -> None:
 def test_every_family_has_units_to_look_at(row: Ancestor) -> None:
     model = build_sample(row.spec.small(), vocab=128).eval()
     subject = live_subject(model, torch.tensor([*map(ord, TEXT)]), decode=lambda ids: "".join(map(chr, ids)))
-    found = look(subject, "gates", slides=19)
+    found = apply_lens(subject, "gates", slides=19)
     assert len(found.figures[0].y.categories) >= 1
     found.to_json()
 
@@ -190,13 +190,13 @@ def test_the_finding_says_what_it_left_out_and_refuses_unknown_names() -> None:
     model = build("gru", vocab=128, width=8, seed=1)
     text = TEXT * 6
     subject = live_subject(model, torch.tensor([*map(ord, text)]), decode=lambda ids: "".join(map(chr, ids)))
-    found = look(subject, "gates", tokens=300, features=["year=1984", "none=zzz"])
+    found = apply_lens(subject, "gates", tokens=300, features=["year=1984", "none=zzz"])
     assert any("300 of" in one for one in found.missing)
     assert any("none" in one for one in found.missing)
     assert {figure.name for figure in found.figures} >= {"gates-features", "gates-saturation"}
     assert found.data["tokens"] == 300
     with pytest.raises(UserError, match="reset_gate"):
-        look(subject, "gates", names="nothing")
+        apply_lens(subject, "gates", names="nothing")
 
 
 def test_features_of_other_scripts() -> None:

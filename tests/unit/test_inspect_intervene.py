@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine, State, fork, leaves
-from statewise.inspection import live_subject, look
+from statewise.inspection import apply_lens, live_subject
 from statewise.inspection.intervene.address import Address, changed, parse_address, places, possible, zeroed
 from statewise.inspection.intervene.effect import cost, costs, cuts, divergence, silenced, state_after
 from statewise.models import LINEAGE, build, build_sample
@@ -188,7 +188,7 @@ def test_cuts_have_room_and_the_state_of_their_document() -> None:
 def test_the_finding(name: str) -> None:
     model = machine(name).float()
     subject = live_subject(model, tokens(200, 5))
-    found = look(subject, "intervene", places=3, ahead=8, tokens=5)
+    found = apply_lens(subject, "intervene", places=3, ahead=8, tokens=5)
     assert {figure.name for figure in found.figures} >= {"intervene-places", "intervene-recovery", "intervene-fork"}
     assert found.data["added"]["forget everything"] != 0
     assert len(found.data["written"]) >= 3
@@ -197,15 +197,15 @@ def test_the_finding(name: str) -> None:
 
 def test_one_address_alone_and_wrong_ones() -> None:
     subject = live_subject(machine("lstm").float(), tokens(120, 5))
-    found = look(subject, "intervene", address="layers.1.c_BD", places=3, ahead=8, tokens=0)
+    found = apply_lens(subject, "intervene", address="layers.1.c_BD", places=3, ahead=8, tokens=0)
     assert {key.split(" ", 1)[1] for key in found.data["added"]} == {"everything", "layers.1.c_BD"}
     assert len(found.data["units"]) == 12
     assert found.data["written"] == {}
     with pytest.raises(UserError, match="valid: layers"):
-        look(subject, "intervene", address="layers.1.z")
-    found = look(subject, "intervene", address="layers.0.lstm.forget_gate[1=3]", places=3, ahead=8, tokens=0)
+        apply_lens(subject, "intervene", address="layers.1.z")
+    found = apply_lens(subject, "intervene", address="layers.0.lstm.forget_gate[1=3]", places=3, ahead=8, tokens=0)
     assert "silence layers.0.lstm.forget_gate[1=3]" in found.data["added"]
     with pytest.raises(UserError, match="there is no 99"):
-        look(subject, "intervene", address="layers.0.lstm.forget_gate[1=99]", places=3, ahead=8)
+        apply_lens(subject, "intervene", address="layers.0.lstm.forget_gate[1=99]", places=3, ahead=8)
     with pytest.raises(UserError, match="no tokenizer"):
-        look(subject, "intervene", other="another text")
+        apply_lens(subject, "intervene", other="another text")

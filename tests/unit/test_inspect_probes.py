@@ -7,9 +7,9 @@ import torch
 
 from statewise.data.cache import default_folder
 from statewise.data.embedded import MEMORY_TASKS
-from statewise.inspection import look
+from statewise.display import SilentProgress as Silent
+from statewise.inspection import apply_lens
 from statewise.inspection.probes.trial import Trial, as_tokens, ask, fitted, kept_probe, planned, probe, run
-from statewise.inspection.progress import Silent
 from statewise.models import LINEAGE, build
 from statewise.specs import MarkovSpec, TrainSpec, UserError, WindowSpec
 
@@ -92,7 +92,7 @@ def test_the_state_of_a_list_grows_with_the_row_and_a_vector_does_not() -> None:
 
 def test_the_finding_and_mistakes() -> None:
     small = {"parameters": 1500, "steps": 2, "rows": 5, "longest": 3, "factors": [1, 2], "workers": 1}
-    found = look(None, "probes", families=["markov", "gru"], **small)
+    found = apply_lens(None, "probes", families=["markov", "gru"], **small)
     assert {figure.name for figure in found.figures} == {
         "probes-map",
         "probes-state",
@@ -101,8 +101,8 @@ def test_the_finding_and_mistakes() -> None:
     assert len(found.data["trials"]) == 2 * len(MEMORY_TASKS)
     found.to_json()
     with pytest.raises(UserError, match="lstm"):
-        look(None, "probes", families=["lstn"], **small)
+        apply_lens(None, "probes", families=["lstn"], **small)
     with pytest.raises(UserError, match="parity"):
-        look(None, "probes", tasks=["pariti"], **small)
+        apply_lens(None, "probes", tasks=["pariti"], **small)
     with pytest.raises(UserError, match="factors"):
-        look(None, "probes", **{**small, "factors": []})
+        apply_lens(None, "probes", **{**small, "factors": []})

@@ -7,7 +7,7 @@ import torch
 
 from statewise.figures.figure import Series
 from statewise.figures.table import Cell, Column, Table
-from statewise.inspection import live_subject, look
+from statewise.inspection import apply_lens, live_subject
 from statewise.inspection.attention.lens import AttentionSettings
 from statewise.inspection.attention.weights import CrossWeights
 from statewise.inspection.finding import Finding, Named
@@ -111,22 +111,22 @@ def points(**by_name: tuple[float, float]) -> list[Series]:
 
 
 def test_what_a_byte_is_worth() -> None:
-    assert _worth(points(small=(64.0, 0.01), large=(4096.0, 0.02))).startswith("Nobody")
+    assert _worth(points(small=(64.0, 0.01), large=(4096.0, 0.02))) == "No family is better than guessing."
     alone = _worth(points(small=(64.0, 0.1), large=(4096.0, 0.9)))
-    assert alone == "large comes furthest: 0.9000 with 4 KiB, and nobody comes half as far with less."
+    assert alone == "large has the highest skill: 0.9000 with 4 KiB; no smaller state has half of it."
     frugal = _worth(points(small=(64.0, 0.5), large=(4096.0, 0.9), waste=(8192.0, 0.8)))
-    assert frugal.endswith("small comes to 0.5000 with 64 B, the least for half of that.")
+    assert frugal.endswith("small has 0.5000 with 64 B, the smallest state with half of it.")
 
 
 def test_luck_is_not_called_skill() -> None:
     few = {"one": (22, 40, 0), "other": (19, 40, 0)}
-    assert "nobody is surely better than guessing" in _furthest(few, 0.5)
+    assert "no family is significantly better than guessing" in _furthest(few, 0.5)
     many = {"one": (2200, 4000, 0), "other": (1900, 4000, 0)}
-    assert _furthest(many, 0.5) == "At the greatest distance one is right most often: 55.0 % of 4,000."
+    assert _furthest(many, 0.5) == "At the greatest distance one is the most accurate: 55.0 % of 4,000."
     # Of many, the luckiest is luckier: what one alone may be called right for is chance among twenty.
     right = 20 + math.ceil(2.2 * math.sqrt(10))
-    assert "nobody" not in _furthest({"one": (right, 40, 0)}, 0.5)
-    assert "nobody" in _furthest({f"{n}": (right, 40, 0) for n in range(20)}, 0.5)
+    assert "no family" not in _furthest({"one": (right, 40, 0)}, 0.5)
+    assert "no family" in _furthest({f"{n}": (right, 40, 0) for n in range(20)}, 0.5)
 
 
 # Alignments.
@@ -169,7 +169,7 @@ def test_how_far_was_tried_is_what_the_curve_shows() -> None:
     """Gradients of few tokens reach the whole window; the sentence names the distance up to which there is a mean."""
     model = build(TransformerSpec(width=8, heads=2, depth=1), vocab=7).eval()
     tokens_T = torch.randint(7, (120,), generator=torch.Generator().manual_seed(0))
-    found = look(live_subject(model, tokens_T), "gradient", window=30, queries=6, context=8, targets=8, steps=2)
+    found = apply_lens(live_subject(model, tokens_T), "gradient", window=30, queries=6, context=8, targets=8, steps=2)
     tried = found.data["decay"]["input"]["distance"][-1]
     assert tried < 29
     assert found.data["decay"]["input"]["memory_length"] is None

@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import forward_with_resets
-from statewise.inspection import Finding, inspect, live_subject, look
+from statewise.display import ShownProgress as Shown
+from statewise.display import SilentProgress as Silent
+from statewise.inspection import Finding, apply_lens, inspect, live_subject
 from statewise.inspection.attention.alignment import Agreement, agreement, gold, known, slope
 from statewise.inspection.attention.weights import describe
 from statewise.inspection.lens import read_settings
 from statewise.inspection.lenses import LENSES, find_lens
-from statewise.inspection.progress import Shown, Silent
 from statewise.inspection.subject import read_text
 from statewise.inspection.surprise.lens import SurpriseSettings
 from statewise.inspection.surprise.measure import Bucket, measure, places, useful_context
@@ -157,7 +158,9 @@ def findings() -> dict[str, Finding]:
         "gradient": {"window": 16, "queries": 4, "context": 16, "targets": 8, "steps": 4},
         "bptt": {"window": 24, "length": 8, "draws": 4, "rows": 2, "batches": 2},
     }
-    return {name: look(subject, name, **small.get(name, {})) for name in ("surprise", "gradient", "attention", "bptt")}
+    return {
+        name: apply_lens(subject, name, **small.get(name, {})) for name in ("surprise", "gradient", "attention", "bptt")
+    }
 
 
 def test_every_lens_of_this_half_answers(findings: dict[str, Finding]) -> None:
@@ -183,7 +186,7 @@ def test_attention_says_when_there_is_none(findings: dict[str, Finding]) -> None
 
 def test_attention_shows_the_weights_of_the_equation() -> None:
     model = build(TransformerSpec(width=8, heads=2, depth=2, dropout=0.0), vocab=9).eval()
-    found = look(live_subject(model, stream(60), end_id=END), "attention", window=12, rows=2, maps=8)
+    found = apply_lens(live_subject(model, stream(60), end_id=END), "attention", window=12, rows=2, maps=8)
     assert found.data["layers"] == ["layers.0.attention.weights", "layers.1.attention.weights"]
     assert found.data["kernel_difference"] < 1e-5
     maps = [one for one in found.figures if one.name.startswith("attention-layer")]
@@ -195,13 +198,13 @@ def test_attention_shows_the_weights_of_the_equation() -> None:
             assert len(seen) == query + 1
             assert sum(seen) == pytest.approx(1, abs=1e-5)
     chosen = {"layers": (1,), "heads": (0,), "queries": (3, 7)}
-    one = look(live_subject(model, stream(60), end_id=END), "attention", window=12, **chosen)
+    one = apply_lens(live_subject(model, stream(60), end_id=END), "attention", window=12, **chosen)
     (shown,) = [figure for figure in one.figures if figure.name.startswith("attention-layer")]
     assert shown.name == "attention-layer-1-head-0"
     assert len(shown.grid.values) == 2
     for wrong in ({"layers": (5,)}, {"heads": (2,)}, {"queries": (12,)}):
         with pytest.raises(UserError, match=r"5|2|12"):
-            look(live_subject(model, stream(60), end_id=END), "attention", window=12, **wrong)
+            apply_lens(live_subject(model, stream(60), end_id=END), "attention", window=12, **wrong)
 
 
 def test_the_page_and_its_files(findings: dict[str, Finding], tmp_path: Path) -> None:
@@ -223,7 +226,7 @@ def test_a_lens_that_cannot_look_does_not_take_the_others_with_it() -> None:
     model = build(LSTMSpec(width=8, dropout=0.0), vocab=9).eval()
     found = inspect(live_subject(model, stream(4), end_id=END))
     by_name = {one.lens: one for one in found.findings}
-    assert by_name["gradient"].sentences[0].startswith("Not looked: ")
+    assert by_name["gradient"].sentences[0].startswith("Not inspected: ")
     assert by_name["surprise"].data["tokens"] == 3
 
 
@@ -242,19 +245,19 @@ def test_lenses_are_known_by_name() -> None:
     with pytest.raises(UserError, match="did you mean 'gradient'"):
         find_lens("gradeint")
     with pytest.raises(UserError, match="none was named"):
-        look(None, "surprise")
+        apply_lens(None, "surprise")
 
 
 def test_bad_windows_and_draws() -> None:
     subject = live_subject(build(ElmanSpec(width=4), vocab=9), stream(40), end_id=END)
     with pytest.raises(UserError, match="not a power of two\ntry 4 or 8"):
-        look(subject, "bptt", draws=6)
+        apply_lens(subject, "bptt", draws=6)
     with pytest.raises(UserError, match="nothing to cut"):
-        look(subject, "bptt", window=8, length=8)
+        apply_lens(subject, "bptt", window=8, length=8)
     counting = live_subject(build_sample(MarkovSpec(order=1), vocab=9), stream(40), end_id=END)
     with pytest.raises(UserError, match="does not learn by gradients"):
-        look(counting, "bptt")
-    assert "Nothing here is learnt by gradients" in look(counting, "gradient", targets=4).missing[0]
+        apply_lens(counting, "bptt")
+    assert "Nothing here is learnt by gradients" in apply_lens(counting, "gradient", targets=4).missing[0]
     with pytest.raises(UserError, match="tokens of shape"):
         live_subject(build(ElmanSpec(width=4), vocab=9), torch.zeros(3, 2))
 
@@ -280,7 +283,7 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
     assert list(Shown().over([1, 2, 3], "work")) == [1, 2, 3]
     assert capsys.readouterr().err == ""
     clock = iter(float(at) for at in range(0, 1000, 3))
-    monkeypatch.setattr("statewise.inspection.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("statewise.display.progress.time.monotonic", lambda: next(clock))
     assert list(Shown().over(range(10), "work")) == list(range(10))
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("work: 1 of 10")
@@ -291,8 +294,12 @@ def test_progress_is_silent_at_first(capsys: pytest.CaptureFixture[str], monkeyp
 def test_who_cannot_say_how_far_it_is_says_that_it_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("_QUIET", 0.05), ("_SECOND", 0.02), ("_LINE", 0.05)):
-        monkeypatch.setattr(f"statewise.inspection.progress.{name}", seconds)
+    for name, seconds in (
+        ("_SECONDS_BEFORE", 0.05),
+        ("_SECONDS_BETWEEN_TICKS", 0.02),
+        ("_SECONDS_BETWEEN_LINES", 0.05),
+    ):
+        monkeypatch.setattr(f"statewise.display.progress.{name}", seconds)
     with Shown().busy("work"):
         pass
     assert capsys.readouterr().err == ""

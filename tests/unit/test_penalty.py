@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from statewise.specs import LanguageModelSpec, UserError, make_spec
-from statewise.specs.penalty import PenaltySpec
-from statewise.tasks.language_model.penalty import penalty
+from statewise.specs.objective import PenaltySpec
+from statewise.tasks.language_model.job import penalty
 
 
 def features() -> torch.Tensor:

@@ -17,9 +17,8 @@ from statewise.models.tagger import Tags
 from statewise.models.word_entry import Words
 from statewise.specs import TaggingSpec, UserError, WordsSpec, make_spec
 from statewise.tasks.job import Opening
-from statewise.tasks.tagging.examples import Known, learn_encoding
+from statewise.tasks.tagging.examples import Known, learn_encoding, lexicon_from_json, lexicon_to_json
 from statewise.tasks.tagging.job import TaggingJob, by_sentence, guess
-from statewise.tasks.tagging.lexicon import lexicon_from_json, lexicon_to_json
 from statewise.tasks.tagging.sentences import Encoding, in_parts
 from statewise.training import Parallel
 

@@ -12,7 +12,7 @@ from statewise.core import Machine, detach, rows, unroll
 from statewise.decoding import Sampling, begin, generate
 from statewise.models import LINEAGE, build_sample, build_seq2seq
 from statewise.specs import GRUSpec, Seq2SeqSpec
-from statewise.specs.forcing import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
+from statewise.specs.train import ForcingSpec, FreeRunning, ScheduledSampling, TeacherForcing
 from statewise.training.forcing import (
     exposure_gap,
     feed_tokens,

@@ -266,5 +266,5 @@ def test_a_gradient_that_is_finite_but_too_large_for_its_norm_is_named() -> None
     model.head.bias_V.grad = torch.full_like(model.head.bias_V, 1e30)
     guard.watch(torch.tensor(1.0))
     assert float(guard.stopped) == 1.0
-    report = loop_module.Report(guard.report.tolist(), guard.names)
-    assert report.culprit() == "the gradient of head.bias_V"
+    report = guard.report.tolist()
+    assert guard.culprit(report) == "the gradient of head.bias_V"

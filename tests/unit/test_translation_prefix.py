@@ -16,8 +16,8 @@ from statewise.specs import GRUSpec, TranslationSpec, UserError, load_recipe, ma
 from statewise.specs.model import KINDS
 from statewise.specs.translation import DecodingSpec, PairDataSpec
 from statewise.tasks.translation import TranslationJob
+from statewise.tasks.translation.evaluation import by_length
 from statewise.tasks.translation.examples import Languages, Pairs
-from statewise.tasks.translation.length import by_length
 from statewise.tasks.translation.write import Writer, told
 from statewise.training import Parallel
 
@@ -271,7 +271,7 @@ def test_the_end_as_a_token_is_the_same_machine() -> None:
 
 
 @each_scheme
-@pytest.mark.parametrize("alpha", [0.0, 0.8])
+@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.slow), 0.8])
 def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha: float) -> None:
     """Against every content that can be written, weighed by the model's own loss."""
     task = job(spec(scheme, decoding__beam=1000, decoding__n_best=3, decoding__length_penalty=alpha))
@@ -286,8 +286,8 @@ def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha
     prompt_1P = torch.from_numpy(source)[None]
     with torch.no_grad():
         summary_1D, _ = model.condition(prompt_1P)
-        foreseen = model.foreseen(summary_1D)
-        lengths = range(1, longest + 1) if foreseen is None else [int(foreseen.clamp(1, longest))]
+        predicted = model.predicted_length(summary_1D)
+        lengths = range(1, longest + 1) if predicted is None else [int(predicted.clamp(1, longest))]
         symbols = [s for s in range(model.vocab) if s not in translator.never(decoding)]
         every = {
             tokens: -float(model.loss(prompt_1P, None, torch.tensor([tokens]), torch.tensor([n])).sum())

@@ -12,8 +12,9 @@ import nltk
 import numpy as np
 import pytest
 import torch
+from tree_batch import tree_batch
 
-from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees, tree_batch
+from statewise.data import NO_LABEL, LabelledTree, Labels, Tokenizer, Where, read_trees
 from statewise.data.flat_tree import FlatTree, binarised, collapsed, depth_of, spans_of
 from statewise.data.trees import flat_tree, read_flat_trees, read_trees_and_gaps
 from statewise.encoders import from_nltk

@@ -11,7 +11,6 @@ from statewise.comparison.report.answers import Asked, answered, courses, disput
 from statewise.comparison.report.choice import Choices, choices
 from statewise.comparison.report.costs import contexts, lesson, standings, throughput, tradeoffs
 from statewise.comparison.report.curves import learning_curves
-from statewise.comparison.report.held import held_equal
 from statewise.comparison.report.lineage import Group, Model, colours, groups, models
 from statewise.comparison.report.results import Results, sort
 from statewise.comparison.report.surprise import (
@@ -26,6 +25,7 @@ from statewise.comparison.report.table import (
     Settings,
     entry_table,
     failure_table,
+    held_equal,
     record_table,
     search_table,
     settings_table,

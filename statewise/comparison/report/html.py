@@ -9,7 +9,7 @@ from statewise.comparison.report.content import Content, PartContent
 from statewise.comparison.report.lineage import Model
 from statewise.comparison.report.surprise import LEVELS, SAMPLES, Surprised, level
 from statewise.display import plain, visible, whole_letters
-from statewise.figures import HUES, html, stretched, swatch
+from statewise.figures import HUES, html, swatch, widened
 
 
 def page(content: Content, *, static: bool = False) -> str:
@@ -172,7 +172,7 @@ def _readings(part: PartContent) -> str:
 
 def _bounds(part: PartContent) -> tuple[float, ...]:
     texts = [*(one.pieces for one in part.samples), *(one.pieces for one in part.readings)]
-    return stretched(LEVELS, [bits for pieces in texts for _, bits in pieces])
+    return widened(LEVELS, [bits for pieces in texts for _, bits in pieces])
 
 
 def _scale(levels: Sequence[float]) -> str:

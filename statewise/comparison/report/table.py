@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from statewise.comparison.budget import UNITS, Entry
-from statewise.comparison.report.held import off
 from statewise.comparison.report.results import Results
 from statewise.comparison.report.verdict import has_spread, score_text
 from statewise.comparison.statistics import Ranking
+from statewise.comparison.trial import TRAINING_FLOPS, Found
 from statewise.display import NONE, count, duration, plain, share, size, whole
 from statewise.figures import Cell, Column, Table, number, words
-from statewise.specs import Tried
+from statewise.specs import HeldKind, Tried
 
 _KEPT = ("entry", "metric", "model_bytes", "state_bytes")  # columns that are shown even where all entries agree
 
@@ -250,3 +250,37 @@ def _informative(table: Table) -> Table:
         columns.append(column._replace(shown=column.shown and not constant))
     rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
     return table._replace(columns=tuple(columns), rows=rows)
+
+
+def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind) -> float | None:
+    """Relative deviation of an entry from the budget; None where it is outside the budget."""
+    held = next((one for one in solved[name].held if one.kind == kind), None) if name in solved else None
+    if held is None:
+        return None
+    used = results.mean(name, lambda one: _used(one, kind)) if name in results.final else None
+    return held.error if used is None else used / held.wanted - 1
+
+
+def _used(one: Found, kind: HeldKind) -> float | None:
+    match kind:
+        case "seconds":
+            return one.seconds
+        case "tokens":
+            return float(one.tokens)
+        case "flops":
+            return TRAINING_FLOPS * one.flops_per_token * one.tokens
+        case _:
+            return None
+
+
+def held_equal(results: Results, entries: Sequence[Entry]) -> str:
+    """`60,000 parameters, met to within 1.2 %; 60 seconds of training, met to within 0.3 %`."""
+    solved = {entry.name: entry for entry in entries}
+    said = []
+    for kind, amount in results.study.budget.held():
+        amounts = {held.wanted for entry in entries for held in entry.held if held.kind == kind}
+        amounts = amounts or ({amount} if amount is not None else set())
+        errors = [abs(found) for name in solved if (found := off(results, solved, name, kind)) is not None]
+        much = f"{next(iter(amounts)):,.0f} " if len(amounts) == 1 else ""
+        said.append(f"{much}{UNITS[kind]}" + (f", met to within {share(max(errors))}" if errors else ""))
+    return "; ".join(said) or "nothing"

@@ -79,27 +79,29 @@ def operations(
     rng = Rng(seed, stream=_STREAM)
     name = f"{kind}, seed {seed}"
     # Each part is drawn until it is full; what is held out comes first, and is then not learned from.
-    asked = list(distinct(lambda: _operation(rng, language, held_depth or depth), lambda e: e.text, held))
-    taken = {expression.text for expression in asked}
+    held_out = list(distinct(lambda: _operation(rng, language, held_depth or depth), lambda e: e.text, held))
+    taken = {expression.text for expression in held_out}
     learned = distinct(lambda: _operation(rng, language, depth), lambda e: e.text, count + held)
     kept = [expression for expression in learned if expression.text not in taken][:count]
 
     def trees(expressions: list[_Expression], first: int) -> Examples[LabelledTree]:
-        found: Examples[LabelledTree] = Examples()
+        examples: Examples[LabelledTree] = Examples()
         for number, expression in enumerate(expressions, start=first):
             where = Where(name, number, "example")
-            found.append(LabelledTree(parse_tree(expression.text, where), where))
-        return found
+            examples.append(LabelledTree(parse_tree(expression.text, where), where))
+        return examples
 
-    return parts(name, trees(kept, 0), trees(asked, count), text=lambda one: one.written_with(one.labels()))
+    return parts(
+        name, trees(kept, 0), trees(held_out, count), text=lambda example: example.written_with(example.labels())
+    )
 
 
 def _operation(rng: Rng, language: _Language, depth: int) -> _Expression:
     word = rng.choice(tuple(language.operations))
     least, most, compute = language.operations[word]
-    inside = [_expression(rng, language, depth - 1) for _ in range(rng.between(least, most))]
-    value = compute([one.value for one in inside])
-    return _Expression(value, f"({value} {word} {' '.join(one.text for one in inside)})")
+    arguments = [_expression(rng, language, depth - 1) for _ in range(rng.between(least, most))]
+    value = compute([argument.value for argument in arguments])
+    return _Expression(value, f"({value} {word} {' '.join(argument.text for argument in arguments)})")
 
 
 def _expression(rng: Rng, language: _Language, depth: int) -> _Expression:

@@ -55,12 +55,12 @@ def _joined(several: Iterable[Examples[E]]) -> Examples[E]:
     return joined
 
 
-def distinct(made: Callable[[], E], key: Callable[[E], object], count: int) -> Iterable[E]:
+def distinct(draw: Callable[[], E], key: Callable[[E], object], count: int) -> Iterable[E]:
     """`count` examples of different keys, from a generator that has more than enough of them."""
     seen: set[object] = set()
     tries = 0
     while len(seen) < count:
-        example = made()
+        example = draw()
         tries += 1
         assert tries < 100 * count + 1000, "the generator has too few different examples"
         if key(example) not in seen:

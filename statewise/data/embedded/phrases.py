@@ -13,8 +13,10 @@ def phrases(*, count: int = 8000, held: int = 800, seed: int = 0) -> Parts[Pair]
     """Different English sentences, none of those held out among those learned from. Words stand apart."""
     rng = Rng(seed, stream=_STREAM)
     name = f"phrases, seed {seed}"
-    made = list(distinct(lambda: _sentence(rng), lambda phrase: phrase.english, count + held))
-    pairs = [Pair(phrase.english, phrase.german, Where(name, number, "example")) for number, phrase in enumerate(made)]
+    sentences = list(distinct(lambda: _sentence(rng), lambda phrase: phrase.english, count + held))
+    pairs = [
+        Pair(phrase.english, phrase.german, Where(name, number, "example")) for number, phrase in enumerate(sentences)
+    ]
     return parts(name, Examples(pairs[:count]), Examples(pairs[count:]))
 
 
@@ -39,9 +41,9 @@ def _command(rng: Rng) -> Phrase:
 
 def _request(rng: Rng) -> Phrase:
     verb, (what, was), around = rng.choice(german.VERBS), _object(rng), _around(rng)
-    asked, gefragt = rng.choice([("could you please", "könntest du bitte"), ("can you", "kannst du")])
-    english = _joined(asked, verb.english, what, verb.english_particle, around.english)
-    return Phrase(f"{english} ?", f"{_joined(gefragt, was, around.german, _infinitive(verb))} ?")
+    request, bitte = rng.choice([("could you please", "könntest du bitte"), ("can you", "kannst du")])
+    english = _joined(request, verb.english, what, verb.english_particle, around.english)
+    return Phrase(f"{english} ?", f"{_joined(bitte, was, around.german, _infinitive(verb))} ?")
 
 
 def _sequence(rng: Rng) -> Phrase:

@@ -62,11 +62,11 @@ def switching(
     """
     if every < 1 or not coefficients or any(abs(a) >= 1 for a in coefficients):
         raise UserError(f"coefficients {list(coefficients)} every {every} steps: expected numbers inside (-1, 1)")
-    x, made = 0.0, []
+    x, values = 0.0, []
     for t, shock in enumerate(_noise(seed, length).tolist()):
         x = coefficients[t // every % len(coefficients)] * x + noise * shock
-        made.append(x)
-    return make_series(np.array(made), id="switching", channels=["x"], where="the generator 'switching'")
+        values.append(x)
+    return make_series(np.array(values), id="switching", channels=["x"], where="the generator 'switching'")
 
 
 def mackey_glass(

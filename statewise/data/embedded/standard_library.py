@@ -32,70 +32,32 @@ class SourceFile(NamedTuple):
 
 
 def library_files(names: Sequence[str]) -> Iterator[SourceFile]:
-    """The files of modules and packages, in order of name; those this Python lacks are passed over."""
+    """The files of modules and packages, sorted by name; those this Python lacks are skipped."""
     folder = Path(sysconfig.get_path("stdlib"))
-    found = False
+    any_file = False
     for name in sorted(names):
         module = folder / f"{name}.py"
         for path in [module] if module.is_file() else sorted((folder / name).rglob("*.py")):
             inside = path.relative_to(folder).as_posix()
             if "/test" in inside or "__pycache__" in inside:
                 continue
-            found = True
+            any_file = True
             with tokenize.open(path) as file:
                 yield SourceFile(inside, path, file.read())
-    if not found:
+    if not any_file:
         raise UserError(
             f"this Python has no source of its standard library in {str(folder)!r}",
             fix="name data files of your own",
         )
 
 
-MODULES = (
-    "argparse",
-    "bisect",
-    "calendar",
-    "cmd",
-    "configparser",
-    "copy",
-    "csv",
-    "difflib",
-    "dis",
-    "fnmatch",
-    "fractions",
-    "ftplib",
-    "gettext",
-    "gzip",
-    "heapq",
-    "json",
-    "mailbox",
-    "pprint",
-    "queue",
-    "random",
-    "sched",
-    "shelve",
-    "shlex",
-    "shutil",
-    "socketserver",
-    "statistics",
-    "string",
-    "tarfile",
-    "textwrap",
-    "threading",
-    "trace",
-    "urllib",
-    "wave",
-    "weakref",
-)
-_LAYOUT = {
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.COMMENT,
-    tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}
+MODULES = """
+    argparse bisect calendar cmd configparser copy csv difflib dis fnmatch fractions ftplib gettext gzip heapq
+    json mailbox pprint queue random sched shelve shlex shutil socketserver statistics string tarfile textwrap
+    threading trace urllib wave weakref
+"""
+_LAYOUT_NAMES = ("NL", "NEWLINE", "INDENT", "DEDENT", "COMMENT", "ENDMARKER", "ENCODING")
+_LAYOUT = {getattr(tokenize, name) for name in _LAYOUT_NAMES}
 _LONGEST_TOKEN, _LONGEST_LINE = 40, 60
 
 
@@ -104,21 +66,21 @@ def source_tags(*, share: float = 0.15) -> Parts[Tagged]:
 
     Lines with a very long token (mostly docstrings) are counted and left out.
     """
-    files = {file.name: _sentences(file) for file in library_files(MODULES)}
+    files = {file.name: _sentences(file) for file in library_files(MODULES.split())}
     return parts("tokens of the standard library", *by_file(files, share=share))
 
 
 def _sentences(file: SourceFile) -> Examples[Tagged]:
-    found: Examples[Tagged] = Examples()
+    sentences: Examples[Tagged] = Examples()
     for line in _logical_lines(file.text):
         words = tuple(token.string for token in line)
         if any(len(word) > _LONGEST_TOKEN or not word.strip() or "\n" in word for word in words):
-            found.counts["lines with a long token"] += 1
+            sentences.counts["lines with a long token"] += 1
         elif len(words) > _LONGEST_LINE:
-            found.counts["long lines"] += 1
+            sentences.counts["long lines"] += 1
         else:
-            found.append(Tagged(words, tuple(tags_of(line)), file.where(line[0].start[0])))
-    return found
+            sentences.append(Tagged(words, tuple(tags_of(line)), file.where(line[0].start[0])))
+    return sentences
 
 
 def _logical_lines(text: str) -> Iterator[list[tokenize.TokenInfo]]:
@@ -153,22 +115,10 @@ def tags_of(line: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
 
 
 # Packages with docstrings in several files, most of them in every build of Python.
-PACKAGES = (
-    "asyncio",
-    "concurrent",
-    "ctypes",
-    "email",
-    "http",
-    "importlib",
-    "json",
-    "logging",
-    "multiprocessing",
-    "tkinter",
-    "unittest",
-    "urllib",
-    "wsgiref",
-    "xml",
-)
+PACKAGES = """
+    asyncio concurrent ctypes email http importlib json logging multiprocessing tkinter unittest urllib wsgiref
+    xml
+"""
 _WORDS = 4  # a shorter line tells nothing
 
 
@@ -181,15 +131,15 @@ def docstrings(*, share: float = 0.2) -> Parts[Labelled]:
     held: Examples[Labelled] = Examples()
     packages: dict[str, dict[str, Examples[Labelled]]] = {}
     seen: set[tuple[str, str]] = set()
-    for file in library_files(PACKAGES):
+    for file in library_files(PACKAGES.split()):
         package = file.name.split("/")[0]
         lines = Examples(_new(_lines(file, package), seen))
         if lines:
             packages.setdefault(package, {})[file.name] = lines
     for files in packages.values():
         if len(files) > 1:  # or there is nothing to hold out
-            for chosen, found in zip((train, held), by_file(files, share=share)):
-                chosen += found
+            for part, lines_of_part in zip((train, held), by_file(files, share=share)):
+                part += lines_of_part
     return parts("docstrings of the standard library", train, held)
 
 
@@ -199,9 +149,9 @@ def _lines(file: SourceFile, package: str) -> Iterator[Labelled]:
             continue
         match node.body[:1]:
             case [ast.Expr(value=ast.Constant(value=str(text), lineno=line))]:
-                for number, one in enumerate(text.split("\n"), start=line):
-                    if len(one.split()) >= _WORDS:
-                        yield Labelled(" ".join(one.split()), package, Where(file.name, number))
+                for number, docstring_line in enumerate(text.split("\n"), start=line):
+                    if len(docstring_line.split()) >= _WORDS:
+                        yield Labelled(" ".join(docstring_line.split()), package, Where(file.name, number))
 
 
 def _new(examples: Iterator[Labelled], seen: set[tuple[str, str]]) -> Iterator[Labelled]:
@@ -219,7 +169,7 @@ def ast_trees(*, share: float = 0.15) -> Parts[LabelledTree]:
 
     Words are names, kinds of constants, and operators. Statements of very few or very many are counted.
     """
-    files = {file.name: _trees(file) for file in library_files(MODULES)}
+    files = {file.name: _trees(file) for file in library_files(MODULES.split())}
     return parts(
         "syntax trees of the standard library",
         *by_file(files, share=share),
@@ -228,17 +178,17 @@ def ast_trees(*, share: float = 0.15) -> Parts[LabelledTree]:
 
 
 def _trees(file: SourceFile) -> Examples[LabelledTree]:
-    found: Examples[LabelledTree] = Examples()
+    trees: Examples[LabelledTree] = Examples()
     for node in ast.walk(file.tree()):
         if not isinstance(node, ast.stmt) or _holds_statements(node):
             continue
         tree = LabelledTree(_converted(node), file.where(node.lineno))
         size = len(tree.words())
         if _LEAST <= size <= _MOST:
-            found.append(tree)
+            trees.append(tree)
         else:
-            found.counts["statements of few words" if size < _LEAST else "statements of many words"] += 1
-    return found
+            trees.counts["statements of few words" if size < _LEAST else "statements of many words"] += 1
+    return trees
 
 
 def _holds_statements(node: ast.stmt) -> bool:
@@ -261,9 +211,9 @@ def _converted(node: ast.AST) -> Tree | str:
 def _names(node: ast.AST) -> Iterator[str]:
     """The identifiers that stand in the node itself."""
     for _, value in ast.iter_fields(node):
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str):
-                yield one
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str):
+                yield name
 
 
 def _is_context(node: ast.AST) -> bool:

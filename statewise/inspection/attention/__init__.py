@@ -1,1 +1,1 @@
-"""Where a model looks: exact weights of every layer and head, and alignments between two texts."""
+"""Attention weights of every layer and head, and alignments between two texts."""

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from statewise.data import END
-from statewise.display import alone, plain, rough, share
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, number, words
+from statewise.display import Progress, alone, plain, rough, share, whole
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, table_of, words
 from statewise.inspection.attention.weights import (
     Head,
     cross_weights,
@@ -24,7 +24,6 @@ from statewise.inspection.attention.weights import (
     valid_queries,
 )
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.tasks import Specimen, Specimens
 
@@ -88,7 +87,7 @@ class Pair(NamedTuple):
         return slope(self.weights_TS)
 
 
-def look_at_pairs(
+def align_pairs(
     subject: Subject,
     specimens: Specimens,
     progress: Progress,
@@ -177,28 +176,17 @@ def _within(rows: Sequence[Specimen], pattern: str | None) -> dict[str, list[Hea
 
 
 def _heads_within(within: dict[str, list[Head]]) -> Named:
-    columns = (
-        Column("layer", "layer", text=True),
-        Column("head", "head"),
-        Column("entropy", "entropy", "bits"),
-        Column("share", "of the largest", "0: one token, 1: a mean"),
-        Column("distance", "distance", "tokens, in the mean"),
-        Column("itself", "on itself"),
-    )
-    rows = tuple(
-        (
-            words(name),
-            number(one.head, lambda value: f"{value:.0f}"),
-            number(one.entropy, plain),
-            number(one.share, share),
-            number(one.distance, rough),
-            number(one.itself, share),
-        )
-        for name, heads in within.items()
-        for one in heads
+    table = table_of(
+        [(name, one) for name, heads in within.items() for one in heads],
+        (Column("layer", "layer", text=True), lambda pair: pair[0], None),
+        (Column("head", "head"), lambda pair: pair[1].head, whole),
+        (Column("entropy", "entropy", "bits"), lambda pair: pair[1].entropy, plain),
+        (Column("share", "of the largest", "0: one token, 1: a mean"), lambda pair: pair[1].share, share),
+        (Column("distance", "distance", "tokens, in the mean"), lambda pair: pair[1].distance, rough),
+        (Column("itself", "on itself"), lambda pair: pair[1].itself, share),
     )
     reading = "Means over the tokens of several pairs: heads of the encoder attend to the source, others to the target."
-    return Named("attention-within", "The self-attention heads", reading, Table(columns, rows))
+    return Named("attention-within", "The self-attention heads", reading, table)
 
 
 def _averaged(**wanted: Sequence[int]) -> str:
@@ -259,27 +247,21 @@ def _sentences(name: str, pairs: list[Pair]) -> list[str]:
 
 
 def _table(pairs: list[Pair]) -> Named:
-    columns = (
-        Column("source", "source", text=True),
-        Column("target", "target", text=True),
-        Column("slope", "direction", "1 forward, −1 backward"),
-        Column("right", "right", "of known alignments"),
-        Column("weight", "weight", "on the right place"),
+    def right(one: Pair) -> float | None:
+        return None if one.agreement is None else one.agreement.right / one.agreement.tokens
+
+    def weight(one: Pair) -> float | None:
+        return None if one.agreement is None else one.agreement.weight
+
+    table = table_of(
+        pairs,
+        (Column("source", "source", text=True), lambda one: " ".join(one.source[:-1]), None),
+        (Column("target", "target", text=True), lambda one: " ".join(one.target[:-1]), None),
+        (Column("slope", "direction", "1 forward, −1 backward"), lambda one: one.slope, plain),
+        (Column("right", "right", "of known alignments"), right, share),
+        (Column("weight", "weight", "on the right place"), weight, share),
     )
-    rows = []
-    for one in pairs:
-        right = None if one.agreement is None else one.agreement.right / one.agreement.tokens
-        weight = None if one.agreement is None else one.agreement.weight
-        rows.append(
-            (
-                words(" ".join(one.source[:-1])),
-                words(" ".join(one.target[:-1])),
-                Cell(one.slope, plain(one.slope)),
-                Cell(right, "–" if right is None else share(right)),
-                Cell(weight, "–" if weight is None else share(weight)),
-            )
-        )
-    return Named("attention-pairs", "The pairs", "One row a pair.", Table(columns, tuple(rows)))
+    return Named("attention-pairs", "The pairs", "One row a pair.", table)
 
 
 def _heads(pairs: list[Pair]) -> Named:

@@ -9,17 +9,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from statewise.display import alone, plain, rough, share
-from statewise.figures import Axis, Column, Drawing, Figure, Grid, Table, number
-from statewise.inspection.attention.alignment import look_at_pairs
+from statewise.display import Progress, alone, plain, rough, share, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, table_of
+from statewise.inspection.attention.alignment import align_pairs
 from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
-from statewise.tasks import Specimens, TextSpecimens
+from statewise.tasks import TASKS, Specimens, TextSpecimens
 
 
 class AttentionSettings(Spec):
@@ -31,19 +30,19 @@ class AttentionSettings(Spec):
     heads: tuple[int, ...] = Field(
         (), description="heads that are drawn, from 0; default: as many as fit, of alignments the mean"
     )
-    queries: tuple[int, ...] = Field((), description="tokens whose looks are drawn, from 0; default: all")
+    queries: tuple[int, ...] = Field((), description="tokens whose weights are drawn, from 0; default: all")
     maps: int = Field(4, ge=1, le=64, description="maps that are drawn at most")
     pairs: int = Field(4, ge=1, le=64, description="pairs whose alignment is drawn; translations")
     judged: int = Field(64, ge=1, description="pairs that are judged; translations")
 
 
-def look(subject: Subject, settings: AttentionSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: AttentionSettings, progress: Progress) -> Finding:
     specimens = subject.specimens
     assert specimens is not None
     if isinstance(specimens, TextSpecimens):
-        return _look_at_text(subject, specimens, settings, progress)
+        return _on_text(subject, specimens, settings, progress)
     if specimens.at(0).begin is not None:  # a decoder, after an encoder
-        return look_at_pairs(
+        return align_pairs(
             subject,
             specimens,
             progress,
@@ -54,16 +53,16 @@ def look(subject: Subject, settings: AttentionSettings, progress: Progress) -> F
             drawn=settings.pairs,
             judged=settings.judged,
         )
-    return _look_at_rows(subject, specimens, settings, progress)
+    return _on_rows(subject, specimens, settings, progress)
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
     length = min(settings.window, len(text.tokens_T), text.window or settings.window)
     window_BT = windows(text, length, settings.rows)
     device = subject.machine.like.device
     seen = [
         see(subject.machine, window_1T.to(device))
-        for window_1T in progress.over(list(torch.split(window_BT, 1)), "looking at windows")
+        for window_1T in progress.over(list(torch.split(window_BT, 1)), "reading windows")
     ]
     if not seen[0].weights:
         return _none(subject, "its only access to the past is its state")
@@ -81,10 +80,10 @@ def _look_at_text(subject: Subject, text: TextSpecimens, settings: AttentionSett
     )
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
-    seen = [see_row(one) for one in progress.over(rows, "looking at rows")]
+    seen = [see_row(one) for one in progress.over(rows, "reading rows")]
     if not seen[0].weights:
         return _none(subject, f"its {place}s do not attend to each other")
     drawn = max(
@@ -236,27 +235,26 @@ def _sentences(
 
 
 def _table(heads: Sequence[Head], place: str) -> Named:
-    columns = (
-        Column("layer", "layer"),
-        Column("head", "head"),
-        Column("entropy", "entropy", "bits"),
-        Column("share", "of the largest", "0: one token, 1: a mean"),
-        Column("distance", "distance", f"{place}s, in the mean"),
-        Column("itself", "on itself"),
-        Column("previous", "on the one before"),
-        Column("first", "on the first"),
+    table = table_of(
+        heads,
+        (Column("layer", "layer"), lambda one: one.layer, whole),
+        (Column("head", "head"), lambda one: one.head, whole),
+        (Column("entropy", "entropy", "bits"), lambda one: one.entropy, plain),
+        (Column("share", "of the largest", "0: one token, 1: a mean"), lambda one: one.share, share),
+        (Column("distance", "distance", f"{place}s, in the mean"), lambda one: one.distance, rough),
+        (Column("itself", "on itself"), lambda one: one.itself, share),
+        (Column("previous", "on the one before"), lambda one: one.previous, share),
+        (Column("first", "on the first"), lambda one: one.first, share),
     )
-    forms = (lambda value: f"{value:.0f}", lambda value: f"{value:.0f}", plain, share, rough, share, share, share)
-    rows = tuple(tuple(number(value, form) for value, form in zip(one, forms)) for one in heads)
     reading = f"Means over the {place}s of several rows; a {place} that can only attend to itself is left out."
-    return Named("attention-heads", "The heads", reading, Table(columns, rows))
+    return Named("attention-heads", "The heads", reading, table)
 
 
 LENS = Lens(
     "attention",
     "Exact attention weights by layer and head, head entropy; alignments of translations, and whether they are right.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=AttentionSettings,
-    look=look,
+    apply=apply,
 )

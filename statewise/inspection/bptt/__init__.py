@@ -1,1 +1,1 @@
-"""The laboratory of truncation: what each way to cut time does to the gradient, and what it saves."""
+"""Truncated BPTT: bias, variance, memory and time of each policy."""

@@ -21,18 +21,18 @@ from statewise.training import Segment, pass_gradient, segments
 
 
 class Estimate(NamedTuple):
-    """A policy's gradients of one batch, beside the full one; everything in units of its norm."""
+    """A policy's gradients of one batch against the full one; everything in units of its norm."""
 
-    cosine: float  # mean over draws of the angle between them
+    cosine: float  # between them, the mean over draws
     norm: float  # mean norm
-    projection: float  # mean part along the full gradient: 1 where nothing is missing
-    bias: float  # how far the mean of all draws is off; of an unbiased policy it shrinks as 1/√draws
+    projection: float  # mean component along the full gradient: 1 without bias
+    bias: float  # error of the mean of all draws; of an unbiased policy it shrinks as 1/√draws
     spread: float  # standard deviation of one draw about that mean
     off_by: tuple[float, ...]  # the bias after 1, 2, 4, … draws
 
     @property
     def chance(self) -> float:
-        """The bias that so many draws would show by chance alone, were there none."""
+        """The bias that an unbiased policy with this spread would show, by chance alone."""
         return self.spread / math.sqrt(self.draws)
 
     @property
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 def gradient(
     machine: Machine[Any], inputs_BT: Tensor, targets_BT: Tensor, policy: TruncationSpec, *, key: Sequence[int]
 ) -> Tensor:
-    """`[P]`: of the mean loss over the window, cut as `policy` says, as training does it."""
+    """`[P]`: of the mean loss over the window, truncated by `policy` as in training."""
     parameters = [p for p in machine.parameters() if p.requires_grad]
     total = [torch.zeros_like(p) for p in parameters]
     state: State = machine.init_state(len(inputs_BT))
@@ -64,7 +64,7 @@ def gradient(
 
 
 def _joined(cuts: list[Segment]) -> Iterator[list[Segment]]:
-    """Segments between which gradient flows have one way back."""
+    """Groups of segments with gradient flow between them: one backward pass each."""
     run: list[Segment] = []
     for segment in cuts:
         if segment.flow == 0.0 and run:
@@ -84,7 +84,7 @@ def estimate(
     seed: int = 0,
     full_P: Tensor | None = None,
 ) -> Estimate:
-    """`draws` (a power of two) cuts by chance; one gradient is in memory at a time."""
+    """`draws` (a power of two) random truncations; one gradient is in memory at a time."""
     if full_P is None:
         full_P = gradient(machine, inputs_BT, targets_BT, FullTruncation(), key=(seed,))
     size = float(full_P.norm())
@@ -112,18 +112,18 @@ _REPEATS = 3
 
 class Cost(NamedTuple):
     seconds: float  # the median of a few
-    held_bytes: int  # tensors that the graph kept for its way back, at the fullest moment
+    held_bytes: int  # peak size of the tensors that the graph keeps for the backward pass
 
 
 class _Held:
-    """A tensor that a graph keeps. When the graph lets go of it, somebody is told."""
+    """A tensor that a graph keeps; a finalizer runs when it is released."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
 
 class _Meter:
-    """Bytes of all memory that is held; what is held twice counts once, and what was there before not at all."""
+    """Bytes of all storage that a graph keeps, each counted once; storage that existed before is not counted."""
 
     def __init__(self, known: set[int]) -> None:
         self._known, self._holders = known, dict[int, int]()
@@ -153,9 +153,9 @@ class _Meter:
 
 
 def cost(compute: Callable[[], Any], *, known: list[Tensor]) -> Cost:
-    """Of something that goes forward and back. `known`: what is there anyway, weights above all."""
+    """Time and memory of a forward and backward pass. `known`: tensors that exist anyway, such as weights."""
     device = known[0].device
-    compute()  # whoever has to prepare something does so before the clock runs
+    compute()  # warm-up
     seconds = []
     for _ in range(_REPEATS):
         began = _now(device)

@@ -13,11 +13,11 @@ from pydantic import Field
 from torch import Tensor
 
 from statewise.core import Machine
+from statewise.display import Progress
 from statewise.inspection.bptt import picture
 from statewise.inspection.bptt.estimate import Estimate, Measured, Trained, cost, estimate, gradient
 from statewise.inspection.finding import Finding
 from statewise.inspection.lens import Lens
-from statewise.inspection.progress import Progress
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import (
@@ -36,16 +36,16 @@ from statewise.training import Silent
 class BPTTSettings(Spec):
     window: int = Field(96, ge=2, description="tokens that the full gradient flows through")
     length: int = Field(16, ge=1, description="tokens between two cuts (random: in the mean)")
-    keep: float = Field(0.5, gt=0, le=1, description="unbiased: the chance that a gradient passes a cut")
+    keep: float = Field(0.5, gt=0, le=1, description="unbiased: the probability that a gradient passes a cut")
     rows: int = Field(4, ge=1, description="windows in a batch")
     batches: int = Field(4, ge=2, description="batches that intervals are made of")
-    draws: int = Field(32, ge=2, description="cuts by chance of each batch; a power of two")
+    draws: int = Field(32, ge=2, description="random cuts of each batch; a power of two")
     train: bool = Field(False, description="also train with each policy and compare the final loss")
     steps: int = Field(200, ge=1, description="train: steps of each training")
     seeds: int = Field(2, ge=1, description="train: trainings of each policy")
 
 
-def look(subject: Subject, settings: BPTTSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: BPTTSettings, progress: Progress) -> Finding:
     text = subject.text_rows
     if not any(p.requires_grad for p in subject.machine.parameters()):
         raise UserError(f"{subject.name} does not learn by gradients", fix="name a run that was trained by them")
@@ -95,7 +95,7 @@ def _measure(
     draws: int,
     progress: Progress,
 ) -> dict[str, Measured]:
-    # Bias and spread in double precision, so that what is left is the policy's alone; cost as it is trained.
+    # Bias and spread in double precision, to exclude rounding errors; cost as in training.
     exact = copy.deepcopy(machine).double().eval()
     full = [gradient(exact, one_BT[:, :-1], one_BT[:, 1:], FullTruncation(), key=(0,)) for one_BT in batches]
     work = [(name, number) for name in policies for number in range(len(batches))]
@@ -117,12 +117,12 @@ def _measure(
     inputs_BT, targets_BT = batches[0][:, :-1], batches[0][:, 1:]
     found = {}
     for name, policy in policies.items():
-        taken = cost(
+        measured = cost(
             partial(gradient, machine, inputs_BT, targets_BT, policy, key=(0, 1)),
             known=[*machine.parameters(), inputs_BT, targets_BT],
         )
         random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
-        found[name] = Measured(tuple(estimates[name]), taken, random)
+        found[name] = Measured(tuple(estimates[name]), measured, random)
     return found
 
 
@@ -179,6 +179,6 @@ LENS = Lens(
     ("language_model",),
     quick=False,
     settings=BPTTSettings,
-    look=look,
+    apply=apply,
     why="it reads whole rows or windows, and nothing is truncated on the way",
 )

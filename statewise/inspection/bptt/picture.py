@@ -16,13 +16,13 @@ def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
     fixed, unbiased = found["fixed"], found["unbiased"]
     said = [
         f"Cutting every {length} tokens leaves a gradient with cosine {plain(fixed.mean('cosine'))} to the full one "
-        f"and {share(fixed.mean('bias'))} of it missing; the re-weighted random cut is off by "
-        f"{share(unbiased.mean('bias'))} after {unbiased.estimates[0].draws} draws, where chance alone gives "
-        f"{share(unbiased.mean('chance'))}.",
-        f"Its price is spread: one draw is {rough(unbiased.mean('spread'))} times the full gradient's norm away from "
-        f"the mean, against {rough(found['random'].mean('spread'))} for random cuts without weights.",
-        f"Memory falls from {size(found['full'].cost.held_bytes)} to {size(fixed.cost.held_bytes)} with fixed cuts and "
-        f"{size(unbiased.cost.held_bytes)} with the re-weighted ones.",
+        f"and {share(fixed.mean('bias'))} of it missing; the unbiased policy has an error of "
+        f"{share(unbiased.mean('bias'))} after {unbiased.estimates[0].draws} draws, of which "
+        f"{share(unbiased.mean('chance'))} is expected by chance.",
+        f"Its variance is higher: a draw has a standard deviation of {rough(unbiased.mean('spread'))} times the norm "
+        f"of the full gradient, against {rough(found['random'].mean('spread'))} for random truncation.",
+        f"Memory falls from {size(found['full'].cost.held_bytes)} to {size(fixed.cost.held_bytes)} with fixed "
+        f"truncation and {size(unbiased.cost.held_bytes)} with the unbiased policy.",
     ]
     if fixed.trained is not None:
         said.append(f"Trained with each, {_lowest(found)}.")
@@ -40,17 +40,17 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
             cut,
             "cosine",
             "cosine with the full gradient",
-            "The mean cosine of a policy's gradient with the one through all of time, with a 95 % interval over "
-            "batches: 1 is the same direction.",
+            "Mean cosine of a policy's gradient with the full one, with a 95 % interval over batches: 1 is the same "
+            "direction.",
         ),
         _rows(
             "bptt-projection",
             "Size along the full gradient",
             cut,
             "projection",
-            "part along the full gradient",
-            "How long a policy's gradient is along the full one, in units of it, in the mean over draws, with a 95 % "
-            "interval over batches: an unbiased policy has 1.",
+            "component along the full gradient",
+            "Component of a policy's gradient along the full one, in units of its norm: mean over draws, with a 95 % "
+            "interval over batches. An unbiased policy has 1.",
         ),
         _bars("bptt-memory", "Memory", found, {n: float(o.cost.held_bytes) for n, o in found.items()}, "bytes"),
         _bars("bptt-time", "Time", found, {n: o.cost.seconds for n, o in found.items()}, "seconds"),
@@ -66,7 +66,7 @@ def _convergence(cut: Mapping[str, Measured]) -> Figure:
         off_by = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
         most = max(each.estimates[0].draws for each in cut.values())
         draws = [2.0**power for power in range(len(off_by))]
-        if not one.random:  # the same at every draw
+        if not one.random:  # the same in every draw
             draws, off_by = [1.0, float(most)], [off_by[0], off_by[0]]
         kept = [(n, value) for n, value in zip(draws, off_by) if value > 0]
         if kept:
@@ -76,13 +76,13 @@ def _convergence(cut: Mapping[str, Measured]) -> Figure:
     fall = first / last if last else 1.0
     return Figure(
         "bptt-convergence",
-        "Does the mean of many draws become the full gradient?",
+        "Convergence of the mean over draws",
         "line",
         Axis("draws", "log", "whole", base=2),
         Axis("distance from the full gradient", "log"),
         tuple(series),
-        reading="How far the mean of so many draws is from the full gradient, in units of its norm. A biased policy "
-        "levels off; an unbiased one falls as 1/√draws.",
+        reading="Distance between the mean of this many draws and the full gradient, in units of its norm. A biased "
+        "policy levels off; an unbiased one falls as 1/√draws.",
         finding=f"From 1 to {unbiased.estimates[0].draws} draws the unbiased policy comes {rough(fall)} times closer "
         f"(1/√draws would be {rough(unbiased.estimates[0].draws ** 0.5)}); fixed cuts stay "
         f"{share(cut['fixed'].mean('bias'))} off, random ones {share(cut['random'].mean('bias'))}.",
@@ -115,7 +115,7 @@ def _rows(name: str, title: str, cut: Mapping[str, Measured], field: str, label:
 
 def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[str, float], unit: Unit) -> Figure:
     form = size if unit == "bytes" else duration
-    label = "tensors held for the way back, at the fullest" if unit == "bytes" else "seconds for one gradient"
+    label = "peak memory for the backward pass" if unit == "bytes" else "seconds for one gradient"
     least = min(values, key=values.__getitem__)
     return Figure(
         name,
@@ -131,21 +131,21 @@ def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[
 
 
 def _interval(mean: float, half: float | None) -> str:
-    """What is exact but for the last digits of a float has no interval."""
+    """A value that is exact but for rounding has no interval."""
     mean = mean if abs(mean) > _EXACT else 0.0
     return with_interval(mean, half if half is not None and half > _EXACT else None)
 
 
 def _lowest(found: Mapping[str, Measured]) -> str:
-    """Who ends lowest, and whether that can be told: policies share their seeds, so differences are paired."""
+    """The policy with the lowest loss, and whether the difference is significant: seeds are shared, so it is paired."""
     nats = {name: one.trained.nats for name, one in found.items() if one.trained is not None}
     best, next_ = sorted(nats, key=lambda name: fmean(nats[name]))[:2]
     gaps = [other - own for own, other in zip(nats[best], nats[next_])]
     half = half_width(gaps)
     words = f"{best} has the lowest loss, {plain(fmean(nats[best]))} nats"
     if half is None:
-        return f"{words}, {rough(fmean(gaps))} below {next_}; one seed cannot tell whether that is more than chance"
-    apart = "more than chance between seeds" if fmean(gaps) > half else "no more than chance between seeds"
+        return f"{words}, {rough(fmean(gaps))} below {next_}; one seed cannot tell whether that is significant"
+    apart = "significant over seeds" if fmean(gaps) > half else "not significant over seeds"
     return f"{words}, {rough(fmean(gaps))} below {next_}, which is {apart}"
 
 
@@ -155,7 +155,7 @@ def _final(found: Mapping[str, Measured]) -> Figure:
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
     return Figure(
         "bptt-final",
-        "What is learnt with each",
+        "Final loss with each policy",
         "dots",
         Axis("nats per token on held-out text"),
         Axis("", "category", categories=tuple(nats)),
@@ -180,7 +180,7 @@ def table(found: Mapping[str, Measured]) -> Named:
         Column("projection", "projection", "on full"),
         Column("norm", "norm", "of full"),
         Column("bias", "bias", "of the mean, of full"),
-        Column("chance", "by chance", "bias of so many draws"),
+        Column("chance", "by chance", "bias of as many draws"),
         Column("spread", "spread", "of a draw, of full"),
         Column("held_bytes", "memory", "held at most"),
         Column("seconds", "time", "a gradient"),

@@ -1,1 +1,1 @@
-"""What units do along a text, and what they stand for."""
+"""What gates, cells and units do along a text, and which features they follow."""

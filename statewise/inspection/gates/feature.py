@@ -1,6 +1,6 @@
-"""What a unit might stand for: properties of a text that can be said of each of its characters.
+"""Features of a text that a unit may follow, each a number for every character.
 
-The table can be added to: `name=regular expression` is 1 inside every match, and 0 elsewhere.
+Users add their own: `name=regular expression` is 1 inside every match, and 0 elsewhere.
 """
 
 import re
@@ -34,7 +34,7 @@ def _marks(test: Callable[[str], bool]) -> Callable[[str], Values]:
 
 
 def _since(test: Callable[[str], bool]) -> Callable[[str], Values]:
-    """How many characters ago the last one was that passes."""
+    """Characters since the last one that passes the test."""
 
     def of(text: str) -> Values:
         found, count = np.zeros(len(text), dtype=np.float32), 0
@@ -60,7 +60,7 @@ def _quoted(text: str) -> Values:
 
 
 def _nesting(text: str) -> Values:
-    """Brackets that are open. One that closes what was not opened is passed over."""
+    """Open brackets. A closing one without its opening one is ignored."""
     found = np.zeros(len(text), dtype=np.float32)
     opened: list[str] = []
     for at, character in enumerate(text):
@@ -73,7 +73,7 @@ def _nesting(text: str) -> Values:
 
 
 def _indented(text: str) -> Values:
-    """Is this white space at the beginning of a line?"""
+    """White space at the beginning of a line."""
     found, leading = np.zeros(len(text), dtype=np.float32), True
     for at, character in enumerate(text):
         leading = character == "\n" or (leading and character in " \t")
@@ -110,7 +110,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def parse_features(written: Sequence[str]) -> tuple[Feature, ...]:
-    """Features in a user's words, each `name=regular expression`."""
+    """A user's own features, each `name=regular expression`."""
     return tuple(_parsed(one) for one in written)
 
 
@@ -136,9 +136,8 @@ def _parsed(written: str) -> Feature:
 
 
 def at_pieces(features: Sequence[Feature], pieces: Sequence[str]) -> dict[str, Values]:
-    """Each feature at each piece of a text: the mean over its characters. An empty piece has what came before it.
-
-    So has one that stands for an end or an unknown word: its name is no text.
+    """Each feature at each piece of a text: the mean over its characters. An empty piece, an end symbol or an unknown
+    word has the value before it.
     """
     pieces = ["" if piece.strip() in (END, UNKNOWN) else piece for piece in pieces]
     text = "".join(pieces)

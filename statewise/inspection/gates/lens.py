@@ -1,4 +1,4 @@
-"""Gates, cells and units along a text: how far they are open, and which of them stands for what.
+"""The lens `gates`: saturation of gates, and units that follow a feature of the text.
 
 T time, U units.
 """
@@ -10,41 +10,40 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from statewise.display import plain, rough, share
-from statewise.figures import Column, Drawing, Table, number, words
+from statewise.display import Progress, plain, rough, share, whole
+from statewise.figures import Column, Drawing, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.gates.feature import parse_features
 from statewise.inspection.gates.picture import overview, passages, saturation_figure, unit_curves, unit_map, updates
 from statewise.inspection.gates.statistics import Correlation, Follower, Saturating, Saturation
 from statewise.inspection.gates.trace import Observed, Trace, Units, trace_rows, trace_text, twins
-from statewise.inspection.lens import ROW_TASKS, Lens
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec
-from statewise.tasks import TextSpecimens
+from statewise.tasks import TASKS, TextSpecimens
 
-_KEPT = 1500  # tokens whose values are kept to be shown
+_KEPT = 1500  # tokens whose values are kept for figures
 
 
 class GatesSettings(Spec):
     tokens: int = Field(4000, ge=16, description="tokens, words, time steps or nodes that are read")
-    names: str = Field("*", description="which observed names are looked at: a pattern, for example *forget_gate")
+    names: str = Field("*", description="which observed names are used: a pattern, for example *forget_gate")
     features: tuple[str, ...] = Field((), description="features of your own, each NAME=REGEX")
     units: int = Field(4, ge=0, description="units that are shown on what was read")
     shown: int = Field(500, ge=16, le=_KEPT, description="tokens that they are shown on")
-    slides: int = Field(99, ge=19, le=999, description="how often each feature is slid, to see what chance does")
+    slides: int = Field(99, ge=19, le=999, description="random shifts of each feature, to measure chance correlations")
 
 
 class _Seen(NamedTuple):
-    """All that one pass over what is read leaves behind."""
+    """The statistics of one pass."""
 
     correlation: Correlation
     saturation: dict[str, Saturation]
     kept: dict[str, Units]  # the beginning
-    mean: dict[str, NDArray[np.float64]]  # [T], over the units of a name that has a twin
+    mean: dict[str, NDArray[np.float64]]  # [T], over the units of a name that is also measured after an update
 
 
-def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: GatesSettings, progress: Progress) -> Finding:
     own = parse_features(settings.features)
     specimens, names = subject.specimens, settings.names
     assert specimens is not None
@@ -57,7 +56,7 @@ def look(subject: Subject, settings: GatesSettings, progress: Progress) -> Findi
 
 
 def _together(found: Sequence[tuple[str, Finding]]) -> Finding:
-    """Findings about the parts of a row as one: every name says of which part it is."""
+    """Findings about the parts of a row as one; names and titles say which part."""
     first = found[0][1]
     return first._replace(
         sentences=tuple(
@@ -158,9 +157,9 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
     named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
     said = [
         f"{len(best)} of {tried} features {'has' if len(best) == 1 else 'have'} a unit that follows "
-        f"{'it' if len(best) == 1 else 'them'} beyond chance ({named})."
+        f"{'it' if len(best) == 1 else 'them'} significantly ({named})."
         if best
-        else f"None of {tried} features has a unit that follows it beyond chance."
+        else f"None of {tried} features has a unit that follows it significantly."
     ]
     gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
     if gates:
@@ -169,7 +168,7 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
         at_end = sum(float((one.at_low_U + one.at_high_U).sum()) for one in gates.values()) / units
         said.append(
             f"Gates are within a tenth of 0 or 1 for {share(at_end)} of the time; "
-            f"{stuck} of {units} gate units hardly ever leave one end."
+            f"{stuck} of {units} gate units are stuck at one end."
         )
     for name, after in twins(list(seen.mean)):
         before, later = float(seen.mean[name].mean()), float(seen.mean[after].mean())
@@ -179,45 +178,22 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
 
 
 def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[Named]:
-    follow = Table(
-        (
-            Column("feature", "feature", text=True),
-            Column("unit", "unit", text=True),
-            Column("r", "r"),
-            Column("ratio", "times chance"),
-            Column("p", "p"),
-        ),
-        tuple(
-            (
-                words(one.feature),
-                words(places[one.name].place(one.unit)),
-                number(one.r, plain),
-                number(one.ratio, rough),
-                number(one.p, rough),
-            )
-            for one in followers
-        ),
+    follow = table_of(
+        followers,
+        (Column("feature", "feature", text=True), lambda one: one.feature, None),
+        (Column("unit", "unit", text=True), lambda one: places[one.name].place(one.unit), None),
+        (Column("r", "r"), lambda one: one.r, plain),
+        (Column("ratio", "times chance"), lambda one: one.ratio, rough),
+        (Column("p", "p"), lambda one: one.p, rough),
     )
-    saturated = Table(
-        (
-            Column("name", "name", text=True),
-            Column("units", "units"),
-            Column("mean", "mean"),
-            Column("low", "near its low end"),
-            Column("high", "near its high end"),
-            Column("stuck", "units stuck"),
-        ),
-        tuple(
-            (
-                words(name),
-                number(len(one.mean_U), lambda value: f"{value:,.0f}"),
-                number(float(one.mean_U.mean()), plain),
-                number(float(one.at_low_U.mean()), share),
-                number(float(one.at_high_U.mean()), share),
-                number(one.stuck, lambda value: f"{value:,.0f}"),
-            )
-            for name, one in seen.saturation.items()
-        ),
+    saturated = table_of(
+        seen.saturation.items(),
+        (Column("name", "name", text=True), lambda item: item[0], None),
+        (Column("units", "units"), lambda item: len(item[1].mean_U), whole),
+        (Column("mean", "mean"), lambda item: float(item[1].mean_U.mean()), plain),
+        (Column("low", "near its low end"), lambda item: float(item[1].at_low_U.mean()), share),
+        (Column("high", "near its high end"), lambda item: float(item[1].at_high_U.mean()), share),
+        (Column("stuck", "units stuck"), lambda item: item[1].stuck, whole),
     )
     found = []
     if followers:
@@ -225,8 +201,8 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
             Named(
                 "gates-followers",
                 "Units that follow a feature",
-                "p is how often a feature that was slid along what was read does as well, with any unit and feature: "
-                "one number for all that were tried.",
+                "p is how often a randomly shifted feature does as well, with any unit and feature: it accounts for "
+                "all that were tried.",
                 follow,
             )
         )
@@ -235,8 +211,8 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
             Named(
                 "gates-ends",
                 "Saturation",
-                "Ends are 0 and 1, or -1 and 1 for what can be negative; near is within a tenth of the way. A unit is "
-                "stuck that stands at one end more than 95 % of the time.",
+                "Ends are 0 and 1, or -1 and 1 for values that can be negative; near is within a tenth of the range. A "
+                "stuck unit is at one end more than 95 % of the time.",
                 saturated,
             )
         )
@@ -246,8 +222,8 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
 LENS = Lens(
     "gates",
     "What gates, cells and units do along what is read, and which of them stand for something in it.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=GatesSettings,
-    look=look,
+    apply=apply,
 )

@@ -21,7 +21,7 @@ _BINS = 40
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """A name's second appearance is told from its first."""
+    """Repeated names are numbered."""
     return [name if name not in names[:at] else f"{name} {names[:at].count(name) + 1}" for at, name in enumerate(names)]
 
 
@@ -33,15 +33,15 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
     if correlation.features:
         row, column = int(at[0]), int(at[1])
         closest = f"{names[row]} with {correlation.features[column]}"
-        finding = f"The closest of all is {closest}, at |r| = {best[row][column]:.2f}."
+        finding = f"The strongest is {closest}, at |r| = {best[row][column]:.2f}."
     return Figure(
         "gates-features",
-        "What each kind of unit follows",
+        "Correlation of units and features",
         "map",
         Axis("feature", "category", categories=tuple(correlation.features)),
         Axis("", "category", categories=tuple(short_names(names))),
         (),
-        "A cell is the largest correlation, without its sign, of any unit of the row with the feature of the column.",
+        "A cell is the largest absolute correlation of any unit of the row with the feature of the column.",
         finding,
         grid=Grid(tuple(tuple(float(one) for one in row) for row in best), "largest |r|", limits=(0.0, 1.0))
         if correlation.features
@@ -62,7 +62,7 @@ def passages(
     *,
     units: int,
 ) -> list[Drawing]:
-    """The best unit of each of the best followed features, on the beginning of the text."""
+    """The best unit of each of the best features, on the beginning of the text."""
     best = {one.feature: one for one in reversed(followers)}
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
@@ -73,10 +73,10 @@ def passages(
                 f"gates-unit-{at + 1}",
                 f"A unit for: {one.feature}",
                 tuple((piece, float(value)) for piece, value in zip(pieces, value_T)),
-                "spreads from its mean",
-                f"Each token is coloured by {place} at that moment: one colour above its mean, the other below.",
-                f"{place} follows {one.feature!r} with r = {one.r:+.2f}, {rough(one.ratio)} times what the best unit "
-                f"usually has by chance.",
+                "standard deviations from its mean",
+                f"Each token is coloured by the value of {place} there: one colour above its mean, the other below.",
+                f"{place} follows {one.feature!r} with r = {one.r:+.2f}, {rough(one.ratio)} times the median of "
+                f"the best unit with a shifted feature.",
                 bounds=(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5),
                 signed=True,
             )
@@ -109,11 +109,11 @@ def unit_map(
             Axis(place, "category", categories=tuple(alone(piece) for piece in pieces)),
             Axis("", "category", categories=tuple(_numbered([one.feature for one in ranked]))),
             (),
-            "A row is a unit that follows this feature; the colour is how far it is from its mean.",
+            "A row is a unit that follows this feature; the colour is its distance from its mean.",
             f"Of these, {places[steady.name].place(steady.unit)} changes least from one {place} to the next.",
             grid=Grid(
                 tuple(tuple(float(value) for value in row) for row in rows),
-                "spreads from its mean",
+                "standard deviations from its mean",
                 signed=True,
                 limits=(-3.0, 3.0),
             ),
@@ -132,19 +132,19 @@ def saturation_figure(saturation: Mapping[str, Saturation]) -> list[Drawing]:
     return [
         Figure(
             "gates-saturation",
-            "How far gates are open",
+            "Saturation of gates",
             "scatter",
             Axis("share of the time near 0 (shut)", limits=(0.0, 1.0)),
             Axis("share of the time near 1 (open)", limits=(0.0, 1.0)),
             series,
-            "A point is a unit: the further from the lower left, the more it is a switch; in a corner it never moves.",
+            "A point is a unit: far from the lower left it acts as a switch; in a corner it never changes.",
             f"{widest} is open most: {share(float(gates[widest].at_high_U.mean()))} of the time.",
         )
     ]
 
 
 def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
-    """What an update does to a quantity that is measured before and after it."""
+    """A quantity that is measured before and after each update."""
     found: list[Drawing] = []
     for at, (name, after) in enumerate(twins(list(mean))):
         edges = np.unique(np.linspace(0, len(mean[name]), _BINS + 1).astype(int))
@@ -162,7 +162,7 @@ def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
                 Axis("token", unit="whole"),
                 Axis(name),
                 tuple(Series(word, middle, values) for word, values in curves.items()),
-                "Each point is a mean over neighbouring tokens; where `after` is below, an update does what it is for.",
+                "Each point is a mean over neighbouring tokens; where `after` is lower, the update reduces it.",
                 f"The update lowers it at {share(improved)} of the tokens.",
             )
         )
@@ -180,7 +180,7 @@ def unit_curves(
     *,
     units: int,
 ) -> list[Drawing]:
-    """The best unit of each of the best followed features, over the first row."""
+    """The best unit of each of the best features, over the first row."""
     best = {one.feature: one for one in reversed(followers)}
     length = min(trace.first, _SHOWN)
     found: list[Drawing] = []
@@ -196,14 +196,14 @@ def unit_curves(
                 f"A unit for: {one.feature}",
                 "line",
                 Axis(f"{trace.place} of the first row", unit="whole"),
-                Axis("spreads from the mean of this row"),
+                Axis("standard deviations from the mean of this row"),
                 (
                     Series(one.feature, x, tuple(map(float, feature_T))),
                     Series(f"{place}{sign}", x, tuple(float(value) * (1 if one.r > 0 else -1) for value in unit_T)),
                 ),
-                "Both are brought to one mean and spread; where they go together, the unit tells the feature.",
-                f"{place} follows {one.feature!r} with r = {one.r:+.2f} over all rows, {rough(one.ratio)} times what "
-                "the best unit usually has by chance.",
+                "Both are standardised; where the curves agree, the unit follows the feature.",
+                f"{place} follows {one.feature!r} with r = {one.r:+.2f} over all rows, {rough(one.ratio)} times "
+                "the median of the best unit with a shifted feature.",
             )
         )
     return found

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import State, lens
+from statewise.display import Progress
 from statewise.inspection.gates.feature import FEATURES, Feature, Values, at_pieces, at_tokens
-from statewise.inspection.progress import Progress
 from statewise.inspection.text import fresh_starts, with_tokens
 from statewise.specs import UserError, nearest
 from statewise.tasks import Specimen, Specimens, TextSpecimens
@@ -25,15 +25,18 @@ Units = NDArray[np.float32]  # [T, U]
 _CHUNK = 256  # tokens read at a time
 _MOST_UNITS = 2048  # of one name
 _FEW = 3  # tokens that show which names there are
-_AFTER = "_after"  # a name that ends so is its namesake's, measured again after an update
+_AFTER = "_after"  # the same quantity, measured again after an update
+_TRIED = 2  # rows that show which names there are
+_TOGETHER = 512  # places of short rows that are yielded together, at least
+_AT_MOST = 4096
 
 
 class Observed(NamedTuple):
-    """A name that a model shows the same number of units of at every moment."""
+    """An observed name with the same number of units at every time step."""
 
     name: str
-    shape: tuple[int, ...]  # at a moment of one row
-    shown: NDArray[np.int64]  # which units are looked at: all, or so many of them, evenly spaced
+    shape: tuple[int, ...]  # at a time step of one row
+    shown: NDArray[np.int64]  # the units that are used: all, or some of them, evenly spaced
 
     @property
     def units(self) -> int:
@@ -51,16 +54,16 @@ class Observable(NamedTuple):
 
     @property
     def cut(self) -> list[str]:
-        """Names with more units than are looked at, in words."""
+        """Names with more units than are used, in words."""
         return [
-            f"{one.name} has {one.units:,} units; {len(one.shown):,} of them, evenly spaced, were looked at"
+            f"{one.name} has {one.units:,} units; {len(one.shown):,} of them, evenly spaced, were used"
             for one in self.observed
             if len(one.shown) < one.units
         ]
 
 
 def observed_as(name: str, shape: tuple[int, ...]) -> Observed:
-    """A name whose values at a moment have this shape."""
+    """A name whose values at a time step have this shape."""
     units = int(np.prod(shape, dtype=np.int64))
     shown = np.unique(np.linspace(0, units - 1, min(units, _MOST_UNITS)).astype(np.int64))
     return Observed(name, shape, shown)
@@ -118,6 +121,8 @@ def twins(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class Trace(NamedTuple):
+    """One pass over a text or over rows: observed units, and features that they may follow."""
+
     observed: Sequence[Observed]
     features: Mapping[str, NDArray[np.float32]]  # of every place
     pieces: Sequence[str]
@@ -125,15 +130,15 @@ class Trace(NamedTuple):
     missing: tuple[str, ...]
     place: str  # what stands at a place
     text: bool = True
-    first: int = 0  # places of the first row; 0: there is but one
-    part: str = ""  # of the rows, that is walked along: one of several texts; "": all of them
+    first: int = 0  # places of the first row; 0: there is only one
+    part: str = ""  # the part of the rows that is traced; "": all of them
 
 
 def matching(found: Observable, names: str) -> tuple[list[Observed], list[str]]:
-    """What is looked at of what there is to see, and what is left out."""
+    """The observed names that match, and what is left out."""
     observed = [one for one in found.observed if fnmatchcase(one.name, names)]
     if not found.observed:
-        raise UserError("this model shows nothing of itself that has units", fix="look through the lens attention")
+        raise UserError("this model has no observed units", fix="use the lens attention")
     if not observed:
         raise UserError(f"no observed name matches {names!r}", fix=nearest(names, [one.name for one in found.observed]))
     missing = found.cut
@@ -157,15 +162,10 @@ def trace_text(text: TextSpecimens, names: str, own: Sequence[Feature], *, token
     return Trace(observed, features, text.names(), trace(text, observed, progress), (*missing, *left_out), "token")
 
 
-_TRIED = 2  # rows that show which names there are
-_TOGETHER = 512  # places that are handed on together, at the least
-_AT_MOST = 4096  # and at the most
-
-
 def trace_rows(
     specimens: Specimens, names: str, own: Sequence[Feature], *, places: int, progress: Progress
 ) -> list[Trace]:
-    """One walk; where parts of a row are read by parts of a model, one along each."""
+    """One trace; where parts of a row are read by parts of a model, one for each."""
     words = specimens.words
     if own and not words.text:
         raise UserError(
@@ -203,7 +203,7 @@ def _trace_part(
 ) -> Trace:
     words = specimens.words
     between = " " if words.spaced else ""
-    told = (*FEATURES, *own) if words.text else ()
+    of_text = (*FEATURES, *own) if words.text else ()
     pieces: list[str] = []
     features: dict[str, list[Values]] = {}
     first = 0
@@ -214,7 +214,7 @@ def _trace_part(
         first = first or len(mine)
         pieces += mine
         signals = {name: values_T[begin:end] for name, values_T in one.signals.items()}
-        for name, values_T in {**at_pieces(told, mine), **signals}.items():
+        for name, values_T in {**at_pieces(of_text, mine), **signals}.items():
             features.setdefault(name, []).append(np.asarray(values_T, dtype=np.float32))
     return Trace(
         observed,
@@ -230,7 +230,7 @@ def _trace_part(
 
 
 def _enough(specimens: Specimens, places: int) -> list[int]:
-    """Rows from all over, so many that they have about so many places together."""
+    """Evenly spaced rows with about this many places together."""
     mean = float(np.mean([specimens.length(at) for at in np.linspace(0, len(specimens) - 1, 64).astype(int)]))
     count = max(_TRIED, int(places / max(mean, 1)))
     found = [int(at) for at in np.unique(np.linspace(0, len(specimens) - 1, min(count, len(specimens))).round())]
@@ -238,7 +238,7 @@ def _enough(specimens: Specimens, places: int) -> list[int]:
 
 
 def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
-    """A short row and one that is longer: what changes its size with the row is seen on them."""
+    """A short row and a longer one: they show which sizes change with the row."""
     ordered = sorted(numbers, key=specimens.length)
     shortest = specimens.length(ordered[0])
     return [ordered[0], *[at for at in ordered if specimens.length(at) > shortest][:1]]
@@ -249,20 +249,20 @@ def _observable(rows: Sequence[Specimen]) -> Observable:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     along: dict[str, bool] = {}
     for one in rows:
-        moments: Counter[str] = Counter()
+        steps: Counter[str] = Counter()
 
-        def note(name: str, value: Tensor, moments: Counter[str] = moments) -> Tensor:
+        def note(name: str, value: Tensor, steps: Counter[str] = steps) -> Tensor:
             shapes.setdefault(name, set()).add(tuple(value.shape[1:]))
-            moments[name] += 1
+            steps[name] += 1
             return value
 
         z_1TI = one.enter(one.x_TE[None])
         with lens(edit=note, keep=False):
             one.read(z_1TI)
-        for name, count in moments.items():
+        for name, count in steps.items():
             along[name] = along.get(name, True) and one.seen_at(name, count) is not None
     steady = [name for name, some in shapes.items() if len(some) == 1 and along[name]]
-    # Weights over a row, or a part of it, are as long as that; of rows that are all of one length, that is not seen.
+    # Weights over a row, or a part of it, are as long as that; rows of equal length do not show it.
     places = {size for one in rows for size in (len(one), *map(len, one.parts))}
     steady = [name for name in steady if not (name.endswith("weights") and next(iter(shapes[name]))[-1] in places)]
     observed = tuple(observed_as(name, next(iter(shapes[name]))) for name in steady)
@@ -280,19 +280,19 @@ def _chunks(
         one = specimens.at(number)
         z_1TI = one.enter(one.x_TE[None])
         length = len(one.stretch(names[0]))
-        found = _written(one, z_1TI, observed, length)
+        found = _units(one, z_1TI, observed, length)
         for name, several in parts.items():
             several.append(found[name])
         waiting += length
-        if waiting >= _TOGETHER or number == numbers[-1]:  # short rows together: what comes next is slow on each
+        if waiting >= _TOGETHER or number == numbers[-1]:  # short rows together: each chunk has a fixed cost
             whole = {name: np.concatenate(several) for name, several in parts.items()}
             for start in range(0, waiting, _AT_MOST):
                 yield begin + start, {name: unit_TU[start : start + _AT_MOST] for name, unit_TU in whole.items()}
             begin, waiting, parts = begin + waiting, 0, {name: [] for name in names}
 
 
-def _written(one: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
-    """Every name at every place, put there as it passes: of a long row the moments would take more than the numbers."""
+def _units(one: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
+    """Every name at every place, copied as it is observed: keeping all tensors of a long row would take more memory."""
     found = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
     shown = {which.name: which.shown for which in observed}
     places = {name: iter(one.seen_order(name, length).tolist()) for name in found}

@@ -1,1 +1,1 @@
-"""How far back a loss reaches: gradients through time, Jacobians of the state, and how much memory they leave."""
+"""Gradients through time, Jacobians of the state, memory length."""

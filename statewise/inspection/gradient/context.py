@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine
-from statewise.display import plain, share
+from statewise.display import Progress, plain, share
 from statewise.figures import Axis, Figure, Series
-from statewise.inspection.progress import Progress
 from statewise.training import read_metrics
 
 _TOKENS = 1 << 14  # read at a time
@@ -79,22 +78,14 @@ def length_words(length: int | None, longest: int) -> str:
 
 
 def context_figure(worth: Gain, threshold: float) -> Figure:
-    extra = tuple(nats - worth.nats[-1] for nats in worth.nats)
+    extra = [nats - worth.nats[-1] for nats in worth.nats]
     return Figure(
         "gradient-context",
         "Value of context",
         "line",
         Axis("tokens of context", "log", "whole", base=2),
         Axis("nats above the longest context"),
-        (
-            Series(
-                "mean over the same tokens",
-                tuple(map(float, worth.contexts)),
-                extra,
-                tuple(one - half for one, half in zip(extra, worth.half)),
-                tuple(one + half for one, half in zip(extra, worth.half)),
-            ),
-        ),
+        (Series.with_band("mean over the same tokens", worth.contexts, extra, worth.half),),
         reading=f"The same {worth.targets:,} token{'' if worth.targets == 1 else 's'}, predicted from contexts of this "
         "length: their loss above that with the longest context. The band is a 95 % interval.",
         finding=_worth_sentence(worth, threshold),

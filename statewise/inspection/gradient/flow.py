@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Composer, Machine, State, leaves, map_state
-from statewise.inspection.progress import Progress
+from statewise.display import Progress
 from statewise.tasks import Composed, Floats, Part, Specimen
 
 LossAt = Callable[[Tensor, int], Tensor]  # outputs of a time step, and its number, to the loss of each row

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state, rows
-from statewise.display import plain, rough
+from statewise.display import Progress, plain, rough
 from statewise.figures import Axis, Figure, Series
-from statewise.inspection.progress import Progress
 
 _ROWS = 128  # of a Jacobian that are computed at a time
 _PROBES = 16  # random directions, where the state is too large for all of them

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import Machine
+from statewise.display import Progress
 from statewise.figures import Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.gradient import picture
@@ -35,12 +36,11 @@ from statewise.inspection.gradient.jacobian import (
     stretch_sentence,
     without_eigenvalues,
 )
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
-from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
 
 _SHORTEST = 4  # tokens that a gradient can be followed through
@@ -66,12 +66,12 @@ class GradientSettings(Spec):
     keys: int = Field(32, ge=2, description="keys that the softmax chooses from")
 
 
-def look(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: GradientSettings, progress: Progress) -> Finding:
     """Gradients are followed in double precision: after many steps they are small, and must not be rounding noise."""
     if isinstance(subject.specimens, TextSpecimens):
-        return _look_at_text(subject, subject.specimens, settings, progress)
+        return _on_text(subject, subject.specimens, settings, progress)
     assert subject.specimens is not None
-    return _look_at_rows(subject, subject.specimens, settings, progress)
+    return _on_rows(subject, subject.specimens, settings, progress)
 
 
 def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
@@ -81,7 +81,7 @@ def _decay_data(decay: Decay | None, threshold: float) -> dict[str, Any] | None:
 # -------------------------------------------------------------------- windows of a text
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Finding:
     missing: list[str] = []
     tokens = len(text.tokens_T) - 1
     length = min(settings.window, tokens, text.window or settings.window)
@@ -172,7 +172,7 @@ def _text_sentences(name: str, sides: dict[str, Sides], worth: Gain, found: Recu
 # -------------------------------------------------------------------- rows of any task
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings, progress: Progress) -> Finding:
     words, missing = specimens.words, []
     precise = specimens.precise()
     numbers = _chosen(precise, settings.rows or _ROWS)
@@ -300,8 +300,8 @@ def _row_sentences(
 LENS = Lens(
     "gradient",
     "Gradients against distance, Jacobians, eigenvalues, memory length, clipping, softmax saturation.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=GradientSettings,
-    look=look,
+    apply=apply,
 )

@@ -1,1 +1,1 @@
-"""Touch what a model remembers, and see what that does."""
+"""Interventions on the state, and their effect."""

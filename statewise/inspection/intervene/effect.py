@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, concat, leaves, lens
 from statewise.decoding import Continuation, Sampling, extend
+from statewise.display import Progress
 from statewise.inspection.intervene.address import Address, Intervention, changed, put, silence, units_of
-from statewise.inspection.progress import Progress
 from statewise.inspection.text import fresh_starts
 from statewise.specs import UserError, lens_setting
 from statewise.tasks import Specimen, TextSpecimens

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from statewise.core import Machine, State, fork, leaves, lens
 from statewise.decoding import Sampling
-from statewise.display import plain, rough, share
-from statewise.figures import Column, Drawing, number
+from statewise.display import Progress, plain, rough, share
+from statewise.figures import Column, Drawing
 from statewise.inspection.finding import Finding
 from statewise.inspection.intervene import picture
 from statewise.inspection.intervene.address import (
@@ -43,13 +43,12 @@ from statewise.inspection.intervene.effect import (
     state_after,
     unit_costs,
 )
-from statewise.inspection.lens import ROW_TASKS, Lens, choose_rows
-from statewise.inspection.progress import Progress
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.text import with_tokens
 from statewise.models import TokenMachine
 from statewise.specs import Spec, UserError, nearest
-from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
 
 _FEWEST_UNITS = 4  # worth a figure
 _SHORTEST = 4  # places of a row
@@ -71,11 +70,11 @@ class InterveneSettings(Spec):
     seed: int = Field(0, ge=0, description="of what is written, where there is chance in it")
 
 
-def look(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: InterveneSettings, progress: Progress) -> Finding:
     if isinstance(subject.specimens, TextSpecimens):
-        return _look_at_text(subject, subject.specimens, settings, progress)
+        return _on_text(subject, subject.specimens, settings, progress)
     assert subject.specimens is not None
-    return _look_at_rows(subject, subject.specimens, settings, progress)
+    return _on_rows(subject, subject.specimens, settings, progress)
 
 
 def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) -> str | None:
@@ -102,7 +101,7 @@ def _not_all_units(leaf: str, tried: int, size: int) -> list[str]:
 # -------------------------------------------------------------------- a text
 
 
-def _look_at_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
+def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
     model, unit = subject.machine, "nats a token"
     missing: list[str] = []
     found = cuts(text, places=settings.places, ahead=settings.ahead)
@@ -126,7 +125,7 @@ def _look_at_text(subject: Subject, text: TextSpecimens, settings: InterveneSett
         picture.fork_figure(forked_PT),
     ]
     generated = _continuations(text, found, others, means, settings)
-    first = {one: number(round(float(one_PT[:, 0].mean()), 6), rough) for one, one_PT in added.items()}
+    first = {one: round(float(one_PT[:, 0].mean()), 6) for one, one_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
@@ -148,7 +147,7 @@ def _look_at_text(subject: Subject, text: TextSpecimens, settings: InterveneSett
         ),
         tuple(figures),
         (
-            picture.effect_table(means, Column("first", "at the first token", "nats"), first, unit=unit),
+            picture.effect_table(means, Column("first", "at the first token", "nats"), first, rough, unit=unit),
             *([picture.generated_table(generated)] if generated else []),
         ),
         {
@@ -240,7 +239,7 @@ class _Found(NamedTuple):
         return {one: torch.stack([each.added_Q.mean() for each in several]) for one, several in self.effects.items()}
 
 
-def _look_at_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
+def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
     for name in _OF_TEXTS:
         if name in settings.model_fields_set:
             raise UserError(
@@ -274,14 +273,13 @@ def _look_at_rows(subject: Subject, specimens: Specimens, settings: InterveneSet
         also={one: f"; {_change_words(value, words)}" for one, value in changes.items()},
     )
     column = Column("changed", "answers that change" if words.classes else "how far forecasts move")
-    cells = {one: number(value, share if words.classes else rough) for one, value in changes.items()}
     return Finding(
         "intervene",
         "Interventions",
         subject.name,
         tuple(sentences),
         tuple(figures),
-        (picture.effect_table(means, column, cells, unit=unit),),
+        (picture.effect_table(means, column, changes, share if words.classes else rough, unit=unit),),
         {
             "moments": len(found.base_P),
             "cost": base,
@@ -386,8 +384,8 @@ def _observed(one: Specimen) -> Mapping[str, Tensor]:
 LENS = Lens(
     "intervene",
     "What happens when a part of the state is set to 0, forgotten, swapped, held still or forked.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=InterveneSettings,
-    look=look,
+    apply=apply,
 )

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from statewise.display import rough, with_interval
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, number, words
+from statewise.display import Format, rough, with_interval
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, table_of, words
 from statewise.inspection.finding import Named
 from statewise.inspection.intervene.address import ACT_NAMES, Address, Intervention
 from statewise.inspection.lens import half_width, short_names
@@ -101,27 +101,24 @@ def fork_sentence(forked_PT: Tensor) -> str:
 # -------------------------------------------------------------------- tables
 
 
-def effect_table(effects: Effects, last: Column, values: Mapping[Intervention, Cell], *, unit: str) -> Named:
+def effect_table(
+    effects: Effects, last: Column, values: Mapping[Intervention, float], form: Format, *, unit: str
+) -> Named:
     """One row an intervention; `last` is a column of its own for texts and for rows."""
-    rows = tuple(
-        (
-            words(str(one.address)),
-            words(ACT_NAMES[one.act]),
-            number(float(one_P.mean()), rough),
-            number(float(one_P.std() / len(one_P) ** 0.5) if len(one_P) > 1 else None, rough),
-            values[one],
-        )
-        for one, one_P in effects.items()
-    )
-    columns = (
-        Column("place", "place", text=True),
-        Column("act", "intervention", text=True),
-        Column("added", "added loss", unit),
-        Column("error", "standard error", unit),
-        last,
+
+    def error(one: Intervention) -> float | None:
+        return float(effects[one].std() / len(effects[one]) ** 0.5) if len(effects[one]) > 1 else None
+
+    table = table_of(
+        effects,
+        (Column("place", "place", text=True), lambda one: str(one.address), None),
+        (Column("act", "intervention", text=True), lambda one: ACT_NAMES[one.act], None),
+        (Column("added", "added loss", unit), lambda one: float(effects[one].mean()), rough),
+        (Column("error", "standard error", unit), error, rough),
+        (last, lambda one: values[one], form),
     )
     reading = "Added loss is the mean over what follows each cut, and over the cuts; its error is over the cuts."
-    return Named("intervene-effects", "Cost of each intervention", reading, Table(columns, rows))
+    return Named("intervene-effects", "Cost of each intervention", reading, table)
 
 
 def generated_table(generated: Sequence[tuple[str, str]]) -> Named:

@@ -1,1 +1,1 @@
-"""Questions about memory, asked of models that are made for it."""
+"""Memory tasks for models that are trained for them."""

@@ -1,4 +1,4 @@
-"""Memory probes: every family trained on short rows of six questions, and asked on rows many times as long."""
+"""The lens `probes`: every family, trained on short rows of six memory tasks and tested on longer ones."""
 
 import math
 import os
@@ -10,18 +10,17 @@ from pydantic import Field
 
 from statewise.data import default_folder
 from statewise.data.embedded import MEMORY_TASKS
-from statewise.display import plain, share, size, whole
-from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, Table, number, words
+from statewise.display import Progress, plain, share, size, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Series, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
-from statewise.inspection.probes.trial import Probed, Trial, planned, run
-from statewise.inspection.progress import Progress
+from statewise.inspection.probes.trial import Probed, planned, run
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec, TrainSpec, UserError
 
 Found = Mapping[tuple[str, str], Probed]  # by task and family
 
-_GUESSING = 0.05  # of the way to always right: not more than chance
+_GUESSING = 0.05  # skill below which a model is called guessing
 _LEARNED = 0.9
 
 
@@ -32,16 +31,14 @@ class ProbesSettings(Spec):
     steps: int = Field(600, ge=1, description="of training, for each model and question")
     batch: int = Field(64, ge=1, description="rows in each step")
     lr: float = Field(4e-3, gt=0, description="the largest rate")
-    longest: int = Field(12, ge=2, description="size of the longest rows that are learnt from")
-    factors: tuple[int, ...] = Field(
-        (1, 2, 4, 8), description="how many times longer the rows are that are asked about"
-    )
-    rows: int = Field(100, ge=1, description="asked about, of each length")
+    longest: int = Field(12, ge=2, description="size of the longest training rows")
+    factors: tuple[int, ...] = Field((1, 2, 4, 8), description="how many times longer the test rows are")
+    rows: int = Field(100, ge=1, description="test rows of each length")
     seed: int = Field(0, ge=0, description="of the rows and of every model")
     workers: int | None = Field(None, ge=1, description="processes; default: one for each core")
 
 
-def look(subject: Subject, settings: ProbesSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: ProbesSettings, progress: Progress) -> Finding:
     if not settings.factors or min(settings.factors) < 1:
         raise UserError(f"factors = {list(settings.factors)}", fix="give whole numbers from 1, for example [1, 4]")
     factors = tuple(sorted(set(settings.factors)))
@@ -74,14 +71,14 @@ def look(subject: Subject, settings: ProbesSettings, progress: Progress) -> Find
         f"{len(families)} families, {len(tasks)} questions",
         tuple(_sentences(found, tasks, families, settings.longest, far)),
         tuple(figures),
-        (_table(found, trials, settings.longest * factors[0], far),),
+        (_table(found, settings.longest * factors[0], far),),
         {
             "chance": {task: MEMORY_TASKS[task].chance for task in tasks},
             "trials": [{"task": task, "family": family, **_record(one)} for (task, family), one in found.items()],
         },
         (
-            f"one seed, {settings.steps} steps: who is at chance here has not learned it in this budget, which is not "
-            "to say that it cannot",
+            f"one seed, {settings.steps} steps: a model at chance has not learned the task within this budget, which "
+            "does not show that it cannot",
         ),
     )
 
@@ -97,7 +94,7 @@ def _record(one: Probed) -> dict[str, object]:
 
 
 def skill(accuracy: float, chance: float) -> float:
-    """0 for guessing, 1 for always right: so that different questions can be averaged."""
+    """0 for guessing, 1 for always right: comparable between tasks."""
     return (accuracy - chance) / (1 - chance)
 
 
@@ -110,12 +107,12 @@ def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near
     score = {family: _mean_skill(found, tasks, family, far) for family in families}
     best = max(score, key=lambda family: score[family])
     state = max(found[task, best].state_bytes[far] for task in tasks)
-    longer = f"On rows {far // near} times as long as those that were learnt from"
+    longer = f"On rows {far // near} times as long as those of training"
     said.append(
-        f"{longer}, {best} answers best: {share(score[best])} of the way from guessing to always right, "
+        f"{longer}, {best} is best: {share(score[best])} of the way from guessing to always right, "
         f"with {size(state)} of state."
         if score[best] > _GUESSING
-        else f"{longer}, no family answers better than by guessing."
+        else f"{longer}, no family is better than guessing."
     )
     for task in tasks:
         chance = MEMORY_TASKS[task].chance
@@ -156,17 +153,17 @@ def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: i
     most = max(lost, key=lambda one: one[2])
     return Figure(
         "probes-map",
-        "Who answers what, and how far",
+        "Skill by task and length",
         "map",
         Axis(
             "question, and how many times longer the row", "category", categories=tuple(f"{t} ×{f}" for t, f in columns)
         ),
         Axis("", "category", categories=tuple(families)),
         (),
-        "The colour goes from guessing (0) to always right (1), on rows of that length; ×1 is what was learnt from.",
-        f"{most[0]} loses most by length, on {most[1]}: {share(most[2])} of the answers."
+        "Colour: skill from guessing (0) to always right (1) on rows of that length; ×1 is the training length.",
+        f"{most[0]} loses most with length, on {most[1]}: {share(most[2])} of the answers."
         if most[2] > 0
-        else "Nobody loses by length.",
+        else "No model loses accuracy with length.",
         grid=Grid(values, "skill", limits=(0.0, 1.0)),
     )
 
@@ -182,30 +179,30 @@ def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: 
     )
     return Figure(
         "probes-state",
-        "What a byte of state is worth",
+        "Skill by state size",
         "points",
-        Axis("bytes of state when the answer is asked for", "log", "bytes", base=2),
+        Axis("bytes of state at the last answer", "log", "bytes", base=2),
         Axis("skill on the longest rows, mean over questions"),
         series,
-        "Left is a small memory, up is one that keeps what matters; a list grows with the row, a vector does not.",
+        "Left: a small state; up: a higher skill. A growing state is measured at the end of the longest row.",
         _worth(series),
     )
 
 
 def _worth(series: Sequence[Series]) -> str:
-    """Who needs least for what: the best, and the smallest state that comes half as far."""
+    """The best family, and the smallest state with half of its skill."""
     best = max(series, key=lambda one: one.y[0])
     if best.y[0] <= _GUESSING:
-        return "Nobody answers better than by guessing, with few bytes or with many."
+        return "No family is better than guessing."
     least = min((one for one in series if one.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])
-    said = f"{best.name} comes furthest: {plain(best.y[0])} with {size(best.x[0])}"
+    said = f"{best.name} has the highest skill: {plain(best.y[0])} with {size(best.x[0])}"
     if least is best:
-        return f"{said}, and nobody comes half as far with less."
-    return f"{said}; {least.name} comes to {plain(least.y[0])} with {size(least.x[0])}, the least for half of that."
+        return f"{said}; no smaller state has half of it."
+    return f"{said}; {least.name} has {plain(least.y[0])} with {size(least.x[0])}, the smallest state with half of it."
 
 
 def _by_distance(found: Found, task: str, families: Sequence[str], longest: int) -> Figure:
-    """Answers gathered by powers of two of their distance."""
+    """Answers in groups by powers of two of their distance."""
     series, last = [], {}
     for family in families:
         gathered: dict[int, tuple[int, int, int]] = {}
@@ -220,56 +217,38 @@ def _by_distance(found: Found, task: str, families: Sequence[str], longest: int)
         f"probes-{task}",
         f"{task}: {MEMORY_TASKS[task].what}",
         "line",
-        Axis("distance to what decides the answer, symbols", "log", "whole", base=2),
+        Axis("distance to the symbol that decides the answer", "log", "whole", base=2),
         Axis("right answers", limits=(0.0, 1.03)),
         tuple(series),
-        f"Rows learnt from have a size of up to {longest}; guessing is right for {share(MEMORY_TASKS[task].chance)}.",
+        f"Training rows have a size of up to {longest}; guessing is right for {share(MEMORY_TASKS[task].chance)}.",
         _furthest(last, MEMORY_TASKS[task].chance),
     )
 
 
 def _furthest(last: Mapping[str, tuple[int, int, int]], chance: float) -> str:
-    """Who is right at the greatest distance, if that is more than luck: right, asked, and the sum of distances."""
+    """The most accurate family at the greatest distance, if that is significant: right, asked, sum of distances."""
     best = max(last, key=lambda family: last[family][0] / last[family][1])
     right, asked, _ = last[best]
-    said = f"{best} is right most often: {share(right / asked)} of {asked:,}"
-    # The luckiest of several families is luckier than one: the margin of one is divided among them.
+    said = f"{best} is the most accurate: {share(right / asked)} of {asked:,}"
+    # Bonferroni: the margin of one family is divided among all.
     margin = NormalDist().inv_cdf(1 - 0.025 / len(last)) * math.sqrt(chance * (1 - chance) / asked)
     if right / asked - chance <= margin:
-        return f"At the greatest distance nobody is surely better than guessing; {said}."
+        return f"At the greatest distance no family is significantly better than guessing; {said}."
     return f"At the greatest distance {said}."
 
 
-def _table(found: Found, trials: Mapping[tuple[str, str], Trial], near: int, far: int) -> Named:
-    rows = []
-    for (task, family), one in found.items():
-        first, last = min(one.by_size), max(one.by_size)
-        rows.append(
-            (
-                words(task),
-                words(family),
-                number(one.parameters, whole),
-                number(one.accuracy(first), share),
-                number(one.accuracy(last), share),
-                number(one.state_bytes[last], size),
-                number(one.loss, plain),
-            )
-        )
-    columns = (
-        Column("task", "question", text=True),
-        Column("family", "family", text=True),
-        Column("parameters", "parameters"),
-        Column("near", f"right at size {near}"),
-        Column("far", f"right at size {far}"),
-        Column("state", "state"),
-        Column("loss", "last loss", "nats"),
+def _table(found: Found, near: int, far: int) -> Named:
+    table = table_of(
+        found.items(),
+        (Column("task", "question", text=True), lambda item: item[0][0], None),
+        (Column("family", "family", text=True), lambda item: item[0][1], None),
+        (Column("parameters", "parameters"), lambda item: item[1].parameters, whole),
+        (Column("near", f"right at size {near}"), lambda item: item[1].accuracy(min(item[1].by_size)), share),
+        (Column("far", f"right at size {far}"), lambda item: item[1].accuracy(max(item[1].by_size)), share),
+        (Column("state", "state"), lambda item: item[1].state_bytes[max(item[1].by_size)], size),
+        (Column("loss", "last loss", "nats"), lambda item: item[1].loss, plain),
     )
-    return Named(
-        "probes-trials",
-        "Every trial",
-        "Right answers on the shortest and on the longest rows.",
-        Table(columns, tuple(rows)),
-    )
+    return Named("probes-trials", "Every trial", "Right answers on the shortest and on the longest rows.", table)
 
 
 LENS = Lens(
@@ -278,5 +257,5 @@ LENS = Lens(
     (),
     quick=False,
     settings=ProbesSettings,
-    look=look,
+    apply=apply,
 )

@@ -5,23 +5,26 @@ B batch, T time steps, V vocabulary.
 
 import hashlib
 import json
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.data import open_entry
 from statewise.data.embedded import MEMORY_TASKS, MemoryRow, MemoryTask
-from statewise.inspection.progress import Progress
-from statewise.models import LINEAGE, CountingMachine, TokenMachine, build, context_bytes
+from statewise.display import Progress
+from statewise.models import LINEAGE, CountingMachine, TokenMachine, build, context_bytes, num_parameters
 from statewise.specs import (
     LanguageModelSpec,
     ModelSpec,
@@ -34,7 +37,7 @@ from statewise.specs import (
 )
 from statewise.training import Plateau, learning_rate, make_optimizer
 
-_VERSION = 1  # of what a trial does: another one is not answered from what was kept before
+_VERSION = 1  # of the trials: results of another version are not reused
 _POOL = 1 << 15  # rows that training draws from, at most
 _SYMBOLS_AT_ONCE = 1 << 16  # read at a time when asking
 _NOT_ASKED = -100
@@ -64,7 +67,7 @@ class Trial(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """What was right, of how many answers, by the size of the row and by the distance of the answer."""
+    """Right answers and all answers, by the size of the row and by the distance of the answer."""
 
     by_size: dict[int, tuple[int, int]]
     by_distance: dict[int, tuple[int, int]]
@@ -78,21 +81,23 @@ class Probed(NamedTuple):
 
 
 def fitted(spec: ModelSpec, *, vocab: int, parameters: int) -> ModelSpec:
-    """The same model at the width whose number of parameters comes nearest. One without a width stays as it is."""
+    """The same model at the width whose number of parameters is nearest. A model without a width stays as it is."""
     if "width" not in type(spec).model_fields:
         return spec
     heads = getattr(spec, "heads", None) or 1
-    found: list[tuple[float, ModelSpec]] = []
-    for width in range(heads, _WIDEST, heads):
-        try:
-            sized = type(spec).model_validate({**spec.model_dump(), "width": width})
-        except ValidationError:  # for example half of an odd head cannot be rotated
-            continue
-        count = sized.num_parameters(vocab)
-        found.append((abs(count - parameters), sized))
-        if count > parameters:
-            break
-    return min(found, key=lambda pair: pair[0])[1]
+    widths = range(heads, _WIDEST, heads)
+
+    def sized(some: Sequence[int]) -> tuple[float, ModelSpec]:
+        """Parameters and model at the first of some widths that is valid: an odd head cannot be rotated."""
+        for width in some:
+            with suppress(ValueError):
+                model = type(spec).model_validate({**spec.model_dump(), "width": width})
+                return num_parameters(partial(build, model, vocab=vocab)), model
+        return math.inf, spec
+
+    above = bisect_right(widths, float(parameters), key=lambda width: sized(range(width, _WIDEST, heads))[0])
+    near = (sized(widths[:above][::-1]), sized(widths[above:]))
+    return min(near, key=lambda pair: abs(pair[0] - parameters))[1]
 
 
 def as_tokens(rows: Sequence[MemoryRow], task: MemoryTask) -> tuple[Tensor, Tensor]:
@@ -122,11 +127,11 @@ def learn(model: TokenMachine[Any], trial: Trial, *, say: Say | None = None) -> 
     # What lies behind the last answer of a batch need not be read.
     end_N = ((answers_NT != _NOT_ASKED) * torch.arange(1, tokens_NT.shape[1] + 1)).amax(1)
     optimizer = make_optimizer(model, spec)
-    chance = torch.Generator().manual_seed(trial.seed)
+    generator = torch.Generator().manual_seed(trial.seed)
     model.train()
     recent: list[float] = []
     for step in range(1, spec.steps + 1):
-        chosen_B = torch.randint(len(rows), (spec.batch,), generator=chance)
+        chosen_B = torch.randint(len(rows), (spec.batch,), generator=generator)
         time = int(end_N[chosen_B].max())
         logits_BTV, _ = model(tokens_NT[chosen_B, :time])
         loss = F.cross_entropy(logits_BTV.flatten(0, 1), answers_NT[chosen_B, :time].flatten(), ignore_index=_NOT_ASKED)
@@ -175,7 +180,7 @@ def probe(trial: Trial, *, say: Say | None = None) -> Probed:
     by_distance: dict[int, tuple[int, int]] = {}
     state_bytes = {}
     for size in trial.sizes:
-        # Another seed than in training, so that these rows are others.
+        # Another seed than in training.
         rows = task.rows(shortest=size, longest=size, count=trial.rows, seed=trial.seed + 1_000_003)
         answers = [
             (distance, right)
@@ -192,7 +197,7 @@ def probe(trial: Trial, *, say: Say | None = None) -> Probed:
 
 
 def kept_probe(trial: Trial, *, folder: Path, say: Say | None = None) -> Probed:
-    """The same, from what was found before where this very trial was run."""
+    """The same, from the cache where this trial was run before."""
 
     def make(made: Path) -> dict[str, Any]:
         found = probe(trial, say=say)
@@ -221,7 +226,7 @@ def planned(
     rows: int,
     seed: int,
 ) -> dict[tuple[str, str], Trial]:
-    """Each family as its recipe has it, but of the width that gives it so many parameters."""
+    """Each family with its recipe, at the width that gives it this many parameters."""
     known = {row.name: row for row in LINEAGE}
     for name in families:
         if name not in known:
@@ -243,7 +248,7 @@ def planned(
 def run(
     trials: Mapping[tuple[str, str], Trial], *, folder: Path, workers: int, progress: Progress
 ) -> dict[tuple[str, str], Probed]:
-    """All of them; what was found before is not found again."""
+    """All trials; results of earlier runs are reused."""
     found = dict(progress.over(_each(trials, folder=folder, workers=workers), "trials", total=len(trials)))
     return {name: found[name] for name in trials}
 
@@ -255,7 +260,7 @@ def _each(
         for name, trial in trials.items():
             yield name, kept_probe(trial, folder=folder)
         return
-    # A fork of a process that has used torch's threads can hang; a fresh one cannot.
+    # Forking a process that has used torch's threads can hang.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_alone) as pool:
         waiting = {pool.submit(kept_probe, trial, folder=folder): name for name, trial in trials.items()}
         try:
@@ -263,11 +268,11 @@ def _each(
                 yield waiting[done], done.result()
         except BrokenProcessPool:
             raise UserError(
-                "a process that was asking a model has ended; perhaps memory ran out",
-                fix=f"finished probes are kept; run it again with {lens_setting('workers', 1)}",
+                "a worker process has ended; perhaps memory ran out",
+                fix=f"finished trials are kept; run it again with {lens_setting('workers', 1)}",
             ) from None
 
 
 def _alone() -> None:
-    """One thread for each worker: together they fill the machine."""
+    """One thread for each worker: together they use all cores."""
     torch.set_num_threads(1)

@@ -1,1 +1,1 @@
-"""How surprised a model is by a text, where, and whether its own doubts are right."""
+"""Surprisal, calibration, and the use of context."""

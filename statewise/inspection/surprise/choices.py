@@ -1,4 +1,4 @@
-"""Surprise of answers that are one of several: what each cost, how sure the model was, which classes are hard.
+"""Surprisal of classifications: by answer and class, with calibration.
 
 N answers.
 """
@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from statewise.display import alone, plain, rough, share, visible, whole
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, words
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, table_of, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival, Tally, reliability
 from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
 
 LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
-_SHOWN = 300  # answers that are shown where they stand, if nothing was said: each row is a line
-_BARS = 16  # classes that a picture has room for
+_SHOWN = 300  # answers that are shown in their text by default: each row is a line
+_BARS = 16  # classes that a figure has room for
 _ALONG = 8  # points of a curve
 
 
@@ -30,7 +30,7 @@ class ClassCost(NamedTuple):
 
 
 class Along(NamedTuple):
-    """A mean over some answers that lie near each other."""
+    """A mean over neighbouring answers."""
 
     middle: float
     mean: float
@@ -73,18 +73,18 @@ def found_in_choices(
             "along": [one._asdict() for one in along],
         }
         sentences = [
-            f"{name} pays {plain(mean)} nats a {unit} on {specimens.source} ({int(told_N.sum()):,} {unit}s) and "
-            f"expected to pay {plain(entropy)}; it is right {share(tally.accuracy)} of the time, and its confidence "
-            f"is off by {share(tally.error())} in the mean.",
+            f"{name} has a mean loss of {plain(mean)} nats a {unit} on {specimens.source} "
+            f"({int(told_N.sum()):,} {unit}s) and a mean entropy of {plain(entropy)}; it is right "
+            f"{share(tally.accuracy)} of the time, with a calibration error of {share(tally.error())}.",
             _hardest(costs, specimens.words),
         ]
         unseen = len(told_N) - int(told_N.sum())
         if unseen and specimens.told:
-            missing.append(f"{unseen:,} {unit}s have a label that training never showed: they have no cost.")
+            missing.append(f"{unseen:,} {unit}s have a label that is not in the training data: they have no loss.")
     else:
         tables.append(_said(specimens, found, worst))
         sentences = [_answers(found, unit)]
-        missing.append(f"What is right is not known here, so there is neither a cost nor a calibration of {unit}s.")
+        missing.append(f"The right answers are not known, so there is neither a loss nor a calibration of {unit}s.")
     if rival is not None and told_N.any():
         sentences.insert(0, rival.sentence(name, f"nats a {rival.of or unit}"))
         data["against"] = rival.as_dict()
@@ -94,7 +94,7 @@ def found_in_choices(
 
 
 def class_costs(found: Choices) -> list[ClassCost]:
-    """Of every class that is the truth of an answer, the hardest first."""
+    """Of every class that occurs, the one with the highest loss first."""
     order_N = np.argsort(found.truth_N, kind="stable")
     which, begin = np.unique(found.truth_N[order_N], return_index=True)
     made = []
@@ -110,7 +110,7 @@ def class_costs(found: Choices) -> list[ClassCost]:
 
 
 def buckets(along_N: Floats, nats_N: Floats, *, most: int = _ALONG) -> list[Along]:
-    """Answers in their order along something, in groups of about one size; equal places stay together."""
+    """Answers in groups of about equal size along a value; equal values stay together."""
     edges = np.unique(np.quantile(along_N, np.linspace(0, 1, most + 1)))
     group_N = np.clip(np.searchsorted(edges, along_N, side="right") - 1, 0, max(len(edges) - 2, 0))
     made = []
@@ -140,22 +140,14 @@ def _along(along: Sequence[Along], label: str) -> list[Drawing]:
     return [
         Figure(
             "surprise-along",
-            "Where it is hard",
+            "Loss by position",
             "line",
             Axis(label),
             Axis("nats an answer"),
-            (
-                Series(
-                    "mean",
-                    tuple(one.middle for one in along),
-                    tuple(one.mean for one in along),
-                    tuple(one.mean - one.half for one in along),
-                    tuple(one.mean + one.half for one in along),
-                ),
-            ),
-            reading="Answers in groups of about one size; the band is a 95 % interval of the mean.",
-            finding=f"With {rough(most.middle)} {label} an answer costs most, {plain(most.mean)} nats; with "
-            f"{rough(least.middle)} least, {plain(least.mean)}{': a difference within chance' if chance else ''}.",
+            (Series.with_band("mean", *zip(*((one.middle, one.mean, one.half) for one in along))),),
+            reading="Answers in groups of about equal size; the band is a 95 % interval of the mean.",
+            finding=f"The loss is highest with {rough(most.middle)} {label}, {plain(most.mean)} nats, and lowest with "
+            f"{rough(least.middle)}, {plain(least.mean)}{': not a significant difference' if chance else ''}.",
         )
     ]
 
@@ -166,19 +158,19 @@ def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
     wrong = min(costs, key=lambda one: one.recall)
     return Figure(
         "surprise-classes",
-        f"Which {spoken.labels} are dear",
+        f"Loss by {spoken.label}",
         "bars",
         Axis("nats an answer"),
         Axis("", "category", categories=tuple(one.name for one in shown)),
         (Series("mean", tuple(one.nats for one in shown), tuple(float(at) for at in range(len(shown)))),),
-        reading="What an answer cost in the mean, by what the truth is.",
-        finding=f"{wrong.name!r} is found least often: {share(wrong.recall)} of {wrong.answers:,}.",
-        missing=(f"{left} cheaper {spoken.labels} are in the table alone",) if left else (),
+        reading="Mean loss of an answer, by its true label.",
+        finding=f"{wrong.name!r} has the lowest recall: {share(wrong.recall)} of {wrong.answers:,}.",
+        missing=(f"{left} {spoken.labels} with a lower loss are in the table only",) if left else (),
     )
 
 
 def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
-    """What is asked at places is shown where it stands."""
+    """Answers at places of a text are shown there."""
     if (found.place_N == UNTOLD).any():
         return []
     order = np.lexsort((found.place_N, found.row_N))
@@ -210,10 +202,10 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
     return [
         Passage(
             "surprise-text",
-            "What surprised the model",
+            "Surprisal by answer",
             tuple(pieces),
             "nats",
-            reading="The deeper the colour, the less the right answer was expected there.",
+            reading="Darker: lower probability of the right answer.",
             finding=f"Of what is shown, {alone(pieces[worst][0].strip())!r} cost most, with "
             f"{plain(pieces[worst][1] or 0.0)} nats: {notes[worst]}.",
             bounds=LEVELS,
@@ -237,12 +229,12 @@ def _row(specimens: Specimens, found: Choices, at: int) -> tuple[Cell, ...]:
 
 
 _COLUMNS = (
-    Column("before", "where, or what stands before", text=True),
-    Column("it", "what was asked", text=True),
+    Column("before", "where, or the text before", text=True),
+    Column("it", "question", text=True),
     Column("truth", "truth", text=True),
     Column("guess", "guess", text=True),
-    Column("sure", "how sure"),
-    Column("nats", "cost", "nats"),
+    Column("sure", "confidence"),
+    Column("nats", "loss", "nats"),
 )
 
 
@@ -253,7 +245,9 @@ def _short(text: str, most: int = 160) -> str:
 def _worst(specimens: Specimens, found: Choices, most: int) -> Named:
     order = np.argsort(-np.nan_to_num(found.nats_N, nan=-np.inf))[:most]
     rows = tuple(_row(specimens, found, int(at)) for at in order)
-    return Named("surprise-worst", "What surprised most", "Answers in the order of their cost.", Table(_COLUMNS, rows))
+    return Named(
+        "surprise-worst", "The most surprising answers", "Answers in the order of their loss.", Table(_COLUMNS, rows)
+    )
 
 
 def _said(specimens: Specimens, found: Choices, most: int) -> Named:
@@ -262,33 +256,24 @@ def _said(specimens: Specimens, found: Choices, most: int) -> Named:
 
 
 def _answers(found: Choices, unit: str) -> str:
-    least = int(found.sure_N.argmin())
+    most, least = (found.names[int(found.guess_N[at])] for at in (found.sure_N.argmax(), found.sure_N.argmin()))
     return (
-        f"The truth is not known; it is surest of {found.names[int(found.guess_N[found.sure_N.argmax()])]!r} "
-        f"({share(float(found.sure_N.max()))}) and least sure of {found.names[int(found.guess_N[least])]!r} "
-        f"({share(float(found.sure_N[least]))}) among {len(found.guess_N):,} {unit}{'s' * (len(found.guess_N) != 1)}."
+        f"The right answers are not known; the model is most confident of {most!r} "
+        f"({share(float(found.sure_N.max()))}) and least confident of {least!r} "
+        f"({share(float(found.sure_N.min()))}) among {len(found.guess_N):,} {unit}{'s' * (len(found.guess_N) != 1)}."
     )
 
 
 def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
-    columns = (
-        Column("class", spoken.label, text=True),
-        Column("answers", "answers"),
-        Column("nats", "cost", "nats"),
-        Column("recall", "found"),
-        Column("mistaken_for", "most often mistaken for", text=True),
+    table = table_of(
+        costs,
+        (Column("class", spoken.label, text=True), lambda one: one.name, None),
+        (Column("answers", "answers"), lambda one: one.answers, whole),
+        (Column("nats", "loss", "nats"), lambda one: one.nats, plain),
+        (Column("recall", "recall"), lambda one: one.recall, share),
+        (Column("mistaken_for", "most often mistaken for", text=True), lambda one: one.mistaken_for or "–", None),
     )
-    rows = tuple(
-        (
-            words(one.name),
-            number(one.answers, whole),
-            number(one.nats, plain),
-            number(one.recall, share),
-            words(one.mistaken_for or "–"),
-        )
-        for one in costs
-    )
-    return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", Table(columns, rows))
+    return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", table)
 
 
 def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
@@ -310,12 +295,12 @@ def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most:
         Column("second", rival.name, "nats"),
         Column("gap", "gap", "nats"),
     )
-    reading = f"The largest gaps come first; above 0, {rival.name} paid less."
+    reading = f"The largest gaps first; above 0, {rival.name} has the lower loss."
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
 
 
 def _row_rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
-    """Where two runs do not have the same answers, but the same rows."""
+    """For two runs with the same rows, but not the same answers."""
     gap_P = np.nan_to_num(rival.mine_N - rival.theirs_N)
     between = " " if specimens.words.spaced else ""
     rows = []
@@ -331,5 +316,5 @@ def _row_rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, m
         Column("second", rival.name, "nats"),
         Column("gap", "gap", "nats"),
     )
-    reading = f"The largest gaps come first; above 0, {rival.name} paid less for all of the row."
+    reading = f"The largest gaps first; above 0, {rival.name} has the lower loss on the row."
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))

@@ -1,6 +1,6 @@
-"""Surprise of forecasts: the error against how far ahead they look, and against where they begin.
+"""Errors of forecasts, by the steps ahead and by the place in the series.
 
-W windows, H moments ahead.
+W windows, H time steps ahead.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from statewise.display import plain, rough, share, whole
-from statewise.figures import Axis, Column, Drawing, Figure, Series, Table, number, words
+from statewise.figures import Axis, Column, Drawing, Figure, Series, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival
 from statewise.tasks import Courses, Floats, Specimens
@@ -53,13 +53,13 @@ def found_in_forecasts(name: str, specimens: Specimens, found: Courses, rival: R
 
 
 def _mean_and_half(loss_WH: Floats) -> tuple[Floats, Floats]:
-    """Of each step ahead. Neighbouring windows overlap, so windows a horizon apart are what counts as independent."""
+    """Of each step ahead. Neighbouring windows overlap, so only windows a horizon apart count as independent."""
     count = max(1.0, len(loss_WH) / loss_WH.shape[1])
     return np.nanmean(loss_WH, 0), 1.96 * np.nanstd(loss_WH, 0) / np.sqrt(count)
 
 
 def _stretches(found: Courses) -> list[tuple[float, float, float]]:
-    """The mean error of windows that begin near each other: where, how much, and half of its interval."""
+    """Windows in groups by where they begin: the mean origin, the mean error, and half of its interval."""
     order = np.argsort(found.origin_W, kind="stable")
     apart = max(1, found.loss_WH.shape[1])
     made = []
@@ -72,7 +72,7 @@ def _stretches(found: Courses) -> list[tuple[float, float, float]]:
 
 def _whole(name: str, specimens: Specimens, found: Courses, mean: float, naive: float | None) -> str:
     windows, horizon = found.loss_WH.shape
-    what = f"{windows:,} forecasts of {horizon} moments" if horizon > 1 else f"{windows:,} moments, one ahead"
+    what = f"{windows:,} forecasts of {horizon} time steps" if horizon > 1 else f"{windows:,} forecasts of one step"
     said = f"{name} has a {found.loss} of {plain(mean)} in the mean over {what}, on {specimens.source}"
     if naive is None or naive == 0:
         return f"{said}."
@@ -84,37 +84,29 @@ def _accumulated(found: Courses, curve_H: Floats, half_H: Floats) -> str:
         return ""
     first, last = float(curve_H[0]), float(curve_H[-1])
     times = f"{rough(last / first)} times" if first > 0 else "more than"
-    said = f"{len(curve_H)} moments ahead the error is {plain(last)}, {times} that of one ahead ({plain(first)})"
+    said = f"{len(curve_H)} steps ahead the error is {plain(last)}, {times} that of one ahead ({plain(first)})"
     if found.naive_WH is None:
         return f"{said}."
     beaten = np.nanmean(found.naive_WH, 0) > curve_H
     lost = next((at + 1 for at, better in enumerate(beaten) if not better), None)
     if lost is None:
-        return f"{said}; it is below that of repeating the last value all the way."
+        return f"{said}; it stays below that of repeating the last value."
     return f"{said}; {lost} ahead, repeating the last value is as good or better."
 
 
 def _ahead(found: Courses, curve_H: Floats, half_H: Floats) -> Figure:
     steps = tuple(float(at + 1) for at in range(len(curve_H)))
-    series = [
-        Series(
-            "model",
-            steps,
-            tuple(curve_H.tolist()),
-            tuple(np.maximum(curve_H - half_H, 0).tolist()),
-            tuple((curve_H + half_H).tolist()),
-        )
-    ]
+    series = [Series.with_band("model", steps, curve_H, half_H, least=0.0)]
     if found.naive_WH is not None:
         series.append(Series("repeating the last value", steps, tuple(np.nanmean(found.naive_WH, 0).tolist())))
     return Figure(
         "surprise-ahead",
-        "How far ahead it can see",
+        "Error by steps ahead",
         "line",
-        Axis("moments ahead", unit="whole"),
+        Axis("time steps ahead", unit="whole"),
         Axis(found.loss),
         tuple(series),
-        reading="The error at exactly so many moments ahead, in the mean over windows, in units of the training part's "
+        reading="Mean error over windows at each number of steps ahead, in units of the training data's standard "
         "deviation; the band is a 95 % interval.",
         finding=_accumulated(found, curve_H, half_H),
     )
@@ -124,45 +116,28 @@ def _position(found: Courses, stretches: Sequence[tuple[float, float, float]]) -
     at, means, halves = zip(*stretches)
     worst = max(stretches, key=lambda one: one[1])
     usual = float(np.median(means))
-    series = [
-        Series(
-            "model",
-            at,
-            means,
-            tuple(mean - half for mean, half in zip(means, halves)),
-            tuple(mean + half for mean, half in zip(means, halves)),
-        )
-    ]
     ratio = worst[1] / usual if usual > 0 else float("inf")
     return Figure(
         "surprise-position",
-        "Where in the series it is hard",
+        "Error by place in the series",
         "line",
         Axis("row of the series that is forecast first", unit="whole"),
         Axis(f"{found.loss}, mean over the horizon"),
-        tuple(series),
-        reading="Windows that begin near each other, in stretches of time; the band is a 95 % interval. A rise to the "
-        "right is a series that has moved away from what was learned.",
-        finding=f"About row {whole(worst[0])} it errs most: {plain(worst[1])}, {rough(ratio)} times the median.",
+        (Series.with_band("model", at, means, halves),),
+        reading="Windows in groups by where they begin; the band is a 95 % interval. A rise to the right means that "
+        "the series has moved away from the training data.",
+        finding=f"It is highest about row {whole(worst[0])}: {plain(worst[1])}, {rough(ratio)} times the median.",
     )
 
 
 def _worst(specimens: Specimens, found: Courses, most: int) -> Named:
     loss_W = np.nanmean(found.loss_WH, 1) if len(found.loss_WH) else np.zeros(0)
     order = np.argsort(-np.nan_to_num(loss_W, nan=-np.inf))[:most]
-    rows = tuple(
-        (
-            number(int(found.row_W[at]), whole),
-            number(int(found.origin_W[at]), whole),
-            number(float(loss_W[at]), plain),
-            words(share(float((loss_W < loss_W[at]).mean()))),
-        )
-        for at in order
+    table = table_of(
+        order.tolist(),
+        (Column("series", "series"), lambda at: int(found.row_W[at]), whole),
+        (Column("origin", "row that is forecast first"), lambda at: int(found.origin_W[at]), whole),
+        (Column("loss", found.loss), lambda at: float(loss_W[at]), plain),
+        (Column("above", "worse than", text=True), lambda at: share(float((loss_W < loss_W[at]).mean())), None),
     )
-    columns = (
-        Column("series", "series"),
-        Column("origin", "row that is forecast first"),
-        Column("loss", found.loss),
-        Column("above", "worse than", text=True),
-    )
-    return Named("surprise-worst", "The worst forecasts", "In the order of their error.", Table(columns, rows))
+    return Named("surprise-worst", "The worst forecasts", "In the order of their error.", table)

@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 from pydantic import Field
 
-from statewise.display import alone, plain, share, visible, whole
+from statewise.display import Progress, alone, plain, share, ticking, visible, whole
 from statewise.figures import (
     Axis,
     Cell,
@@ -15,13 +15,12 @@ from statewise.figures import (
     Passage,
     Series,
     Table,
-    stretched,
-    with_their_halves,
+    merge_split_characters,
+    widened,
     words,
 )
 from statewise.inspection.finding import Finding, Named
-from statewise.inspection.lens import ROW_TASKS, Lens
-from statewise.inspection.progress import Progress, ticking
+from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.surprise.choices import found_in_choices
 from statewise.inspection.surprise.forecasts import found_in_forecasts
@@ -35,10 +34,10 @@ from statewise.inspection.surprise.measure import (
     useful_context,
 )
 from statewise.specs import Spec, UserError, option
-from statewise.tasks import Choices, Courses, Floats, Specimens, TextSpecimens
+from statewise.tasks import TASKS, Choices, Courses, Floats, Specimens, TextSpecimens
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
-_COMPARED = 4000  # tokens that two models are compared on where no text is given
+_COMPARED = 4000  # tokens that two models are compared on, where no text is given
 
 
 class SurpriseSettings(Spec):
@@ -47,10 +46,10 @@ class SurpriseSettings(Spec):
     worst: int = Field(12, ge=1, le=200, description="tokens that are listed")
 
 
-def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Finding:
+def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Finding:
     if not isinstance(subject.specimens, TextSpecimens):
         assert subject.specimens is not None
-        return _look_at_answers(subject, subject.specimens, settings, progress)
+        return _on_answers(subject, subject.specimens, settings, progress)
     if settings.against is not None and subject.text is None:
         subject = _with_text(subject)
     text = subject.text_rows
@@ -63,9 +62,9 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
     ]
     tables = [_worst(text, found, settings.worst)]
     sentences = [
-        f"{subject.name} pays {plain(found.mean)} bits a token on {text.source} ({len(found.bits_T):,} tokens) and "
-        f"expected to pay {plain(found.entropy)}; its first guess is right {share(found.accuracy)} of the time, and "
-        f"its confidence is off by {share(found.error)} in the mean.",
+        f"{subject.name} has a mean surprisal of {plain(found.mean)} bits a token on {text.source} "
+        f"({len(found.bits_T):,} tokens) and a mean entropy of {plain(found.entropy)}; its first guess is right "
+        f"{share(found.accuracy)} of the time, with a calibration error of {share(found.error)}.",
         _context_sentence(found, context),
     ]
     data = {
@@ -83,7 +82,7 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
         other = open_subject(settings.against, text=subject.text, mixer=subject.mixers)
         if other.task != subject.task:
             raise UserError(
-                f"{settings.against!r} is a {other.task} run and cannot be set against {subject.name}",
+                f"{settings.against!r} is a {other.task} run and cannot be compared with {subject.name}",
                 fix="name another language model",
             )
         read = measure(other.text_rows, progress)
@@ -93,7 +92,7 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
         total = sum(one.gap for one in apart)
         letters = max(sum(len(one.piece) for one in apart), 1)
         better, worse = (other.name, subject.name) if total > 0 else (subject.name, other.name)
-        sentences.insert(0, f"{better} pays {plain(abs(total) / letters)} bits a character less than {worse}.")
+        sentences.insert(0, f"{better} needs {plain(abs(total) / letters)} bits a character less than {worse}.")
         data["against"] = {
             "run": other.name,
             "bits": [float(one) for one in (found.bits_T.sum(), read.bits_T.sum())],
@@ -107,8 +106,8 @@ def look(subject: Subject, settings: SurpriseSettings, progress: Progress) -> Fi
 
 
 def _with_text(subject: Subject) -> Subject:
-    """Held-out tokens as a text that a model with other tokens can read too."""
-    assert subject.run is not None, "only a run can be set against another"
+    """Held-out tokens as a text, which a model with another tokenizer can read too."""
+    assert subject.run is not None, "only a run can be compared with another"
     text = subject.text_rows
     named = list(zip(text.names(0, _COMPARED), text.tokens_T[:_COMPARED].tolist()))
     ordered = named[::-1] if text.backwards else named
@@ -119,13 +118,13 @@ def _with_text(subject: Subject) -> Subject:
 
 
 def _pieces(text: TextSpecimens, found: Surprise) -> list[tuple[str, float]]:
-    """The text's pieces in its own order, each with what it cost; half characters wait for their other half."""
+    """The text's pieces in its own order with their surprisal; parts of a character are added up."""
     names = text.names()
     costs = [0.0, *found.bits_T.tolist()]  # the first token is given
     ordered = list(zip(names, costs, text.tokens_T.tolist()))
     if text.backwards:
         ordered.reverse()
-    return with_their_halves([(name, cost) for name, cost, token in ordered if token != text.end_id])
+    return merge_split_characters([(name, cost) for name, cost, token in ordered if token != text.end_id])
 
 
 def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
@@ -133,40 +132,30 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
     tokens = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
     if text.backwards:
         tokens.reverse()
-    pieces = with_their_halves(tokens)
+    pieces = merge_split_characters(tokens)
     shown = max(pieces, key=lambda one: one[1])
-    parts = " Of a character in several tokens, what they cost together." if len(pieces) < len(tokens) else ""
+    parts = " A character in several tokens has their sum." if len(pieces) < len(tokens) else ""
     return Passage(
         "surprise-text",
-        "What surprised the model",
+        "Surprisal by token",
         tuple(pieces),
         "bits",
-        reading=f"The deeper the colour, the more bits a token cost: the less it was expected.{parts}",
-        finding=f"Of what is shown, {alone(shown[0])!r} surprised most, with {plain(shown[1])} bits.",
-        bounds=stretched(LEVELS, [bits for _, bits in pieces]),
+        reading=f"Darker: higher surprisal, that is, lower probability.{parts}",
+        finding=f"Of what is shown, {alone(shown[0])!r} has the highest surprisal, {plain(shown[1])} bits.",
+        bounds=widened(LEVELS, [bits for _, bits in pieces]),
     )
 
 
 def _position(found: Surprise, context: int | None) -> Figure:
-    buckets = found.by_position
-    middle = tuple((one.low + one.high) / 2 + 1 for one in buckets)
-    means = tuple(one.mean for one in buckets)
+    middle, means, halves = zip(*(((one.low + one.high) / 2 + 1, one.mean, one.half) for one in found.by_position))
     return Figure(
         "surprise-position",
-        "Does more context help?",
+        "Surprisal by context length",
         "line",
         Axis("tokens read before, counted from 1", "log", "whole", base=2),
         Axis("bits per token"),
-        (
-            Series(
-                "mean",
-                middle,
-                means,
-                tuple(one.mean - one.half for one in buckets),
-                tuple(one.mean + one.half for one in buckets),
-            ),
-        ),
-        reading="Mean surprise of tokens by how much the model had read before them; the band is a 95 % interval.",
+        (Series.with_band("mean", middle, means, halves),),
+        reading="Mean surprisal of tokens by the number of tokens read before them; the band is a 95 % interval.",
         finding=_context_sentence(found, context),
     )
 
@@ -175,13 +164,11 @@ def _context_sentence(found: Surprise, context: int | None) -> str:
     if context is None:
         return "The text is too short to say how much context helps."
     first, last = found.by_position[0], found.by_position[-1]
-    ends = (
-        f"The first token of a fresh start costs {plain(first.mean)} bits, those after {last.low:,} {plain(last.mean)}"
-    )
+    ends = f"The first token after a reset costs {plain(first.mean)} bits, those after {last.low:,} {plain(last.mean)}"
     if context >= last.low:
-        return f"{ends}: more context still helps at the longest that was read."
+        return f"{ends}: more context still helps at the longest one measured."
     beyond = "1 token" if context <= 1 else f"about {context:,} tokens"
-    return f"{ends}: beyond {beyond} more context is no longer surely cheaper."
+    return f"{ends}: beyond {beyond} more context does not lower it significantly."
 
 
 def _worst(text: TextSpecimens, found: Surprise, most: int) -> Named:
@@ -194,12 +181,12 @@ def _worst(text: TextSpecimens, found: Surprise, most: int) -> Named:
         rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
     columns = (
         Column("token", "token"),
-        Column("before", "what was read before it", text=True),
-        Column("piece", "it", text=True),
+        Column("before", "text before it", text=True),
+        Column("piece", "token", text=True),
         Column("bits", "surprise", "bits"),
     )
-    how = "Tokens in the order of their cost."
-    return Named("surprise-worst", "What surprised most", how, Table(columns, tuple(rows)))
+    how = "Tokens in the order of their surprisal."
+    return Named("surprise-worst", "The most surprising tokens", how, Table(columns, tuple(rows)))
 
 
 def _difference(apart: list[Place], first: str, second: str, most: int) -> Passage:
@@ -210,9 +197,9 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
         f"Where {first} and {second} differ",
         tuple((one.piece, one.gap) for one in shown),
         "bits",
-        reading=f"Orange: {second} expected it more than {first}; blue: the other way round.",
-        finding=f"{second} was less surprised at {mine:,} of {len(apart):,} pieces.",
-        bounds=stretched(LEVELS, [one.gap for one in shown]),
+        reading=f"Orange: {second} gave it a higher probability than {first}; blue: a lower one.",
+        finding=f"{second} has the lower surprisal at {mine:,} of {len(apart):,} pieces.",
+        bounds=widened(LEVELS, [one.gap for one in shown]),
         signed=True,
     )
 
@@ -235,14 +222,14 @@ def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Na
         Column("second", second, "bits"),
         Column("gap", "gap", "bits"),
     )
-    reading = f"The largest gaps come first; above 0, {second} paid less."
+    reading = f"The largest gaps first; above 0, {second} has the lower surprisal."
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
 
 
 # -------------------------------------------------------------------- answers of other tasks
 
 
-def _look_at_answers(subject: Subject, specimens: Specimens, settings: SurpriseSettings, progress: Progress) -> Finding:
+def _on_answers(subject: Subject, specimens: Specimens, settings: SurpriseSettings, progress: Progress) -> Finding:
     answers = _answers(specimens, progress)
     rival = None if settings.against is None else _rival(subject, answers, settings.against, progress)
     match answers:
@@ -261,11 +248,11 @@ def _answers(specimens: Specimens, progress: Progress) -> Choices | Courses:
 
 
 def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Progress) -> Rival:
-    """What another run paid for the same answers."""
+    """The losses of another run on the same answers."""
     other = open_subject(against, text=subject.text, data=subject.data, mixer=subject.mixers)
     if other.specimens is None or other.task != subject.task:
         raise UserError(
-            f"{against!r} is a {other.task} run and cannot be set against {subject.name}",
+            f"{against!r} is a {other.task} run and cannot be compared with {subject.name}",
             fix=f"name another {subject.task} run",
         )
     theirs = _answers(other.specimens, progress)
@@ -273,7 +260,7 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
         case (Choices(), Choices()) if len(mine.nats_N) == len(theirs.nats_N) and mine.names == theirs.names:
             return Rival(other.name, mine.nats_N, theirs.nats_N)
         case (Choices(), Choices()) if subject.specimens is not None and subject.specimens.words.writes:
-            # Other tokens, the same texts: what all of a row cost compares.
+            # Another tokenizer, the same texts: the loss of a whole row can be compared.
             if len(subject.specimens) == len(other.specimens):
                 rows = len(other.specimens)
                 return Rival(other.name, _by_row(mine, rows), _by_row(theirs, rows), of="row")
@@ -288,7 +275,7 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
 
 
 def _by_row(found: Choices, rows: int) -> Floats:
-    """What all answers of each row cost together."""
+    """The sum of the losses of each row."""
     paid_P: Floats = np.bincount(found.row_N, weights=found.nats_N, minlength=rows).astype(np.float64)
     return paid_P
 
@@ -296,8 +283,8 @@ def _by_row(found: Choices, rows: int) -> Floats:
 LENS = Lens(
     "surprise",
     "What every token, row or forecast cost; calibration; cost against position; two models on the same.",
-    ("language_model", *ROW_TASKS),
+    tuple(TASKS),
     quick=True,
     settings=SurpriseSettings,
-    look=look,
+    apply=apply,
 )

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.display import plain, rough, share
+from statewise.display import Progress, plain, rough, share
 from statewise.figures import Axis, Figure, Series, between, shared_ends, text_of
-from statewise.inspection.progress import Progress
 from statewise.inspection.text import read
 from statewise.tasks import Floats, TextSpecimens
 
@@ -21,7 +20,7 @@ BINS = 10
 
 
 class Bin(NamedTuple):
-    """Predictions of about the same confidence: how often they were right."""
+    """Predictions of similar confidence: how often they were right."""
 
     confidence: float  # in the mean
     accuracy: float
@@ -30,7 +29,7 @@ class Bin(NamedTuple):
 
 
 class Tally:
-    """Feed it guesses, then ask for `bins`."""
+    """Counts guesses by confidence."""
 
     def __init__(self) -> None:
         self._right_C, self._sure_C, self._count_C = torch.zeros(3, BINS, dtype=torch.float64)
@@ -61,26 +60,22 @@ class Tally:
 
 def reliability(bins: Sequence[Bin], error: float, *, of: str) -> Figure:
     high = max(max(one.accuracy + one.half for one in bins), 1.0)
-    side = "more" if sum(one.tokens * (one.confidence - one.accuracy) for one in bins) > 0 else "less"
+    side = (
+        "overconfident" if sum(one.tokens * (one.confidence - one.accuracy) for one in bins) > 0 else "underconfident"
+    )
     return Figure(
         "surprise-calibration",
-        "Does it know what it does not know?",
+        "Calibration",
         "line",
         Axis("probability of the first guess", limits=(0.0, 1.0)),
         Axis("share that was right", limits=(0.0, high)),
         (
-            Series(
-                "measured",
-                tuple(one.confidence for one in bins),
-                tuple(one.accuracy for one in bins),
-                tuple(max(one.accuracy - one.half, 0.0) for one in bins),
-                tuple(one.accuracy + one.half for one in bins),
-            ),
+            Series.with_band("measured", *zip(*((one.confidence, one.accuracy, one.half) for one in bins)), least=0.0),
             Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0)),
         ),
         reading=f"{of} by the probability of the model's first guess, and how often that guess was right; below the "
-        "diagonal it is too sure of itself. The band is a 95 % interval.",
-        finding=f"The expected calibration error is {share(error)}; in the mean it is {side} sure than right.",
+        "diagonal the model is overconfident. The band is a 95 % interval.",
+        finding=f"The expected calibration error is {share(error)}; in the mean the model is {side}.",
     )
 
 
@@ -103,7 +98,7 @@ class Surprise(NamedTuple):
     bins: tuple[Bin, ...]
     error: float  # expected calibration error
     accuracy: float
-    entropy: float  # bits that the model expected to pay, in the mean
+    entropy: float  # mean entropy of the predictions, bits
 
     @property
     def mean(self) -> float:
@@ -149,7 +144,7 @@ def _bucket(power: int, count: float, total: float, squares: float) -> Bucket:
 
 
 def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | None:
-    """The context after which no longer one is surely cheaper; None where too little was read to say."""
+    """The context beyond which no longer one has a significantly lower loss; None where too little was read."""
     known = [one for one in buckets if one.tokens >= least]
     if len(known) < 2:
         return None
@@ -171,12 +166,12 @@ class Place(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Above 0: the second model paid less."""
+        """Above 0: the second model has the lower loss."""
         return self.first - self.second
 
 
 def places(first: list[tuple[str, float]], second: list[tuple[str, float]]) -> list[Place]:
-    """Every shared piece of the text, in its order."""
+    """Every piece between two token ends that both models share, in the order of the text."""
     text = text_of(first)
     assert text_of(second) == text
     at = shared_ends([first, second])
@@ -188,14 +183,16 @@ def places(first: list[tuple[str, float]], second: list[tuple[str, float]]) -> l
 
 
 class Rival(NamedTuple):
+    """Losses of two runs on the same questions, paired."""
+
     name: str
     mine_N: Floats
     theirs_N: Floats
-    of: str = ""  # what an entry is, where that is no single answer
+    of: str = ""  # what an entry is, where it is not a single answer
 
     @property
     def apart_N(self) -> Floats:
-        """Above 0: the other paid less."""
+        """Above 0: the other has the lower loss."""
         both = ~(np.isnan(self.mine_N) | np.isnan(self.theirs_N))
         found: Floats = (self.mine_N - self.theirs_N)[both]
         return found
@@ -209,7 +206,7 @@ class Rival(NamedTuple):
     def sentence(self, name: str, unit: str) -> str:
         mean, half = self.interval()
         better, worse = (self.name, name) if mean > 0 else (name, self.name)
-        sure = "" if abs(mean) > half else ", which is within chance"
+        sure = "" if abs(mean) > half else ", which is not significant"
         won = float((self.apart_N > 0).mean())
         return (
             f"{better} pays {plain(abs(mean))} ± {rough(half)} {unit} less than {worse} in the mean{sure}; "

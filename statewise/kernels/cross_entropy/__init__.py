@@ -20,7 +20,7 @@ class FormChoice(NamedTuple):
 
 def choice(*, tokens: int, vocab: int, device: torch.device) -> FormChoice:
     """By size alone: whose logits fit into one chunk gains nothing from walking through it."""
-    chunk = chunked.chunk_tokens(vocab, device)
+    chunk = naive.chunk_tokens(vocab, device)
     if tokens <= chunk:
         return FormChoice("naive", f"the logits of {tokens:,} tokens are one chunk of at most {chunk:,}")
     return FormChoice("chunked", f"{tokens:,} tokens x {vocab:,} logits are held {chunk:,} tokens at a time")

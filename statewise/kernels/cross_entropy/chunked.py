@@ -14,18 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.kernels.cross_entropy import naive
+from statewise.kernels.cross_entropy.naive import chunk_tokens
 from statewise.kernels.gradients import is_wanted, through
 from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.with_triton import load, obstacle
-
-LOGITS = {"cpu": 2**20, "cuda": 2**27}  # numbers in one chunk of logits; benchmarks/cross_entropy.py
-ROWS = {"cpu": 256, "cuda": 1024}  # tokens at least: every chunk reads all of W, and writes its gradient
-
-
-def chunk_tokens(vocab: int, device: torch.device) -> int:
-    """Few enough for the logits to stay small, many enough for a product to be worth its start."""
-    kind = device.type if device.type in LOGITS else "cuda"
-    return max(ROWS[kind], LOGITS[kind] // vocab)
 
 
 def _nats(logits_CV: Tensor, target_C1: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -3,14 +3,13 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.elman import batched, naive
 from statewise.kernels.elman.batched import elman_packed as elman_packed
 from statewise.kernels.elman.naive import Activation as Activation
 from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, implementations
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import with_stepped
 
 

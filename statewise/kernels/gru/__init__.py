@@ -3,13 +3,12 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.gru import batched, naive
 from statewise.kernels.gru.batched import gru_packed as gru_packed
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, implementations
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import with_stepped
 
 

@@ -3,14 +3,13 @@
 from torch import Tensor
 
 from statewise.kernels.choice import RECURRENT_OP, Choice, Implementation, Wish, choose
-from statewise.kernels.choice_cache import cached_choice, traceable
 from statewise.kernels.lstm import naive
 from statewise.kernels.lstm.naive import LSTMNorm as LSTMNorm
 from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.lstm.naive import project_input as project_input
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, implementations
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
 from statewise.kernels.stepped import obstacle, with_stepped
 
 

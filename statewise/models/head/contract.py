@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Described
+from statewise.models.head.projection import Projection
 from statewise.specs import UserError
 
 P = TypeVar("P")
@@ -38,6 +39,8 @@ class Head(Described, ABC, Generic[P]):
 
 class RealHead(Head[P]):
     """A head for real values: `nats`, `mean`, `quantile` and `sample` are all `[..., C]`."""
+
+    project: Projection
 
     @abstractmethod
     def mean(self, params: P) -> Tensor: ...

@@ -14,7 +14,7 @@ from torch import Tensor
 from statewise.core import onto
 from statewise.data import Labels as Classes
 from statewise.data import RaggedBatches, evaluation_batches, left_out_note
-from statewise.models import AnyClassifier, build_classifier
+from statewise.models import AnyClassifier, build_classifier, measured, row_flops
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
     Batch,
@@ -95,12 +95,8 @@ class ClassificationJob(Job):
 
     def flops_per_token(self) -> float:
         lengths = [int(self._lengths[i]) for i in some_rows(len(self._lengths))]
-        values = self.encoding.model_input().get("values")
-        rows = [self.spec.row_flops(one, num_classes=len(self.classes), values=values) for one in lengths]
-        return sum(rows) / sum(lengths)
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, row_flops)
+        return sum(flops(length) for length in lengths) / sum(lengths)
 
     def identity(self) -> dict[str, Payload]:
         return {"labels.json": self.classes.to_json(), "data.sha256": self.sha256, **self.encoding.files()}

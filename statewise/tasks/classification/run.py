@@ -105,8 +105,8 @@ class ClassificationRun(PredictingRun):
     1
     """
 
-    evaluation = ClassificationEvaluation
-    packages = ("sklearn.metrics",)
+    _evaluation = ClassificationEvaluation
+    _packages = ("sklearn.metrics",)
 
     spec: ClassificationSpec
     model: AnyClassifier

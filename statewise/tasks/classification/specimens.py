@@ -24,6 +24,7 @@ from statewise.tasks.specimen import (
     Choices,
     Index,
     Poll,
+    ReaderParts,
     Specimen,
     Specimens,
     Words,
@@ -32,8 +33,7 @@ from statewise.tasks.specimen import (
     places_before_the_end,
     position,
 )
-from statewise.tasks.specimen_reader import ReaderParts
-from statewise.tasks.specimen_reader import seen_order as seen_along
+from statewise.tasks.specimen import seen_order as seen_along
 
 _TOKENS = Words("token", "row", "nats", "tokens before the end of the row", "token", text=True)
 _VALUES = Words("moment", "row", "nats", "moments before the end of the row", "moment")

@@ -3,19 +3,38 @@
 T time, H horizon, C channels.
 """
 
+import csv
+import io
+import math
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from statewise.data import Data, Series, array_of, frame_like, lists_series, series_table
-from statewise.specs import SeriesDataSpec
-from statewise.tasks.forecasting import write
+from statewise.data import (
+    NO_TIME,
+    Data,
+    Series,
+    SeriesTable,
+    array_of,
+    date_format,
+    frame_like,
+    lists_series,
+    make_series,
+    read_series_table,
+    series_table,
+    time_column,
+)
+from statewise.specs import SeriesDataSpec, UserError, option
 from statewise.tasks.forecasting.ahead import Ahead, last_seen
 from statewise.tasks.forecasting.known import Known
+
+_BETWEEN = re.compile(r"[\s,;]+")  # two values of a prompt
 
 
 def rows_ahead(series: Series, ahead: Ahead) -> Iterator[dict[str, Any]]:
@@ -23,10 +42,10 @@ def rows_ahead(series: Series, ahead: Ahead) -> Iterator[dict[str, Any]]:
     for step, moment in enumerate(ahead.time_H):
         for channel, name in enumerate(series.channels):
             levels = enumerate(ahead.levels)
-            quantiles = {f"{q:g}": write.number(ahead.quantile_HCQ[step, channel, at]) for at, q in levels}
+            quantiles = {f"{q:g}": number(ahead.quantile_HCQ[step, channel, at]) for at, q in levels}
             yield {
                 "series": series.id,
-                "time": write.moment_of(moment),
+                "time": moment_of(moment),
                 "channel": name,
                 "step": step + 1,
                 "mean": float(ahead.mean_HC[step, channel]),
@@ -41,10 +60,10 @@ def rows_filled(
     for row, channel in np.argwhere(np.isnan(series.values_TC[: last_seen(series)])):
         yield {
             "series": series.id,
-            "time": write.moment_of(series.time_T[row]),
+            "time": moment_of(series.time_T[row]),
             "channel": series.channels[channel],
-            "mean": write.number(filled_TC[row, channel]),
-            "forecast": write.number(forward_TC[row, channel]),
+            "mean": number(filled_TC[row, channel]),
+            "forecast": number(forward_TC[row, channel]),
         }
 
 
@@ -68,9 +87,9 @@ def frame_ahead(
 
     It has the columns of the time, the id, the channels and the covariates, in the order of `data`.
     """
-    table = write.table_of(file, spec)
+    table = table_of(file, spec)
     assert table is not None, "arrays are answered by arrays"
-    time, id_ = write.special_columns(table, spec)
+    time, id_ = special_columns(table, spec)
     columns: dict[str, Any] = {}
     if time is not None:
         moments = np.concatenate([ahead.time_H for _, ahead in forecasts])
@@ -89,7 +108,96 @@ def frame_ahead(
 def _times(moments: NDArray[Any], like: Any, cells: Sequence[str]) -> Any:
     """Times of the kind that the column has: strings in its style, dates in its zone, or numbers."""
     if isinstance(like, str):
-        return [write.written(moment, cells) for moment in moments]
+        return [written(moment, cells) for moment in moments]
     if isinstance(like, datetime) and like.tzinfo is not None:
         return [moment.replace(tzinfo=UTC).astimezone(like.tzinfo) for moment in moments.tolist()]
     return moments.astype(np.int64) if isinstance(like, int) else moments
+
+
+def series_of(prompt: str, channels: Sequence[str]) -> Series:
+    """Numbers with blanks or commas between; the values of all channels at a time step stand together."""
+    values = []
+    for word in filter(None, _BETWEEN.split(prompt)):
+        try:
+            values.append(float(word))
+        except ValueError:
+            raise UserError(
+                f"the prompt has {word!r}, which is not a number",
+                fix=f"give values: {option('prompt', '20.1 21.5 22')}",
+            ) from None
+    if not values or len(values) % len(channels):
+        raise UserError(
+            f"the prompt holds {len(values)} values, but a time step of this series has {len(channels)}: "
+            f"{', '.join(channels)}",
+            fix="give all of them for each time step",
+        )
+    return make_series(np.array(values).reshape(-1, len(channels)), channels=channels, where="the prompt")
+
+
+def appended(
+    file: str, forecasts: Sequence[tuple[Series, Ahead]], *, data: SeriesDataSpec, known: Known
+) -> Iterator[str]:
+    """Rows that could be appended to the file: its own columns, in its own order; what is unknown stays empty.
+
+    Where a line of the file is a series, the lines are their continuations.
+    """
+    if data.layout == "rows" and not _holds_arrays(file):
+        yield from (line([series.id, *(f"{x:.10g}" for x in ahead.mean_HC[:, 0])], ",") for series, ahead in forecasts)
+        return
+    table = table_of(file, data)
+    columns = table.columns if table is not None else ("time", "series", *known.channels)
+    delimiter = table.delimiter if table is not None else ","
+    shown = table.written if table is not None else "{:.10g}".format
+    time, id_ = special_columns(table, data)
+    if table is None or table.headed:
+        yield line(columns, delimiter)
+    for series, ahead in forecasts:
+        like = table.cells(time) if table is not None and time is not None else [""]
+        for step, moment in enumerate(ahead.time_H):
+            cells: dict[str, str] = {}
+            if time is not None:
+                cells[time] = written(moment, like)
+            if id_ is not None:
+                cells[id_] = series.id
+            names = (*known.channels, *known.covariates)
+            values = (*ahead.mean_HC[step], *ahead.covariates_HX[step])
+            cells |= {name: shown(value) for name, value in zip(names, values, strict=True)}
+            yield line([cells.get(name, "") for name in columns], delimiter)
+
+
+def special_columns(table: SeriesTable | None, data: SeriesDataSpec) -> tuple[str | None, str | None]:
+    """The columns of the time and of the id."""
+    if table is None:
+        return "time", "series"
+    time = time_column(table, data.time, id=data.id)
+    return (None if time == NO_TIME else time), data.id
+
+
+def table_of(path: str, data: SeriesDataSpec) -> SeriesTable | None:
+    """None for a file that holds arrays."""
+    return None if _holds_arrays(path) else read_series_table(Path(path), decimal=data.decimal, header=data.header)
+
+
+def _holds_arrays(path: str) -> bool:
+    return path.endswith((".npy", ".npz", ".mat"))
+
+
+def line(cells: Sequence[str], delimiter: str) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter=delimiter, lineterminator="").writerow(cells)
+    return stream.getvalue()
+
+
+def number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def moment_of(moment: Any) -> str | float | int:
+    if isinstance(moment, np.datetime64):
+        return str(moment.astype("datetime64[us]")).removesuffix(".000000")
+    return int(moment) if float(moment).is_integer() else float(moment)
+
+
+def written(moment: Any, like: Sequence[str]) -> str:
+    """As the column of these cells writes its times."""
+    return date_format(like).format(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from statewise.data import RollingOrigin, Span
 from statewise.models import DirectForecaster, Forecast, Forecaster, RecursiveForecaster
 from statewise.specs import BernoulliSpec, ForecastingSpec, GaussianSpec, QuantileSpec, SquaredSpec, StudentSpec
-from statewise.tasks.forecasting.baselines import baseline_errors, frame_nats
+from statewise.tasks.forecasting.errors import Errors, Tally, baseline_errors, frame_nats
 from statewise.tasks.forecasting.examples import carried, prepare
 from statewise.tasks.forecasting.job import as_prepared, forecaster_loss, one_step, whole_batches
 from statewise.tasks.forecasting.known import Known
-from statewise.tasks.forecasting.tally import Errors, Tally
 from statewise.tasks.metric.series import crps_gaussian, crps_quantiles, crps_samples, crps_student, interval
 from statewise.tasks.report import Report, percent, shows_report, worse_than_trivial
 

@@ -21,7 +21,15 @@ from statewise.data import (
     Span,
     series_rows,
 )
-from statewise.models import DirectForecaster, Forecaster, Past, RecursiveForecaster, build_forecaster
+from statewise.models import (
+    DirectForecaster,
+    Forecaster,
+    Past,
+    RecursiveForecaster,
+    build_forecaster,
+    measured,
+    row_flops,
+)
 from statewise.specs import ForcingSpec, ForecastingSpec, SquaredSpec, TeacherForcing
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
@@ -126,23 +134,11 @@ class ForecastingJob(Job):
         return build_of(self.spec, self.known)
 
     def flops_per_token(self) -> float:
-        channels, covariates = row_channels(self.spec, self.known), row_covariates(self.spec, self.known)
-        inputs = self._inputs()
         forecast = self.spec.forecast
-        # A moment's input gives the next one, so of a row all but the last moment is read.
+        # A time step's input predicts the next one, so the last of a row is not read.
         lengths = [forecast.context + forecast.horizon] if isinstance(forecast.context, int) else self._lengths
-        rows = [
-            self.spec.row_flops(one - 1, inputs=inputs, channels=channels, covariates=covariates) for one in lengths
-        ]
-        return sum(rows) / sum(lengths)
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context, inputs=self._inputs())
-
-    def _inputs(self) -> int:
-        return row_channels(self.spec, self.known) * (2 if self.known.gaps else 1) + row_covariates(
-            self.spec, self.known
-        )
+        flops = measured(self.build, row_flops)
+        return sum(flops(length - 1) for length in lengths) / sum(lengths)
 
     def identity(self) -> dict[str, Payload]:
         return {"series.json": self.known.to_json(), "data.sha256": self.sha256}

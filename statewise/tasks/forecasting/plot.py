@@ -16,8 +16,8 @@ from statewise.figures import Axis, Figure, Series, csv_text, paint, svg_file
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.answers import Course
 from statewise.tasks.forecasting.ahead import Ahead
+from statewise.tasks.forecasting.answer import moment_of
 from statewise.tasks.forecasting.examples import read_parts
-from statewise.tasks.forecasting.write import moment_of
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
 _ERRORS_READ = (

@@ -27,7 +27,7 @@ from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
-from statewise.tasks.forecasting.answer import array_like, frame_ahead, rows_ahead, rows_filled
+from statewise.tasks.forecasting.answer import appended, array_like, frame_ahead, rows_ahead, rows_filled, series_of
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts, series_in
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
@@ -35,10 +35,8 @@ from statewise.tasks.forecasting.interpolation import Interpolation, filled_hole
 from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, check_path, example_course, held_out_forecast, save_plot
-from statewise.tasks.forecasting.prompt import series_of
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
-from statewise.tasks.forecasting.write import appended
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.training import ExposureGap
@@ -73,7 +71,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     True
     """
 
-    evaluation = ForecastEvaluation
+    _evaluation = ForecastEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"forecast": ("horizon", "stride", "paths")}
 
     spec: ForecastingSpec

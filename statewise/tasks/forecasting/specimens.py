@@ -20,8 +20,17 @@ from statewise.tasks.forecasting.evaluation import sampled
 from statewise.tasks.forecasting.examples import Prepared, carried, prepare
 from statewise.tasks.forecasting.job import as_prepared, as_sequence, cut, evaluation_windows, one_step
 from statewise.tasks.forecasting.known import Known
-from statewise.tasks.specimen import Courses, Floats, Poll, Specimen, Specimens, Words, position
-from statewise.tasks.specimen_reader import ReaderParts, seen_order
+from statewise.tasks.specimen import (
+    Courses,
+    Floats,
+    Poll,
+    ReaderParts,
+    Specimen,
+    Specimens,
+    Words,
+    position,
+    seen_order,
+)
 
 _VALUES = 1 << 18  # of windows whose errors are asked for, at most
 _LONGEST = 4096  # moments of a whole series that are looked at in one go

@@ -29,12 +29,11 @@ from statewise.data import (
     unigram_nats,
 )
 from statewise.disk import make_folder
-from statewise.models import CountingMachine, TokenMachine, build
-from statewise.specs import FreeRunning, LanguageModelSpec, ScheduledSampling, TeacherForcing, UserError
+from statewise.models import CountingMachine, TokenMachine, build, cost_of
+from statewise.specs import FreeRunning, LanguageModelSpec, PenaltySpec, ScheduledSampling, TeacherForcing, UserError
 from statewise.tasks.folder import refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
-from statewise.tasks.language_model.penalty import penalty
 from statewise.tasks.metric import directions
 from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window, forced_forward, read_tensors, truth_probability
@@ -144,16 +143,10 @@ class LanguageModelJob(Job):
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
 
-    def num_parameters(self) -> int:
-        return self.spec.model.num_parameters(self.corpus.tokenizer.vocab)
-
     def flops_per_token(self) -> float:
         """In the mean over a window: it is linear in what was read before."""
         last = self.spec.train.window_tokens() - 1
-        return sum(self.spec.model.forward_flops(self.corpus.tokenizer.vocab, at) for at in (0, last)) / 2
-
-    def state_bytes(self, context: int) -> int:
-        return self.spec.model.state_bytes(context)
+        return sum(cost_of(self.build, context=context).flops for context in (0, last)) / 2
 
     def identity(self) -> dict[str, Payload]:
         counts_V = torch.from_numpy(token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab))
@@ -162,7 +155,7 @@ class LanguageModelJob(Job):
     def headline(self) -> str:
         model, corpus = self.spec.model, self.corpus
         counted = model.learns == "counting"
-        size = "by counting" if counted else f"{model.num_parameters(corpus.tokenizer.vocab):,} parameters"
+        size = "by counting" if counted else f"{self.num_parameters():,} parameters"
         return (
             f"{model.known_as}, {size}, on {corpus.name} ({len(corpus.train.tokens):,} tokens, "
             f"vocabulary {corpus.tokenizer.vocab}, sha256 {corpus.sha256[:12]})"
@@ -354,3 +347,16 @@ def _refuse_other_text(kept: Path, corpus: Corpus) -> None:
         raise UserError(
             f"{corpus.name!r} is not the text that this run began with", fix="put that text back, or train again"
         )
+
+
+def penalty(spec: PenaltySpec, y_BTD: Tensor, resets_BT: Tensor | None) -> Tensor | float:
+    """Summed over tokens like the loss beside it; where a document begins, nothing moved."""
+    total: Tensor | float = 0.0
+    if spec.size:
+        total = total + spec.size * y_BTD.float().square().mean(-1).sum()
+    if spec.change:
+        moved_BS = y_BTD.float().diff(dim=1).square().mean(-1)
+        if resets_BT is not None:
+            moved_BS = moved_BS.masked_fill(onto(y_BTD.device, resets_BT[:, 1:]), 0.0)
+        total = total + spec.change * moved_BS.sum()
+    return total

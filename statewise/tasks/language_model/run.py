@@ -42,7 +42,7 @@ class LanguageModelRun(SelfReadingRun):
     True
     """
 
-    evaluation = LanguageModelEvaluation
+    _evaluation = LanguageModelEvaluation
 
     spec: LanguageModelSpec
     model: TokenMachine[Any]
@@ -197,7 +197,6 @@ class LanguageModelRun(SelfReadingRun):
         )
 
     def answers(self) -> Answers:
-        """A sampled text, and the surprise of a held-out one."""
         data, tokenizer = self.spec.data, self.tokenizer
         backwards = data.direction == "reverse"
         held = open_corpus(data, tokenizer=tokenizer).validation.tokens[: 64 * _SNIPPET].tolist()

@@ -1,14 +1,14 @@
 """From a spec to tagged sentences, and what is learned of their words before training."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from statewise.data import STDIN, Labels, Layout, Tagged, Tokenizer, format_of, hold_out, read_tagged
 from statewise.data.embedded import source_tags
-from statewise.specs import TaggedDataSpec, UserError, WordsSpec
+from statewise.specs import TaggedDataSpec, UserError, WordsSpec, from_json
 from statewise.tasks.baseline import FrequentTag, fit_frequent_tag
-from statewise.tasks.tagging.lexicon import lexicon_from_json, lexicon_to_json
 from statewise.tasks.tagging.sentences import Encoding
 from statewise.training import Payload
 
@@ -95,3 +95,15 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise UserError(f"{str(path)!r} cannot be read: {error}") from None
+
+
+def lexicon_to_json(lexicon: FrequentTag) -> str:
+    return json.dumps({"otherwise": lexicon.otherwise, "words": dict(lexicon.of_word)}, ensure_ascii=False)
+
+
+def lexicon_from_json(text: str) -> FrequentTag:
+    try:
+        table = from_json(text)
+        return FrequentTag({str(word): str(tag) for word, tag in table["words"].items()}, str(table["otherwise"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError("lexicon.json is not that of a run", fix="the file is damaged: copy it again") from None

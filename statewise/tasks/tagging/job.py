@@ -15,7 +15,7 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
-from statewise.models import Tagger, build_tagger, is_constrained
+from statewise.models import Tagger, build_tagger, is_constrained, measured, row_flops, spelling_flops
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
@@ -86,12 +86,10 @@ class TaggingJob(Job):
         words = sum(window.tokens for window in windows)
         spelled = [length_U for window in windows for length_U in window.content.batch.words.length_U.tolist()]
         lengths = [int(self.train_rows.length_P[i]) for i in some_rows(len(self.train_rows.length_P))]
-        rows = [self.spec.row_flops(one, num_tags=len(self.known.tags)) for one in lengths]
-        each = self.spec.words.spelling_flops(fmean(spelled)) if spelled else 0.0
-        return sum(rows) / sum(lengths) + each * len(spelled) / words
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, row_flops)
+        rows = sum(flops(length) for length in lengths)
+        each = measured(self.build, spelling_flops)(fmean(spelled)) if spelled else 0.0
+        return rows / sum(lengths) + each * len(spelled) / words
 
     def identity(self) -> dict[str, Payload]:
         return {**self.known.files(), "data.sha256": self.sha256}

@@ -103,8 +103,8 @@ class TaggingRun(PredictingRun):
     1
     """
 
-    evaluation = TaggingEvaluation
-    packages = ("sklearn.metrics",)
+    _evaluation = TaggingEvaluation
+    _packages = ("sklearn.metrics",)
 
     spec: TaggingSpec
     model: Tagger
@@ -180,7 +180,6 @@ class TaggingRun(PredictingRun):
         return self.model.reader.layers.machine
 
     def answers(self) -> Answers:
-        """Word by word, each with some words around it."""
         some = read_split(self.spec.data, seed=self.spec.seed)[1][:MOST]
         guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
         rows: list[Answer] = []

@@ -19,14 +19,15 @@ from statewise.tasks.specimen import (
     Floats,
     Index,
     Poll,
+    ReaderParts,
     Specimen,
     Specimens,
     Words,
     choices,
     chosen_nats,
     position,
+    seen_order,
 )
-from statewise.tasks.specimen_reader import ReaderParts, seen_order
 from statewise.tasks.tagging.examples import Known, tags_of
 from statewise.tasks.tagging.job import encode
 

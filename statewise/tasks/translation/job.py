@@ -11,14 +11,14 @@ from torch import Tensor
 
 from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
+from statewise.models import measured, pair_flops
 from statewise.specs import AnyRunSpec, TranslationSpec
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
-from statewise.tasks.translation.make import make_translator
-from statewise.tasks.translation.write import Writer, told
+from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import Better, Parallel, Payload, Window
 
 
@@ -74,11 +74,8 @@ class TranslationJob(Job):
         pairs = [
             (len(self.train_rows.sources[i]), len(self.train_rows.targets[i])) for i in some_rows(len(self.train_rows))
         ]
-        vocab = self.languages.target.vocab
-        return sum(self.spec.row_flops(*pair, target_vocab=vocab) for pair in pairs) / sum(map(sum, pairs))
-
-    def state_bytes(self, context: int) -> int:
-        return self.spec.state_bytes(context)
+        flops = measured(self.build, pair_flops)
+        return sum(flops(*pair) for pair in pairs) / sum(map(sum, pairs))
 
     def identity(self) -> dict[str, Payload]:
         frequent = json.dumps(self._frequent, ensure_ascii=False) + "\n"

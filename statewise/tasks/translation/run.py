@@ -18,12 +18,10 @@ from statewise.tasks.folder import Opened
 from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
-from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline
+from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
 from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
-from statewise.tasks.translation.length import by_length, for_machines
-from statewise.tasks.translation.make import make_translator
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
-from statewise.tasks.translation.write import Writer, told
+from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import ExposureGap, vouched_for
 
 _TIMED = 8  # sources that are translated under the clock
@@ -59,7 +57,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     'the given text'
     """
 
-    evaluation = TranslationEvaluation
+    _evaluation = TranslationEvaluation
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"decoding": tuple(DecodingSpec.model_fields)}
 
     spec: TranslationSpec
@@ -202,7 +200,6 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         )
 
     def decode_speed(self) -> float | None:
-        """One source after another, decoded as the run's settings say."""
         sources = self._held(None).sources[: _TIMED + 1]
         if len(sources) < 2:
             return None

@@ -29,9 +29,10 @@ from statewise.tasks.specimen import (
     Specimens,
     Words,
     chosen_nats,
+    machines_in,
     position,
+    seen_order,
 )
-from statewise.tasks.specimen_reader import machines_in, seen_order
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows, batches_of
 
 START = "→"  # stands for the symbol before a target

@@ -8,8 +8,10 @@ import torch
 from numpy.typing import NDArray
 
 from statewise.decoding import Hypothesis
-from statewise.specs import DecodingSpec
-from statewise.tasks.translation.examples import Ids, Rows, batches_of
+from statewise.specs import DecodingSpec, Seq2SeqSpec, TranslationSpec
+from statewise.tasks.translation.decoder_only import DecoderOnly
+from statewise.tasks.translation.encoder_decoder import EncoderDecoder
+from statewise.tasks.translation.examples import Ids, Languages, Rows, batches_of
 from statewise.tasks.translation.translator import Translator
 
 _TOKENS = 1 << 13  # of sources and open hypotheses together, in one batch
@@ -75,3 +77,11 @@ def told(translator: Translator, model: Any, rows: Rows, *, poll: Callable[[], N
         nats += float(translator.loss(model, batch))
         tokens += int(batch.length_B.sum())
     return Told(nats, tokens)
+
+
+def make_translator(spec: TranslationSpec, languages: Languages, device: torch.device) -> Translator:
+    match spec.model:
+        case Seq2SeqSpec():
+            return EncoderDecoder(spec, languages, device)
+        case _:
+            return DecoderOnly(spec, languages, device)

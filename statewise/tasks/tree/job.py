@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from statewise.core import onto
 from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
-from statewise.models import NodeClassifier, build_node_classifier
+from statewise.models import NodeClassifier, build_node_classifier, measured, row_flops
 from statewise.specs import TreeSpec
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening
@@ -109,11 +109,9 @@ class TreeJob(Job):
         nodes, trees = float(self.train.size_B.sum()), len(self.train)
         length_M = self.train.span_lengths(self._target_N != NO_LABEL)
         spans, span = (len(length_M) / trees, float(length_M.mean())) if len(length_M) else (0.0, 1.0)
-        row = self.spec.row_flops(nodes / trees, spans=spans, span=span, num_classes=len(self.classes))
+        flops = measured(self.build, row_flops)
+        row = flops(nodes / trees) if self.spec.follows_trees else spans * flops(span)
         return row * trees / nodes
-
-    def state_bytes(self, context: int) -> int | None:
-        return self.spec.state_bytes(context)
 
     def identity(self) -> dict[str, Payload]:
         roots = Labels(self.classes.names, [self.root_counts[name] for name in self.classes.names])

@@ -121,8 +121,8 @@ class TreeRun(PredictingRun):
     1
     """
 
-    evaluation = TreeEvaluation
-    packages = ("sklearn.metrics",)
+    _evaluation = TreeEvaluation
+    _packages = ("sklearn.metrics",)
 
     spec: TreeSpec
     model: NodeClassifier
@@ -234,7 +234,7 @@ class TreeRun(PredictingRun):
         return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
 
     def answers(self) -> Answers:
-        """Of the roots: a model that reads words is asked for no other node."""
+        # Of the roots: a model that reads words is asked for no other node.
         held = read_split(self.spec.read_data, seed=self.spec.seed)[1]
         some = held.chosen(np.arange(min(MOST, len(held.trees))))
         trees = make_trees(self.spec, some, self.tokenizer, self.classes)

@@ -24,6 +24,7 @@ from statewise.tasks.specimen import (
     Floats,
     Index,
     Poll,
+    ReaderParts,
     Specimen,
     Specimens,
     Words,
@@ -31,8 +32,8 @@ from statewise.tasks.specimen import (
     chosen_nats,
     places_before_the_end,
     position,
+    seen_order,
 )
-from statewise.tasks.specimen_reader import ReaderParts, seen_order
 from statewise.tasks.tree.examples import Read
 from statewise.tasks.tree.job import counted, log_probabilities, make_trees
 

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-import torch
-
+from statewise.models import on_meta
 from statewise.specs import AnyRunSpec, UserError
 from statewise.tasks import Job, Opening, open_job
 from statewise.training import Parallel
@@ -37,7 +36,7 @@ class OpenedData:
 
     def refuse_unbuildable(self, spec: AnyRunSpec) -> None:
         """What parses may still not be buildable: an odd width cannot be turned in pairs, for example."""
-        with torch.device("meta"):
+        with on_meta():
             self.job.for_spec(spec).build()
 
     def flops_per_token(self, spec: AnyRunSpec) -> float:

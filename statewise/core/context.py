@@ -1,7 +1,11 @@
-"""What PyTorch's own tools need of us: to know that they read along, switches they can read, a loop they can keep.
+"""What surrounds a call: a lens that observes it, a PyTorch tool that traces it, a value set for a block.
 
-`torch.compile`, `torch.export`, `torch.jit.trace` and `torch.func` follow tensors through plain ops. `docs/tracing.md`
-says what each of them finds in each machine.
+The tap: `observe("lstm.forget_gate", f)` is the identity unless a lens is open. No forward has an `output_attentions`
+flag: to look inside, open a lens. The op is then computed by its naive implementation, so a lens sees the equation.
+
+`torch.compile`, `torch.export`, `torch.jit.trace` and `torch.func` follow tensors through plain ops. They need to be
+recognised, switches that they can read, and a loop that they can keep. `docs/tracing.md` says what each of them does
+with each machine.
 """
 
 import threading
@@ -9,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Generic, Literal, ParamSpec, TypeVar, cast
 
@@ -87,7 +92,7 @@ class Switch(Generic[R]):
                 self.used -= 1
 
 
-LoopStep = Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Sequence[Tensor], Tensor]]
+Step = Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[Sequence[Tensor], Tensor]]
 
 
 def is_symbolic(size: int) -> bool:
@@ -95,7 +100,7 @@ def is_symbolic(size: int) -> bool:
     return isinstance(size, torch.SymInt)
 
 
-def kept_loop(step: LoopStep, state: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+def kept_loop(step: Step, state: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
     """`step(state, inputs at t)` gives the state after it and an output: over axis 1 of all inputs, as one op.
 
     A graph of any length holds it as it is, where a loop in Python would be written out for one length.
@@ -114,3 +119,93 @@ def kept_loop(step: LoopStep, state: Sequence[Tensor], inputs: Sequence[Tensor])
         warnings.simplefilter("ignore")  # PyTorch warns itself: of deprecated parts, and of gradients it looks for
         after, y = scan(apart, begin, list(inputs), dim=1)
     return [new.to(old.dtype) for new, old in zip(after, state)], y
+
+
+# -------------------------------------------------------------------- the lens
+
+Edit = Callable[[str, Tensor], Tensor]
+
+
+class Lens:
+    """Collects what was observed while it was open, by name, in the order it happened.
+
+    With `keep=False` it collects nothing: `edit` sees everything pass, and keeps what it wants.
+    """
+
+    def __init__(self, patterns: tuple[str, ...], *, edit: Edit | None = None, keep: bool = True) -> None:
+        self.patterns = patterns
+        self.edit = edit
+        self.keep = keep
+        self.seen: dict[str, list[Tensor]] = {}
+
+    @uncompiled
+    def see(self, name: str, value: Tensor) -> Tensor:
+        if not any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            return value
+        if self.edit is not None:
+            value = self.edit(name, value)
+        if self.keep:
+            self.seen.setdefault(name, []).append(value)
+        return value
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.seen)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Everything seen under a name, stacked along time: `[B, T, ...]`."""
+        if name not in self.seen:
+            raise KeyError(f"{name!r} was not observed; seen: {', '.join(self.seen) or 'nothing'}")
+        return torch.stack(self.seen[name], dim=1)
+
+
+_open: Switch[Lens | None] = Switch("lens", None)
+_scope: Switch[str] = Switch("scope", "")
+
+
+def observe(name: str, value: Tensor) -> Tensor:
+    """Show `value` to an open lens under a name. Go on with what it returns: a lens may change it.
+
+    Without a lens it returns `value` at once, so it may stand in any layer of yours.
+
+    >>> with sw.lens() as seen:
+    ...     gate = sw.observe("mine.gate", torch.ones(2, 3))
+    >>> seen.names
+    ['mine.gate']
+    """
+    if not _open.used:
+        return value
+    opened = _open.get()
+    return value if opened is None else opened.see(_scope.get() + name, value)
+
+
+def is_observed() -> bool:
+    return _open.used > 0 and _open.get() is not None
+
+
+@contextmanager
+def lens(*patterns: str, edit: Edit | None = None, keep: bool = True) -> Iterator[Lens]:
+    """Record what a model computes inside: every observed value whose name matches a pattern (default: all).
+
+    `edit(name, value)` may return another value, which the model then goes on with. `keep=False` records nothing.
+    The values are `[B, T, ...]` by name; `.names` lists them.
+
+    >>> model = sw.build("lstm", vocab=5, width=8)
+    >>> with sw.lens("*forget_gate") as seen:
+    ...     _ = model(torch.tensor([[0, 1, 2]]))
+    >>> seen["layers.0.lstm.forget_gate"].shape
+    torch.Size([1, 3, 8])
+    """
+    opened = Lens(patterns or ("*",), edit=edit, keep=keep)
+    with _open.set(opened):
+        yield opened
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Prefix observed names, so that the same op in two layers has two names."""
+    if not is_observed():
+        yield
+        return
+    with _scope.set(f"{_scope.get()}{name}."):
+        yield
