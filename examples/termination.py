@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from statewise.data.embedded.probes import Terminated, least_nats, terminated
-from statewise.decoding.termination import LengthCalibration, calibrate_lengths, write
+from statewise.decoding.termination import LengthCalibration, calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
@@ -96,7 +96,7 @@ def measured(model: Terminating, data: Terminated) -> tuple[float, LengthCalibra
     with torch.no_grad():
         nats = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum(1).mean().item()
     prompts, lengths = (part.repeat_interleave(DRAWS, 0) for part in (data.prompt_NP, data.prompt_length_N))
-    written = write(model, prompts, lengths, longest=LONGEST, seed=0)
+    written = decode_until_end(model, prompts, lengths, longest=LONGEST, seed=0)
     drawn_NM = written.lengths_B.view(-1, DRAWS).numpy()
     return nats, calibrate_lengths(data.length_N.numpy(), drawn_NM), (~written.ended_B).double().mean().item()
 

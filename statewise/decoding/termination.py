@@ -18,8 +18,8 @@ from statewise.models import Terminating
 from statewise.specs import UserError
 
 
-class Written(NamedTuple):
-    """Content, padded with the edge; `ended_B` is False where it was cut off, with the length reached by then."""
+class Decoded(NamedTuple):
+    """Content, padded with the edge symbol; `ended_B` is False where `longest` cut it off."""
 
     tokens_BT: Tensor
     lengths_B: Tensor
@@ -27,7 +27,7 @@ class Written(NamedTuple):
 
 
 @torch.no_grad()
-def write(
+def decode_until_end(
     model: Terminating[Any],
     prompt_BP: Tensor,
     prompt_length_B: Tensor | None = None,
@@ -37,11 +37,11 @@ def write(
     never: Sequence[int] = (),
     seed: int | None = 0,
     first_row: int = 0,
-) -> Written:
-    """Content for each prompt, until its end or `longest` symbols. `seed=None`: always the likeliest.
+) -> Decoded:
+    """Content for each prompt, until its end or `longest` symbols. `seed=None`: always the most likely symbol.
 
-    What row b gets is a function of (seed, first_row + b), its prompt and its `longest` (one for all, or one
-    a row), and nothing else. Before `shortest` symbols nothing ends, and symbols in `never` are not chosen.
+    The content of row b is a function of (seed, first_row + b), its prompt and its `longest` (one for all, or one
+    a row) alone. Nothing ends before `shortest` symbols, and symbols in `never` are not chosen.
     """
     check_never(never, vocab=model.vocab)
     batch = len(prompt_BP)
@@ -79,7 +79,7 @@ def write(
         written.append(token_B.masked_fill(~going_B, model.edge))
         lengths_B = lengths_B + going_B
     empty_BT = prompt_BP.new_empty(batch, 0)
-    return Written(torch.stack(written, dim=1) if written else empty_BT, lengths_B, ended_B)
+    return Decoded(torch.stack(written, dim=1) if written else empty_BT, lengths_B, ended_B)
 
 
 def _chosen(logits_BV: Tensor, uniform_B: Tensor | None) -> Tensor:

@@ -84,39 +84,39 @@ def columns(text: str) -> int:
     return sum(2 if _is_wide(cluster) else 1 for cluster in clusters(text))
 
 
-def _goes_with(before: str, one: str) -> bool:
-    if _within(one, _FLAGS):
+def _goes_with(before: str, char: str) -> bool:
+    if _within(char, _FLAGS):
         return len(before) == 1 and _within(before, _FLAGS)
     if before in ("⏎", "⇥"):
         return False
-    if unicodedata.combining(before[-1]) == _VIRAMA and unicodedata.category(one) == "Lo":
+    if unicodedata.combining(before[-1]) == _VIRAMA and unicodedata.category(char) == "Lo":
         return True
-    if _within(one, _LATER_JAMO) and _within(before[-1], _JAMO):
+    if _within(char, _LATER_JAMO) and _within(before[-1], _JAMO):
         return True
-    return _extends(one) or _within(one, _TONES) or (before[-1] == "\u200d" and _is_picture(one))
+    return _extends(char) or _within(char, _TONES) or (before[-1] == "\u200d" and _is_picture(char))
 
 
 def _is_wide(cluster: str) -> bool:
     if unicodedata.east_asian_width(cluster[0]) in "WF" or "\ufe0f" in cluster or _within(cluster[0], _FLAGS):
         return True
-    return any(unicodedata.category(one) in ("Lo", "Mc") for one in cluster[1:])
+    return any(unicodedata.category(char) in ("Lo", "Mc") for char in cluster[1:])
 
 
-def _extends(one: str) -> bool:
+def _extends(char: str) -> bool:
     # Marks that have a place of their own belong to the letter before them all the same.
-    return unicodedata.category(one) in ("Mn", "Me", "Mc") or one in _JOINS or one == "\u0e33"
+    return unicodedata.category(char) in ("Mn", "Me", "Mc") or char in _JOINS or char == "\u0e33"
 
 
-def _unseen(one: str) -> bool:
-    kind = unicodedata.category(one)
-    return one not in _JOINS and (
-        kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or (kind == "Cn" and ord(one) & 0xFFFE == 0xFFFE)
+def _unseen(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return char not in _JOINS and (
+        kind in ("Cc", "Cf", "Cs", "Zl", "Zp") or (kind == "Cn" and ord(char) & 0xFFFE == 0xFFFE)
     )
 
 
-def _is_picture(one: str) -> bool:
-    return any(_within(one, some) for some in _PICTURES)
+def _is_picture(char: str) -> bool:
+    return any(_within(char, some) for some in _PICTURES)
 
 
-def _within(one: str, some: tuple[int, int]) -> bool:
-    return some[0] <= ord(one) <= some[1]
+def _within(char: str, some: tuple[int, int]) -> bool:
+    return some[0] <= ord(char) <= some[1]

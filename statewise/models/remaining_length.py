@@ -83,7 +83,7 @@ class RemainingLength(Terminating[RemainingState]):
         uniform_B: Tensor | None = None,
     ) -> RemainingState:
         if length_B is None:
-            length_B = self.foreseen(summary_BD, uniform_B)
+            length_B = self.predicted_length(summary_BD, uniform_B)
         return state._replace(due_B=length_B.to(state.due_B))
 
     def nats(
@@ -113,7 +113,7 @@ class RemainingLength(Terminating[RemainingState]):
     def over(self, state: RemainingState) -> Tensor:
         return state.due_B == OVER
 
-    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor:
+    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor:
         half_B = torch.full_like(summary_BD[:, 0], 0.5)
         return self._length(summary_BD).quantile(half_B if uniform_B is None else uniform_B)
 

@@ -93,8 +93,8 @@ class Terminating(Machine[S], Generic[S]):
         """`[B]`, where it is the state that knows whether the last symbol is read; None: the outputs say it."""
 
     @abstractmethod
-    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
-        """`[B]`: of the lengths that a prompt lets expect the middle, or one drawn; None: an end is not foreseen."""
+    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+        """`[B]`: the median of the predicted length, or a sample; None if the model does not predict one."""
 
     @abstractmethod
     def decided(self, summary_BD: Tensor, state: S) -> Tensor:
@@ -212,7 +212,7 @@ class EndSymbol(Terminating[State]):
     def over(self, state: State) -> Tensor | None:
         return None
 
-    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
         return None
 
     def decided(self, summary_BD: Tensor, state: State) -> Tensor:
@@ -277,7 +277,7 @@ class BernoulliStop(Terminating[State]):
     def over(self, state: State) -> Tensor | None:
         return None
 
-    def foreseen(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
         return None
 
     def decided(self, summary_BD: Tensor, state: State) -> Tensor:

@@ -180,7 +180,7 @@ class Trainer:
                 on_step(number)
                 if number == first + 1:
                     self.report_capture()
-                if self.loss is not None and not isinstance(self.display, Silent):
+                if self.loss is not None and type(self.display) is not Silent:
                     self.display.update(self.progress.extent(spec), loss=self.loss, tokens_per_second=self.speed)
                 if evaluate or save:
                     self.drain_readings(journal)

@@ -12,7 +12,7 @@ from listed import shaken
 from statewise.core import concat, laws, rows
 from statewise.core.randomness import uniforms
 from statewise.data.embedded.probes import MEANS, least_nats, terminated
-from statewise.decoding.termination import calibrate_lengths, write
+from statewise.decoding.termination import calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.remaining_length import OVER, UNKNOWN
@@ -60,7 +60,7 @@ def test_content_and_length_together_have_probability_one(scheme: Scheme) -> Non
         assert nats_BT.shape == (2**length, length + 1)
         total += nats_BT.sum(1).neg().exp().sum().item()
         reached.append(total)
-    many = write(model, prompt_BP.expand(20000, 3), longest=4, seed=3)
+    many = decode_until_end(model, prompt_BP.expand(20000, 3), longest=4, seed=3)
     for length, expected in enumerate(reached):
         share = ((many.lengths_B <= length) & many.ended_B).double().mean().item()
         assert share == pytest.approx(expected, abs=4 * 0.5 / np.sqrt(20000))
@@ -83,31 +83,31 @@ def test_writing_gives_what_scoring_says(scheme: Scheme) -> None:
     """Token by token, what was written has the probability that one parallel pass gives it."""
     model = made(scheme)
     prompt_BP, length_B = torch.randint(VOCAB, (50, 4)), torch.randint(1, 5, (50,))
-    written = write(model, prompt_BP, length_B, longest=30, seed=1)
-    again = write(model, prompt_BP, length_B, longest=30, seed=1)
+    written = decode_until_end(model, prompt_BP, length_B, longest=30, seed=1)
+    again = decode_until_end(model, prompt_BP, length_B, longest=30, seed=1)
     assert torch.equal(written.tokens_BT, again.tokens_BT)
     inside_BT = torch.arange(written.tokens_BT.shape[1]) < written.lengths_B[:, None]
     assert ((written.tokens_BT == model.edge) == ~inside_BT).all()
     content_BT = written.tokens_BT.masked_fill(~inside_BT, 0)
     nats_BT = model.loss(prompt_BP, length_B, content_BT, written.lengths_B)
     assert torch.isfinite(nats_BT).all()
-    fewer = write(model, prompt_BP[:20], length_B[:20], longest=30, seed=1)
+    fewer = decode_until_end(model, prompt_BP[:20], length_B[:20], longest=30, seed=1)
     assert torch.equal(fewer.lengths_B, written.lengths_B[:20])
-    best = write(model, prompt_BP, length_B, longest=30, seed=None)
-    assert torch.equal(best.lengths_B, write(model, prompt_BP, length_B, longest=30, seed=None).lengths_B)
+    best = decode_until_end(model, prompt_BP, length_B, longest=30, seed=None)
+    assert torch.equal(best.lengths_B, decode_until_end(model, prompt_BP, length_B, longest=30, seed=None).lengths_B)
 
 
 @each_scheme
 def test_what_does_not_end_is_said(scheme: Scheme) -> None:
     model = made(scheme)
-    written = write(model, torch.zeros(200, 2, dtype=torch.int64), longest=2, seed=0)
+    written = decode_until_end(model, torch.zeros(200, 2, dtype=torch.int64), longest=2, seed=0)
     assert (written.lengths_B[~written.ended_B] == 2).all()
-    nothing = write(model, torch.zeros(200, 2, dtype=torch.int64), longest=0, seed=0)
+    nothing = decode_until_end(model, torch.zeros(200, 2, dtype=torch.int64), longest=0, seed=0)
     assert nothing.tokens_BT.shape == (200, 0)
     with pytest.raises(UserError, match="prompt is empty"):
-        write(model, torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0]), longest=2)
+        decode_until_end(model, torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0]), longest=2)
     with pytest.raises(UserError, match="longest is -1"):
-        write(model, torch.zeros(1, 2, dtype=torch.int64), longest=-1)
+        decode_until_end(model, torch.zeros(1, 2, dtype=torch.int64), longest=-1)
 
 
 def test_the_count_is_in_the_state() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from statewise.data.embedded.probes import MEANS, least_nats, terminated
-from statewise.decoding.termination import calibrate_lengths, write
+from statewise.decoding.termination import calibrate_lengths, decode_until_end
 from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
 from statewise.specs import LSTMSpec, MixerSpec
@@ -31,7 +31,7 @@ def test_a_length_that_the_prompt_settles(scheme: Scheme) -> None:
     """As many as there were: the model has to count, and to know when it is done."""
     model = trained(LSTMSpec(width=16), scheme, "determined", steps=250, longest=7)
     data = terminated("determined", 100, seed=1, longest=7)
-    written = write(model, data.prompt_NP, data.prompt_length_N, longest=20, seed=None)
+    written = decode_until_end(model, data.prompt_NP, data.prompt_length_N, longest=20, seed=None)
     assert (written.lengths_B == data.length_N).double().mean() >= 0.97
     assert written.ended_B.all()
     inside = torch.arange(written.tokens_BT.shape[1]) < written.lengths_B[:, None]
@@ -46,7 +46,7 @@ def test_a_length_that_the_prompt_distributes(scheme: Scheme) -> None:
     with torch.no_grad():
         nats_N = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N).sum(1)
     assert -0.1 <= (nats_N - least_nats(data)).mean() <= 0.25
-    drawn = write(model, data.prompt_NP.repeat_interleave(40, 0), longest=150, seed=2)
+    drawn = decode_until_end(model, data.prompt_NP.repeat_interleave(40, 0), longest=150, seed=2)
     drawn_NM = drawn.lengths_B.view(300, 40)
     found = calibrate_lengths(data.length_N.numpy(), drawn_NM.numpy())
     assert found.pit_distance < 0.15

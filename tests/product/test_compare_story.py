@@ -12,6 +12,8 @@ from tiny_study import RECALL, STORY, events, results, write_study
 
 import statewise
 
+pytestmark = pytest.mark.slow  # a dozen processes; unit/test_comparison_story.py has what needs none
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

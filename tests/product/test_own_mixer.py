@@ -235,6 +235,7 @@ def test_a_story_has_an_entry_of_it_and_looks_inside(tmp_path: Path, monkeypatch
     assert found.report["command"].endswith(f"--mixer {own}")
 
 
+@pytest.mark.slow
 def test_a_class_that_is_passed_in_becomes_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study = write_study(tmp_path)

@@ -34,7 +34,9 @@ def term() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in ("gru", "elman") else []) for kind in FAMILIES]
+)
 def test_five_random_cuts_change_nothing(
     kind: str, text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:

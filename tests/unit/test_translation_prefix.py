@@ -286,8 +286,8 @@ def test_a_wide_beam_finds_the_best_of_all_however_it_ends(scheme: Scheme, alpha
     prompt_1P = torch.from_numpy(source)[None]
     with torch.no_grad():
         summary_1D, _ = model.condition(prompt_1P)
-        foreseen = model.foreseen(summary_1D)
-        lengths = range(1, longest + 1) if foreseen is None else [int(foreseen.clamp(1, longest))]
+        predicted = model.predicted_length(summary_1D)
+        lengths = range(1, longest + 1) if predicted is None else [int(predicted.clamp(1, longest))]
         symbols = [s for s in range(model.vocab) if s not in translator.never(decoding)]
         every = {
             tokens: -float(model.loss(prompt_1P, None, torch.tensor([tokens]), torch.tensor([n])).sum())

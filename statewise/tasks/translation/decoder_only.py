@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.core import uniforms
 from statewise.data import pad
-from statewise.decoding import Hypothesis, Sampling, alignment_tap, sample, write
+from statewise.decoding import Hypothesis, Sampling, alignment_tap, decode_until_end, sample
 from statewise.models import EndAsToken, EndSymbol, Terminating, build_terminating
 from statewise.specs import AnyMixerSpec, DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
 from statewise.tasks.loss import within
@@ -127,17 +127,17 @@ class DecoderOnly(Translator):
     ) -> tuple[Any, Tensor]:
         """The state before the edge, and the log probability of what is settled by then: a length within its limits."""
         summary_BD, state = model.condition(source_BS, length_B)
-        foreseen_B = model.foreseen(summary_BD, uniform_B)
-        if foreseen_B is not None:
-            foreseen_B = foreseen_B.clamp(min=shortest).minimum(longest_B)
-        state = model.begin(summary_BD, state, length_B=foreseen_B)
+        predicted_B = model.predicted_length(summary_BD, uniform_B)
+        if predicted_B is not None:
+            predicted_B = predicted_B.clamp(min=shortest).minimum(longest_B)
+        state = model.begin(summary_BD, state, length_B=predicted_B)
         return state, model.decided(summary_BD, state)
 
     def _step_by_step(
         self, model: Terminating[Any], source_BS: Tensor, length_B: Tensor, longest_B: Tensor, decoding: DecodingSpec
     ) -> list[list[Hypothesis]]:
         """At every step the likelier of going on and stopping, and the likeliest symbol."""
-        written = write(
+        written = decode_until_end(
             model,
             source_BS,
             length_B,
@@ -157,7 +157,7 @@ class DecoderOnly(Translator):
         ]
 
     def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
-        """Where a length comes first, it is drawn before all else; at temperature 0 it is the one foreseen."""
+        """Where a length comes first, it is drawn before all else; at temperature 0 it is the predicted one."""
         source_BS, length_B = (part.to(self.device) for part in pad([source]))
         longest_B, shortest = torch.tensor([longest], device=self.device), min(decoding.min_length, longest)
         uniform_B = None
@@ -182,7 +182,7 @@ class DecoderOnly(Translator):
         draws = decoding.draws
         parts = (*pad(sources), self.longest(sources, decoding))
         source_BS, length_B, longest_B = (part.to(self.device).repeat_interleave(draws, 0) for part in parts)
-        written = write(
+        written = decode_until_end(
             model,
             source_BS,
             length_B,
