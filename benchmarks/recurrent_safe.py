@@ -24,7 +24,7 @@ def every_kind() -> list[Case]:
     cases = []
     for cell, width, batch in product(CELLS, WIDTHS, BATCHES):
         pair = plans(_FAMILIES[cell], width=width, batch=batch, gpu=gpu_of(0)) or ()
-        kinds = {(plan.kind, plan.way, plan.blocks > 1) for plan in pair}
+        kinds = {(plan.kind, plan.direction, plan.blocks > 1) for plan in pair}
         if kinds - seen:
             seen |= kinds
             cases.append(Case(cell, width, batch, 64, width, torch.bfloat16))

@@ -33,12 +33,12 @@ from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
-from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
+from statewise.kernels.persistent.plan import GATES, Cell, Direction, Kind, Plan
 from statewise.kernels.persistent.proposals import BATCHES, WIDTHS, proposals
 from statewise.kernels.persistent.stall import address, raise_if_stalled
 
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "tanh")
-WAYS: tuple[Way, ...] = ("forward", "backward")
+WAYS: tuple[Direction, ...] = ("forward", "backward")
 COUNTS: dict[Kind, int] = {"cluster": 4, "polled": 8, "wide": 4}
 
 
@@ -142,7 +142,7 @@ def run_once(
     run.h_out, run.c_out, run.T, run.B = pointer(h_out), pointer(c_out), time, batch
     run.alarm, run.patience = address(), int(patience * 1e9)
     found = {"h": h_out, "c": c_out}
-    if plan.way == "forward":
+    if plan.direction == "forward":
         y, saved, cells = (
             marked(time + 1, batch, width),
             marked(time, batch, width, 4),
@@ -171,7 +171,7 @@ def run_once(
 
 def errors(plan: Plan, found: dict[str, Tensor], right: dict[str, Tensor], data: dict[str, Tensor]) -> dict[str, float]:
     pairs = {}
-    if plan.way == "forward":
+    if plan.direction == "forward":
         pairs = {"y": (found["y"][1:], right["y"]), "h": (found["h"], right["last h"])}
         if plan.cell == "lstm":
             pairs["c"] = (found["c"], right["last c"])

@@ -14,7 +14,7 @@ from rich.table import Table
 from statewise.data.embedded.probes import Terminated, least_nats, terminated
 from statewise.decoding.termination import LengthCalibration, calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
-from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
+from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
 
 BATCH, DRAWS, LONGEST = 32, 50, 100

@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     t_interval: Interval | None
     bootstrap_interval: Interval | None
     failed: int  # seeds that did not end, or not in a number
-    steady: bool = False  # a seed changes nothing: what is counted comes out the same every time
+    deterministic: bool = False  # a seed changes nothing: the metric is the same every time
 
     @property
     def note(self) -> str:
@@ -83,7 +83,7 @@ class Ranking(NamedTuple):
 
 
 def standing(
-    entry: str, figures: Mapping[int, float | None], *, steady: bool = False, confidence: float = 0.95
+    entry: str, figures: Mapping[int, float | None], *, deterministic: bool = False, confidence: float = 0.95
 ) -> Standing:
     """`figures` by seed; None or not finite: that seed failed."""
     there = {seed: float(x) for seed, x in sorted(figures.items()) if x is not None and math.isfinite(x)}
@@ -97,7 +97,7 @@ def standing(
         t_interval=t_interval(values, confidence=confidence),
         bootstrap_interval=bootstrap_interval(values, confidence=confidence),
         failed=len(figures) - len(values),
-        steady=steady,
+        deterministic=deterministic,
     )
 
 
@@ -117,7 +117,7 @@ def standings(
         name: [(one.weights_sha256, one.figures.get(metric)) for one in final if one.entry == name] for name in names
     }
     return [
-        standing(name, by_seed[name], steady=len(same[name]) > 1 == len(set(same[name])), confidence=confidence)
+        standing(name, by_seed[name], deterministic=len(same[name]) > 1 == len(set(same[name])), confidence=confidence)
         for name in names
         if by_seed[name]
     ]
@@ -244,33 +244,31 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float | None:
         sign_RN = np.array(list(itertools.product((1.0, -1.0), repeat=len(gap_N))))
         return float((np.abs(sign_RN @ gap_N) >= reached - slack).mean())
     sign_RN = np.random.default_rng(seed).choice((1.0, -1.0), size=(_SIGNS, len(gap_N)))
-    return (int((np.abs(sign_RN @ gap_N) >= reached - slack).sum()) + 1) / (
-        _SIGNS + 1
-    )  # the signs that are there count
+    return (int((np.abs(sign_RN @ gap_N) >= reached - slack).sum()) + 1) / (_SIGNS + 1)  # the observed signs count
 
 
 def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
-    """Two-sided p-values of all pairs from one least-squares fit: figure = entry + seed + noise.
+    """Two-sided p-values of all pairs from one least-squares fit: metric = entry + seed + noise.
 
     Some seeds of some entries may be missing. Pairs are left out where the fit has nothing left to judge noise by.
-    Whom no seed changes has no noise and shares none: it stands outside of the fit.
+    Deterministic entries have no seed variance, so they are left out of the fit.
     """
-    varying = [one for one in standings if not one.steady]
-    place = {at: k for k, at in enumerate(at for at, one in enumerate(standings) if not one.steady)}
+    varying = [one for one in standings if not one.deterministic]
+    place = {at: k for k, at in enumerate(at for at, one in enumerate(standings) if not one.deterministic)}
     fitted = _fitted_p(varying)
     found = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
     for i, j in itertools.combinations(range(len(standings)), 2):
-        if standings[i].steady or standings[j].steady:
-            p = _steady_p(standings[i], standings[j], varying)
+        if standings[i].deterministic or standings[j].deterministic:
+            p = _deterministic_p(standings[i], standings[j], varying)
             found |= {} if p is None else {(i, j): p}
     return found
 
 
-def _steady_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
-    """Against a figure that is always the same: the other's mean by the spread of all about theirs, seeds included."""
-    if one.steady and other.steady:
+def _deterministic_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
+    """Against a deterministic entry: the other's mean, with the variance of all entries about their means."""
+    if one.deterministic and other.deterministic:
         return 0.0 if one.mean != other.mean else None
-    noisy, sure = (other, one) if one.steady else (one, other)
+    noisy, sure = (other, one) if one.deterministic else (one, other)
     freedom = sum(len(each.figures) - 1 for each in varying if each.figures)
     if freedom < 1 or not noisy.figures:
         return None

@@ -47,7 +47,7 @@ _EVERY = 0.2  # seconds between two words about a training
 
 
 def sent(mixers: Sequence[OwnMixer]) -> list[dict[str, str]]:
-    """A user's own classes as plain data. They come from whoever drives a study, and never from its folder."""
+    """A user's own classes as plain data. They come from the process that drives a study, never from its folder."""
     found = [own for own in classes_of(mixers) if own.source is not None]
     return [{"name": own.name, **own.source._asdict()} for own in found if own.source is not None]
 

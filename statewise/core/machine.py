@@ -63,7 +63,7 @@ class Machine(Described, ABC, Generic[S]):
 
     @abstractmethod
     def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
-        """Read one moment (no time axis)."""
+        """Read one time step (no time axis)."""
 
     def absorb(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> S:
         """`forward` for the state alone: what only makes the outputs may be left out."""
@@ -132,7 +132,7 @@ class Composer(Described, ABC, Generic[S]):
 
 
 def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-    """`forward` out of `step`: one moment after the other."""
+    """`forward` out of `step`: one time step at a time."""
     y, after = unroll_many(step, (x,), state, lengths_B)
     # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
     return y, map_state(lambda new, old: new.to(old.dtype), after, state)
@@ -146,8 +146,8 @@ def unroll_many(
     if is_symbolic(time):
         return _kept(step, inputs, state, lengths_B, time)
     outputs = []
-    for t, moment in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
-        y, state = within_rows(t, lengths_B, step(*moment, state), before=state)
+    for t, inputs_at_t in enumerate(zip(*(value.unbind(1) for value in inputs), strict=True)):
+        y, state = within_rows(t, lengths_B, step(*inputs_at_t, state), before=state)
         outputs.append(y)
     return torch.stack(outputs, dim=1), state
 
@@ -155,24 +155,24 @@ def unroll_many(
 def _kept(
     step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None, time: int
 ) -> tuple[Tensor, S]:
-    """`unroll_many` of any number of moments."""
+    """`unroll_many` of any number of time steps."""
 
     def built(parts: Sequence[Tensor]) -> S:
         remaining = iter(parts)
         return map_state(lambda _: next(remaining), state)
 
-    def moment(before: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    def loop_step(before: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
         t_1, *at_t = inputs
         y, after = within_rows(t_1[0], lengths_B, step(*at_t, built(before)), before=built(before))
         return [leaf for _, leaf in leaves(after)], y
 
     t_1T = torch.arange(time, device=inputs[0].device)[None]
-    after, y = kept_loop(moment, [leaf for _, leaf in leaves(state)], (t_1T, *inputs))
+    after, y = kept_loop(loop_step, [leaf for _, leaf in leaves(state)], (t_1T, *inputs))
     return y, built(after)
 
 
 def one_step(forward: Callable[[Tensor, S], tuple[Tensor, S]], x: Tensor, state: S) -> tuple[Tensor, S]:
-    """`step` out of `forward`: a sequence of one moment."""
+    """`step` out of `forward`: a sequence of one time step."""
     y, state = forward(x.unsqueeze(1), state)
     return y[:, 0], state
 

@@ -101,7 +101,7 @@ def hold(active_B: Tensor, *, new: S, old: S) -> S:
 
 
 def within_rows(t: int | Tensor, lengths_B: Tensor | None, found: tuple[Tensor, S], *, before: S) -> tuple[Tensor, S]:
-    """What a step at moment t has `found`; past a row's end its output is 0, and its state what it was `before`."""
+    """What a step at time step t has `found`; past a row's end its output is 0, and its state what it was `before`."""
     if lengths_B is None:
         return found
     y, after = found

@@ -1,4 +1,4 @@
-"""The Transformer's encoder (Vaswani et al. 2017): every moment sees every other, layer after layer.
+"""The Transformer's encoder (Vaswani et al. 2017): every time step sees every other, layer after layer.
 
 B batch, T time, D width.
 """

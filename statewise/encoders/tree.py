@@ -20,7 +20,7 @@ class TreeEncoder(Encoder):
     """`[B, T, I]` to the vector of each row's root, `[B, D]`; an empty row's is 0.
 
     `shape="balanced"` pairs neighbours until one is left, `log2 T` compositions deep; `"chain"` makes each
-    moment the parent of the one before. `nodes` reads trees that are given, and shows every node.
+    time step the parent of the one before. `nodes` reads trees that are given, and shows every node.
     """
 
     def __init__(

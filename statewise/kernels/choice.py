@@ -19,7 +19,7 @@ _WISHES = get_args(Wish)
 
 _WHY = {
     "fused": "PyTorch's own op (oneDNN, cuDNN) computes exactly this and is the fastest here",
-    "batched": "one product for many moments, where the equation takes them one by one, is the fastest here",
+    "batched": "one product for many time steps, where the equation takes them one by one, is the fastest here",
     "persistent": "one kernel keeps the matrix on the chip for the whole sequence and is the fastest here",
     "stepped": "one product and one kernel a step, many steps a launch, are the fastest here",
     "triton": "one kernel walks through all of time, where PyTorch's ops take many launches, and is the fastest here",

@@ -1,9 +1,9 @@
-"""Rows of any lengths as one list of moments: all rows at the first moment, then all that still run at the next.
+"""Rows of any lengths as one list of time steps: all rows at the first step, then all that still run at the next.
 
-The longest rows stand first, so those that run at a moment are always the first few. A loop over time needs
-no mask then, and what it leaves behind is one matrix, for one product.
+The longest rows come first, so the rows that run at a time step are always the first few: a loop over time needs no
+mask, and leaves one matrix behind, for one product. `torch.nn.utils.rnn.PackedSequence` has the same layout.
 
-B batch, T time, I input width, D width, N moments of all rows.
+B batch, T time, I input width, D width, N time steps of all rows.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Rows = list[int]  # how many rows run at each moment
+Rows = list[int]  # how many rows run at each time step
 
 # Numbers in a working set that stays in the cache while several passes are made over it.
 IN_CACHE = 1 << 14
 
 
-class Moments(NamedTuple):
+class PackedRows(NamedTuple):
     x_NI: Tensor
     rows: Rows
     shape: tuple[int, int]
@@ -26,15 +26,15 @@ class Moments(NamedTuple):
     lengths_B: Tensor | None = None  # in that order
 
     @staticmethod
-    def of(x_BTI: Tensor, lengths_B: Tensor | None) -> "Moments":
+    def of(x_BTI: Tensor, lengths_B: Tensor | None) -> "PackedRows":
         batch, time = x_BTI.shape[:2]
         if lengths_B is None:
             x_NI = x_BTI.transpose(0, 1).reshape(time * batch, x_BTI.shape[2])
-            return Moments(x_NI, [batch] * time, (batch, time))
+            return PackedRows(x_NI, [batch] * time, (batch, time))
         lengths_B, order_B = lengths_B.clamp(min=0, max=time).sort(descending=True, stable=True)
         running_TB = _running(lengths_B, time)
         rows = [count for count in running_TB.sum(1).tolist() if count]
-        return Moments(x_BTI[order_B].transpose(0, 1)[running_TB], rows, (batch, time), order_B, lengths_B)
+        return PackedRows(x_BTI[order_B].transpose(0, 1)[running_TB], rows, (batch, time), order_B, lengths_B)
 
     def sorted(self, h_BD: Tensor) -> Tensor:
         return h_BD if self.order_B is None else h_BD[self.order_B]
@@ -58,14 +58,14 @@ def _running(lengths_B: Tensor, time: int) -> Tensor:
 
 
 def begin_with(first_BD: Tensor, count: int, rows: Rows) -> Tensor:
-    """Room for the states of `count` moments behind the first."""
+    """Memory for the states of `count` time steps behind the first state."""
     states_ND = first_BD.new_empty(rows[0] + count, first_BD.shape[1])
     states_ND[: rows[0]] = first_BD[: rows[0]]
     return states_ND
 
 
 def before_and_after(states_ND: Tensor, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each moment, the state it begins with and the one it ends with, from all that `begin_with` made room for."""
+    """Of each time step, the state before and the one after it, from the memory that `begin_with` made."""
     states = states_ND.split_with_sizes([rows[0], *rows])
     before = states[:-1]
     if rows[-1] != rows[0]:
@@ -74,7 +74,7 @@ def before_and_after(states_ND: Tensor, rows: Rows) -> Iterator[tuple[Tensor, Te
 
 
 def states_before(states_ND: Tensor, rows: Rows) -> Tensor:
-    """The state that each moment began with, as one matrix."""
+    """The state before each time step, as one matrix."""
     if rows[-1] == rows[0]:
         return states_ND[: -rows[0]]
     return torch.cat([before_BD for before_BD, _ in before_and_after(states_ND, rows)])

@@ -192,7 +192,7 @@ def in_pieces(
 
 
 def _packed(op: Op, x_BTI: Tensor, state: tuple[Tensor, ...], weights: Sequence[Tensor], lengths_B: Tensor) -> OpResult:
-    """Packing cannot hold an empty row: it rides along as a row of one moment, and its result is dropped."""
+    """Packing cannot hold an empty row: it rides along as a row of one time step, and its result is dropped."""
     packed = pack_padded_sequence(x_BTI, lengths_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     data_NI, sizes_T, order_B, inverse_B = packed
     assert order_B is not None

@@ -24,15 +24,15 @@ def own_state(z, H, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr):
 
 
 @triton.jit
-def own_moments(t, x, z, b, h, length, T, H, K: tl.constexpr, V: tl.constexpr):
-    """Moments t of row b and head h: which of all rows B T H they are, and if: they, their keys x, their values z."""
+def own_steps(t, x, z, b, h, length, T, H, K: tl.constexpr, V: tl.constexpr):
+    """Time steps t of row b and head h: their indices among all B T H, and masks for them, their keys x, values z."""
     held = t < length
     return (b * T + t) * H + h, held, held[:, None] & (x < K)[None, :], held[:, None] & (z < V)[None, :]
 
 
 @triton.jit
 def tile(ptr, time_stride, c, x, here):
-    """Moments c from `ptr` on, numbers x of each."""
+    """Time steps c from `ptr` on, numbers x of each."""
     return tl.load(ptr + c[:, None] * time_stride + x[None, :], mask=here, other=0.0).to(tl.float32)
 
 
@@ -56,7 +56,7 @@ def strides(*parts: Tensor) -> list[int]:
 
 
 def row_lengths(like_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """As many moments as each row has: all, unless it is told otherwise."""
+    """As many time steps as each row has: all, unless it is told otherwise."""
     length_B = torch.full(like_BT.shape[:1], like_BT.shape[1], dtype=torch.int64, device=like_BT.device)
     return length_B if lengths_B is None else torch.minimum(lengths_B.to(length_B), length_B)
 

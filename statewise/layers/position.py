@@ -1,6 +1,6 @@
 """Ways to tell a set from a sequence: a vector added, a slope on the scores. Turned keys are an op: `kernels.rotary`.
 
-Positions are whole numbers, one a row and moment, because rows differ. B batch, T time, D width,
+Positions are whole numbers, one a row and time step, because rows differ. B batch, T time, D width,
 H heads, K width of a head.
 """
 

@@ -1,6 +1,6 @@
 """A linear read-out of states, fitted in one go by ridge regression.
 
-B batch, T time, D width of the states, O width of the targets, N moments that count.
+B batch, T time, D width of the states, O width of the targets, N time steps that count.
 """
 
 from typing import NamedTuple
@@ -22,9 +22,9 @@ class Readout(NamedTuple):
 
 
 def fit_readout(states_BTD: Tensor, targets_BTO: Tensor, *, ridge: float = 1e-6, washout: int = 0) -> Readout:
-    """The V and c that minimise `Σ |V h_t + c - target_t|² + ridge · |V|²` over all rows and moments.
+    """The V and c that minimise `Σ |V h_t + c - target_t|² + ridge · |V|²` over all rows and time steps.
 
-    The first `washout` moments of each row are left out: there the state still remembers where it began.
+    The first `washout` time steps of each row are left out: there the state still remembers where it began.
     It is solved as a least-squares problem with `√ridge · 1` below the states, which keeps twice the
     digits of the normal equations; c is left out of the penalty by centring.
     """

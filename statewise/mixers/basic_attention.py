@@ -44,11 +44,11 @@ class BasicAttention(Mixer[BasicAttentionState]):
     ) -> tuple[Tensor, BasicAttentionState]:
         check_input(x_BTD, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTD.shape[0])
-        moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
-        past_BT1 = None if lengths_B is None else (moments_T >= lengths_B[:, None])[:, :, None]
+        steps_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
+        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
         if past_BT1 is not None:
             x_BTD = x_BTD.masked_fill(past_BT1, 0.0)
-        at_BT = state.length_B[:, None] + moments_T
+        at_BT = state.length_B[:, None] + steps_T
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
         slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
         mask = Mask(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)

@@ -82,7 +82,7 @@ class DeepRNN(Mixer[DeepRNNState], Stacked):
         return choice(wish=self.kernel)
 
     def _read(self, x: Tensor) -> Tensor:
-        """The input's share; it does not depend on time, so all moments are one product a layer."""
+        """The projected input; it does not depend on time, so all time steps are one product a layer."""
         share: Tensor = self.last_input(self._through(self.inputs, x))
         return share
 

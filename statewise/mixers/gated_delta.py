@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish, no_autocast
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gated_delta import choice, gated_delta
 from statewise.layers import Scheme, check_heads, fill_decay, fill_input
-from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
+from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
 
 
 @state_type
@@ -25,7 +25,7 @@ class GatedDeltaState(NamedTuple):
 
 
 @final
-class GatedDelta(Mixer[GatedDeltaState], Stacked):
+class GatedDelta(ParallelMixer[GatedDeltaState]):
     """`S_t = α (I - β k kᵀ) S_{t-1} + β k vᵀ`, `y_t = W_o (norm(S_tᵀ q) · silu(W_g x))`, q and k of length 1.
 
     `decay=False` leaves α at 1: the delta rule alone (Schlag et al. 2021, Yang et al. 2024). `conv` taps of a
@@ -77,18 +77,8 @@ class GatedDelta(Mixer[GatedDeltaState], Stacked):
         return GatedDeltaState(self.wide_zeros(batch, self.heads, head, head), window)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         head = self.output_width // self.heads
         return choice(self.like.new_empty(head, head), wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: GatedDeltaState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, GatedDeltaState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: GatedDeltaState) -> tuple[Tensor, GatedDeltaState]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def _read(
         self, x_BTI: Tensor, state: GatedDeltaState, lengths_B: Tensor | None, *, wish: Wish

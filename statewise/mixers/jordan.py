@@ -27,7 +27,7 @@ class Jordan(Mixer[JordanState]):
     """`h_t = φ(W x_t + R o_{t-1} + b)`, `o_t = V h_t + c`, `y_t = o_t`.
 
     `forward` and `step` run freely: the network's own output comes back. `forced` is told the true
-    outputs; then nothing has to pass through time, and all moments are computed, and trained, at once.
+    outputs; then nothing has to pass through time, and all time steps are computed, and trained, at once.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Jordan(Mixer[JordanState]):
         return o_BO, JordanState(o_BO)
 
     def forced(self, x_BTI: Tensor, truth_BTO: Tensor, state: JordanState | None = None) -> tuple[Tensor, JordanState]:
-        """Outputs when at every moment the true output of the moment before came back, all at once.
+        """Outputs when at every time step the true output of the time step before came back, all at once.
 
         The state handed on holds the last true output, as if each step had been corrected after it.
         """

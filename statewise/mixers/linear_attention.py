@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
 from statewise.layers import Scheme, check_heads, fill_input
-from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
+from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
 
 Feature = Literal["elu", "identity"]
 
@@ -27,7 +27,7 @@ class LinearAttentionState(NamedTuple):
 
 
 @final
-class LinearAttention(Mixer[LinearAttentionState], Stacked):
+class LinearAttention(ParallelMixer[LinearAttentionState]):
     """`S_t = S_{t-1} + φ(k) vᵀ`, `n_t = n_{t-1} + φ(k)`, `y_t = W_o (S_tᵀ φ(q) / n_t · φ(q))`.
 
     `feature` is φ: `elu` is elu + 1, which keeps the denominator positive; `identity` does without one, and
@@ -71,18 +71,8 @@ class LinearAttention(Mixer[LinearAttentionState], Stacked):
         return LinearAttentionState(kv_BHKK, self.wide_zeros(batch, self.heads, head), window)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         head = self.output_width // self.heads
         return choice(self.like.new_empty(head, head + 1), wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: LinearAttentionState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, LinearAttentionState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: LinearAttentionState) -> tuple[Tensor, LinearAttentionState]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def _read(
         self, x_BTI: Tensor, state: LinearAttentionState, lengths_B: Tensor | None, *, wish: Wish

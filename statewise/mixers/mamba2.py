@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish, past_end, wide
 from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
 from statewise.layers import Scheme, check_heads, fill_decay, fill_input
-from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
+from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
 
 
 @state_type
@@ -24,7 +24,7 @@ class Mamba2State(NamedTuple):
 
 
 @final
-class Mamba2(Mixer[Mamba2State], Stacked):
+class Mamba2(ParallelMixer[Mamba2State]):
     """`S_t = e^{-Δ e^r} S_{t-1} + Δ B x̃ᵀ`, `ỹ_t = S_tᵀ C + d · x̃`, `y_t = W_o norm(ỹ · silu(z))`.
 
     x̃, B, C are what a causal convolution of `conv` taps and a SiLU make of `W x` (0 leaves the convolution out);
@@ -79,18 +79,8 @@ class Mamba2(Mixer[Mamba2State], Stacked):
         return Mamba2State(self.wide_zeros(batch, self.heads, state, inner // self.heads), window)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         inner, state, _ = self.sizes
         return choice(self.like.new_empty(state, inner // self.heads), wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: Mamba2State | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, Mamba2State]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: Mamba2State) -> tuple[Tensor, Mamba2State]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def _read(
         self, x_BTI: Tensor, state: Mamba2State, lengths_B: Tensor | None, *, wish: Wish

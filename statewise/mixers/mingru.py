@@ -5,11 +5,12 @@ from typing import Literal, NamedTuple, assert_never, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan
 from statewise.layers import Scheme, fill_input
+from statewise.mixers.parallel import ParallelMixer
 
 Candidate = Literal["linear", "positive", "tanh"]
 
@@ -36,10 +37,10 @@ class MinGRUState(NamedTuple):
 
 
 @final
-class MinGRU(Mixer[MinGRUState], Stacked):
+class MinGRU(ParallelMixer[MinGRUState]):
     """`z = σ(W_z x + b_z)`, `h_t = (1 - z) · h_{t-1} + z · g(W_h x + b_h)`, `y_t = h_t`.
 
-    `candidate` is g: the identity, or one of the two in `mixers/candidate.py`. `keep_bias`: -b_z at the start.
+    `candidate` is g: the identity, or as in `activated_candidate`. `keep_bias`: -b_z at the start.
     """
 
     def __init__(
@@ -71,17 +72,7 @@ class MinGRU(Mixer[MinGRUState], Stacked):
         return MinGRUState(self.wide_zeros(batch, self.output_width))
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(self.like, wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: MinGRUState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, MinGRUState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: MinGRUState) -> tuple[Tensor, MinGRUState]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def _read(
         self, x_BTI: Tensor, state: MinGRUState, lengths_B: Tensor | None, *, wish: Wish

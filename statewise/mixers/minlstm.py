@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan, scan
 from statewise.layers import Scheme, fill_input
 from statewise.mixers.mingru import Candidate, activated_candidate
+from statewise.mixers.parallel import ParallelMixer
 
 
 @state_type
@@ -20,11 +21,11 @@ class MinLSTMState(NamedTuple):
 
 
 @final
-class MinLSTM(Mixer[MinLSTMState], Stacked):
+class MinLSTM(ParallelMixer[MinLSTMState]):
     """`f = σ(W_f x + b_f)`, `i = σ(W_i x + b_i)`, `h_t = f/(f+i) · h_{t-1} + i/(f+i) · g(W_h x + b_h)`, `y_t = h_t`.
 
     `share`: divide both gates by their sum, as the paper does; without it they are independent, as in an LSTM.
-    `candidate` is g (see `mixers/candidate.py`); `forget_bias` is b_f at the start.
+    `candidate` is g (see `activated_candidate`); `forget_bias` is b_f at the start.
     """
 
     def __init__(
@@ -58,17 +59,7 @@ class MinLSTM(Mixer[MinLSTMState], Stacked):
         return MinLSTMState(self.wide_zeros(batch, self.output_width))
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(self.like, wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: MinLSTMState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, MinLSTMState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: MinLSTMState) -> tuple[Tensor, MinLSTMState]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def _read(
         self, x_BTI: Tensor, state: MinLSTMState, lengths_B: Tensor | None, *, wish: Wish

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, check_input, one_step, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
 from statewise.layers import Scheme, check_heads, fill_input
-from statewise.mixers.taps import Window, convolved, empty_window, fill_taps
+from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
 
 Inner = Literal["linear", "mlp"]
 
@@ -31,7 +31,7 @@ class TTTState(NamedTuple):
 
 
 @final
-class TTT(Mixer[TTTState], Stacked):
+class TTT(ParallelMixer[TTTState]):
     """`W_t = W_{t-1} - η_t ∇ℓ(W; k_t, v_t)`, `y_t = W_o f(q_t; W_t)`, with `ℓ = ½ ‖f(k; W) - v‖²`.
 
     `inner` is f: linear, or an MLP of `ratio` times a head's width with a GELU; with `inner_norm` it is
@@ -91,17 +91,7 @@ class TTT(Mixer[TTTState], Stacked):
         return TTTState(nothing, tuple(part.clone() for part in nothing), left_B, window)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(tuple(self.start), mini_batch=self.mini_batch, wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: TTTState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, TTTState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        return self._read(x_BTI, state or self.init_state(x_BTI.shape[0]), lengths_B, wish=self.kernel)
-
-    def step(self, x_BI: Tensor, state: TTTState) -> tuple[Tensor, TTTState]:
-        return one_step(lambda x, s: self._read(x, s, None, wish="naive"), x_BI, state)
 
     def inner(self) -> tuple[Weights, InnerNorm | None]:
         """The inner model as it is before anything was read."""

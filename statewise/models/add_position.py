@@ -1,4 +1,4 @@
-"""Positions as vectors, added once below the first block. What it remembers is how far each row has read.
+"""Positions as vectors, added once below the first block. The state is how far each row has read.
 
 B batch, T time, D width.
 """
@@ -54,7 +54,7 @@ class AddPosition(Machine[Tensor]):
         if lengths_B is None:
             return x_BTD + self._vectors(at_BT, x_BTD), at_B + x_BTD.shape[1]
         past_BT = moments_T >= lengths_B[:, None]
-        # Padding may reach past the last learned position; nothing is asked for there.
+        # Padding may reach past the last learned position; its output is not used.
         y_BTD = x_BTD + self._vectors(at_BT.masked_fill(past_BT, 0), x_BTD)
         return y_BTD.masked_fill(past_BT[:, :, None], 0.0), at_B + lengths_B
 
@@ -62,7 +62,7 @@ class AddPosition(Machine[Tensor]):
         return one_step(self.forward, x_BD, state)
 
     def reserve(self, state: Tensor, tokens: int) -> tuple[Tensor, int]:
-        """Learned positions come to an end: asked once here, `step_` need not stop a device to ask again."""
+        """Learned positions are limited: checked once here, so that `step_` need not synchronise with a device."""
         if self.weight_PD is None:
             return state, tokens
         return state, max(0, min(tokens, self.context - int(state.max())))
@@ -72,9 +72,9 @@ class AddPosition(Machine[Tensor]):
         return x_BD + self._vectors(state, x_BD), state + 1
 
     def _check(self, at_B: Tensor | None, time: int, lengths_B: Tensor | None) -> None:
-        """Refuse positions without a vector. On a GPU the lookup itself would end the process."""
+        """Refuse positions without a vector. On a GPU the lookup itself would abort the process."""
         if self.weight_PD is None or (at_B is None and not is_symbolic(time) and time <= self.context):
-            return  # the usual case asks nobody
+            return  # the usual case needs no check
         if not is_known(self.weight_PD):
             return
         read_B = torch.tensor([time]) if lengths_B is None else lengths_B

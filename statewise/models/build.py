@@ -1,4 +1,4 @@
-"""The only place where a spec becomes a module."""
+"""From a spec to a module: mixers, stacks and language models."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, assert_never
@@ -107,14 +107,7 @@ def build(
     if vocab < 1:
         raise UserError(f"vocab is {vocab}, expected at least 1")
     if isinstance(spec, MarkovSpec):
-        return Markov(
-            vocab,
-            order=spec.order,
-            smoothing=spec.smoothing,
-            discount=spec.discount,
-            add=spec.add,
-            lowest=spec.lowest,
-        )
+        return Markov(vocab, **spec.model_dump(exclude={"kind"}))
     generator = torch.Generator().manual_seed(seed)
     embedding = Embedding(
         vocab,
@@ -159,7 +152,7 @@ def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator
 
 
 class Around(TypedDict):
-    """What a layer has besides its mixer."""
+    """A layer's parts besides its mixer."""
 
     norm: Norm
     dropout: Dropout
@@ -170,7 +163,7 @@ class Around(TypedDict):
 
 
 def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Generator | None) -> Around:
-    """For a mixer that takes vectors of `width` and gives vectors of `out`."""
+    """For a mixer from `width` to `out`."""
     mlp = None
     if spec.mlp != "none":
         mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
@@ -185,13 +178,13 @@ def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Gene
 
 
 def build_last_norm(spec: MixerSpec, width: int) -> Norm:
-    """Behind all layers: sums that no layer has normalised."""
+    """After the last layer: with pre-norm residual layers their sum is not normalised."""
     kind = spec.norm if spec.residual and spec.norm_place == "pre" else "none"
     return make_norm(kind, width, epsilon=spec.norm_epsilon)
 
 
 def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None) -> AddPosition | None:
-    """What is added to the token vectors to tell their order, for models that need it told."""
+    """Position vectors added to the token vectors, for models that need them."""
     match spec:
         case TransformerSpec(position="learned" | "sinusoidal" as kind):
             return AddPosition(
@@ -215,155 +208,56 @@ def build_mixer(
         "kernel": spec.kernel,
         "generator": generator,
     }
+    own: dict[str, Any] = spec.own_settings()
     match spec:
         case ElmanSpec():
-            return Elman(
-                spec.width,
-                activation=spec.activation,
-                weight_drop=spec.weight_drop,
-                zoneout=spec.zoneout,
-                **shared,
-            )
+            return Elman(spec.width, **own, **shared)
         case LSTMSpec():
-            return LSTM(
-                spec.width,
-                peephole=spec.peephole,
-                projection=spec.projection,
-                layer_norm=spec.layer_norm,
-                coupled=spec.coupled,
-                forget_bias=spec.forget_bias,
-                weight_drop=spec.weight_drop,
-                zoneout=spec.zoneout,
-                **shared,
-            )
+            return LSTM(spec.width, **own, **shared)
         case GRUSpec():
-            return GRU(spec.width, reset=spec.reset, weight_drop=spec.weight_drop, zoneout=spec.zoneout, **shared)
+            return GRU(spec.width, **own, **shared)
         case LeakySpec():
-            return Leaky(spec.width, leak=spec.leak, alpha=spec.alpha, activation=spec.activation, **shared)
+            return Leaky(spec.width, **own, **shared)
         case ReservoirSpec():
-            return Reservoir(
-                spec.width,
-                radius=spec.radius,
-                density=spec.density,
-                alpha=spec.alpha,
-                input_scale=spec.input_scale,
-                **shared,
-            )
-        case MinGRUSpec():
-            return MinGRU(spec.width, candidate=spec.candidate, keep_bias=spec.keep_bias, **shared)
-        case MinLSTMSpec():
-            return MinLSTM(
-                spec.width,
-                share=spec.share,
-                candidate=spec.candidate,
-                forget_bias=spec.forget_bias,
-                **shared,
-            )
-        case LatentSpec():
-            return Latent(
-                spec.width,
-                input_width=input_width,
-                transition=spec.transition,
-                hidden=spec.hidden,
-                init=spec.init,
-                generator=generator,
-            )
+            return Reservoir(spec.width, **own, **shared)
+        case DeepRNNSpec():
+            return DeepRNN(spec.width, **own, **shared)
+        case JordanSpec():
+            return Jordan(spec.width, **own, **shared)
         case WindowSpec():
-            return Window(spec.width, order=spec.order, hidden=spec.hidden, activation=spec.activation, **shared)
+            return Window(spec.width, **own, **shared)
+        case LatentSpec():
+            return Latent(spec.width, **own, input_width=input_width, init=spec.init, generator=generator)
         case BasicAttentionSpec():
             return BasicAttention(input_width or spec.width, kernel=spec.kernel)
         case TransformerSpec():
-            position = spec.position if spec.position in ("rotary", "alibi") else "none"  # others stand below
+            shared |= {
+                "heads": spec.num_heads,
+                "kv_heads": spec.kv_heads,
+                "position": spec.position if spec.position in ("rotary", "alibi") else "none",  # others stand below
+                "rotary_base": spec.rotary_base,
+                "bias": spec.bias,
+                "dropout": spec.attention_dropout,
+            }
             if spec.window is None:
-                return Attention(
-                    spec.width,
-                    heads=spec.num_heads,
-                    input_width=input_width,
-                    kv_heads=spec.kv_heads,
-                    position=position,
-                    rotary_base=spec.rotary_base,
-                    bias=spec.bias,
-                    dropout=spec.attention_dropout,
-                    init=spec.init,
-                    kernel=spec.kernel,
-                    generator=generator,
-                )
-            return SlidingAttention(
-                spec.width,
-                heads=spec.num_heads,
-                window=spec.window,
-                input_width=input_width,
-                kv_heads=spec.kv_heads,
-                position=position,
-                rotary_base=spec.rotary_base,
-                bias=spec.bias,
-                dropout=spec.attention_dropout,
-                init=spec.init,
-                kernel=spec.kernel,
-                generator=generator,
-            )
-        case DeepRNNSpec():
-            return DeepRNN(
-                spec.width,
-                input_width=input_width,
-                input_depth=spec.input_depth,
-                transition_depth=spec.transition_depth,
-                output_depth=spec.output_depth,
-                skip=spec.skip,
-                activation=spec.activation,
-                init=spec.init,
-                kernel=spec.kernel,
-                generator=generator,
-            )
+                return Attention(spec.width, **shared)
+            return SlidingAttention(spec.width, window=spec.window, **shared)
         case LinearAttentionSpec():
-            return LinearAttention(spec.width, heads=spec.heads, feature=spec.feature, conv=spec.conv, **shared)
-        case JordanSpec():
-            return Jordan(
-                spec.width,
-                input_width=input_width,
-                output=spec.output,
-                activation=spec.activation,
-                init=spec.init,
-                kernel=spec.kernel,
-                generator=generator,
-            )
+            return LinearAttention(spec.width, **own, **shared)
         case GatedDeltaSpec():
-            return GatedDelta(spec.width, heads=spec.heads, decay=spec.decay, conv=spec.conv, gate=spec.gate, **shared)
+            return GatedDelta(spec.width, **own, **shared)
         case Mamba2Spec():
-            return Mamba2(
-                spec.width,
-                heads=spec.heads,
-                state=spec.state,
-                expand=spec.expand,
-                conv=spec.conv,
-                gate=spec.gate,
-                **shared,
-            )
+            return Mamba2(spec.width, **own, **shared)
+        case MinGRUSpec():
+            return MinGRU(spec.width, **own, **shared)
+        case MinLSTMSpec():
+            return MinLSTM(spec.width, **own, **shared)
         case TTTLinearSpec():
-            return TTT(
-                spec.width,
-                heads=spec.heads,
-                inner="linear",
-                inner_norm=spec.inner_norm,
-                mini_batch=spec.mini_batch,
-                rate=spec.rate,
-                conv=spec.conv,
-                **shared,
-            )
+            return TTT(spec.width, inner="linear", **own, **shared)
         case TTTMLPSpec():
-            return TTT(
-                spec.width,
-                heads=spec.heads,
-                inner="mlp",
-                ratio=spec.ratio,
-                inner_norm=spec.inner_norm,
-                mini_batch=spec.mini_batch,
-                rate=spec.rate,
-                conv=spec.conv,
-                **shared,
-            )
-        case CustomSpec(own=CustomMixer() as own):
-            return own.build(spec, input_width=input_width, generator=generator)
+            return TTT(spec.width, inner="mlp", **own, **shared)
+        case CustomSpec(own=CustomMixer() as mixer):
+            return mixer.build(spec, input_width=input_width, generator=generator)
         case CustomSpec():
             raise AssertionError("a user's class stands behind every such spec")
         case _:

@@ -1,4 +1,4 @@
-"""From a spec to a forecaster: any model of the lineage, any head, all at once or one after the other."""
+"""From a spec to a forecaster: any model of the lineage, any head, direct or recursive."""
 
 from typing import Any, assert_never
 
@@ -9,7 +9,8 @@ from statewise.layers import Dropout, make_linear
 from statewise.models.build import build_stack
 from statewise.models.build_reader import build_reader
 from statewise.models.forecaster import DirectForecaster, Forecaster, RecursiveForecaster, ValueMachine
-from statewise.models.head import BernoulliHead, RealHead, make_real_head
+from statewise.models.head import BernoulliHead, RealHead
+from statewise.models.real_head import make_real_head
 from statewise.specs import (
     BernoulliSpec,
     ForecastingSpec,

@@ -1,4 +1,4 @@
-"""From a spec to a reader of sources: any model of the lineage, one way or both, over any input."""
+"""From a spec to a reader: any model of the lineage, in one direction or both, over any input."""
 
 import torch
 from torch import nn

@@ -1,20 +1,23 @@
-"""From a spec to an encoder-decoder: a reader, a decoder, and what goes from one to the other."""
+"""From a spec to a model that writes: an encoder-decoder, or one machine that reads a source and then goes on."""
 
-from typing import Any
+from typing import Any, Literal, assert_never
 
+import numpy as np
 import torch
 
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Attend, Dropout, Embedding, Looks, make_alignment, make_linear, make_norm, make_score
-from statewise.models.build import build_mixer, build_position, build_stack
+from statewise.models.build import build, build_mixer, build_position, build_stack
 from statewise.models.build_reader import build_reader
-from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.cross_block import CrossBlock
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Reader
+from statewise.models.remaining_length import RemainingLength
 from statewise.models.seq2seq import Bridge, Seq2Seq
+from statewise.models.termination import BernoulliStop, Body, EndSymbol, Terminating
+from statewise.models.token_machine import ConditionalMachine, CountingMachine, TokenMachine
 from statewise.models.transformer import Transformer
-from statewise.specs import AttentionSpec, Seq2SeqSpec, TransformerSpec, UserError
+from statewise.specs import AttentionSpec, MixerSpec, ModelSpec, Seq2SeqSpec, TransformerSpec, UserError
 
 
 def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, seed: int = 0) -> ConditionalMachine[Any]:
@@ -69,7 +72,7 @@ def _target_embedding(spec: Seq2SeqSpec, vocab: int, generator: torch.Generator)
 def build_decoder(
     spec: Seq2SeqSpec, *, reader: Reader, embedding: Embedding, generator: torch.Generator | None = None
 ) -> ConditionalMachine[Any]:
-    """The decoder of a spec, over any reader: one of words, of numbers, of anything."""
+    """The decoder of a spec, over any reader."""
     if spec.style == "each_layer":
         return _build_transformer(spec, reader, embedding, generator)
     decoder, look = spec.decoder, spec.attention
@@ -191,3 +194,48 @@ def _build_transformer(
         bring=None if reader.width == width else make_linear(reader.width, width, generator=generator),
         output_edges=spec.output_edges,
     )
+
+
+Scheme = Literal["end", "bernoulli", "remaining"]
+SCHEMES: tuple[Scheme, ...] = ("end", "bernoulli", "remaining")
+
+
+def build_terminating(spec: MixerSpec, *, scheme: Scheme, vocab: int, seed: int = 0) -> Terminating[Any]:
+    """`vocab` content symbols; the weights are a function of the seed."""
+    if vocab < 1:
+        raise UserError(f"vocab is {vocab}, expected at least 1")
+    generator = torch.Generator().manual_seed(seed)
+    embedding = Embedding(
+        vocab + 1,
+        spec.embedding_width,
+        row_dropout=spec.embedding_dropout,
+        scale=spec.token_scale,
+        generator=generator,
+    )
+    stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
+    body = Body(
+        embedding=embedding,
+        machine=stack,
+        width=width,
+        input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
+        tie=spec.tie,
+    )
+    match scheme:
+        case "end":
+            return EndSymbol(body=body, generator=generator)
+        case "bernoulli":
+            return BernoulliStop(body=body, generator=generator)
+        case "remaining":
+            return RemainingLength(body=body, generator=generator)
+        case _:
+            assert_never(scheme)
+
+
+def build_sample(spec: ModelSpec | Seq2SeqSpec, *, vocab: int, seed: int = 0, tokens: int = 400) -> TokenMachine[Any]:
+    """Any model without training; one that learns by counting has counted a random text."""
+    if isinstance(spec, Seq2SeqSpec):
+        return build_seq2seq(spec, source_vocab=vocab, target_vocab=vocab, seed=seed)
+    model = build(spec, vocab=vocab, seed=seed)
+    if isinstance(model, CountingMachine):
+        model.count(np.random.default_rng(seed).integers(vocab, size=tokens), end_id=0)
+    return model

@@ -42,7 +42,7 @@ def build_classifier(
     values: int | None = None,
     seed: int = 0,
 ) -> AnyClassifier:
-    """A classifier of tokens (`vocab` of them) or of real values (so many at each moment, or in each cell)."""
+    """A classifier of tokens (`vocab` of them) or of real values (`values` at each time step or in each cell)."""
     if isinstance(model, GridSpec):
         assert vocab is None
         assert values is not None

@@ -7,14 +7,14 @@ from statewise.specs import AttentionSpec, GRUSpec, LSTMSpec, Mamba2Spec, MinGRU
 
 class Conditional(NamedTuple):
     name: str
-    id: str  # the row of the mission it answers
+    id: str  # its row in the mission
     year: int
     paper: str
     state: str  # what the decoder begins with and remembers, in words
-    fixed: str  # what it mended in those before it
+    fixed: str  # what it fixed in its predecessors
     cost: str  # what that took
     spec: Seq2SeqSpec  # at its default size
-    variants: tuple[Seq2SeqSpec, ...] = ()  # other forms, at a small size, that the laws are checked on
+    variants: tuple[Seq2SeqSpec, ...] = ()  # other settings, at a small size, that the laws are checked on
 
 
 _SMALL = GRUSpec(width=8)

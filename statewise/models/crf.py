@@ -54,7 +54,7 @@ class CRF(Described):
         self.end_K = nn.Parameter(torch.empty(num_tags))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1, generator=generator)
-        # Not in the state dict: what is forbidden follows from the tags, and is given anew.
+        # Not in the state dict: what is forbidden follows from the tags.
         self.constrained = forbidden is not None
         nothing = Forbidden(*(torch.zeros_like(p, dtype=torch.bool) for p in self.weights_as_learned()))
         rules = nothing if forbidden is None else forbidden
@@ -75,7 +75,7 @@ class CRF(Described):
         return CRFWeights(self.transition_KK, self.start_K, self.end_K)
 
     def weights(self) -> CRFWeights:
-        """-∞ where it is forbidden to go."""
+        """-∞ for forbidden transitions."""
         if not self.constrained:
             return self.weights_as_learned()
         return CRFWeights(
@@ -85,7 +85,7 @@ class CRF(Described):
         )
 
     def nats_B(self, emissions_BTK: Tensor, tags_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """`-log p(tags)` of each row: a sum over its moments."""
+        """`-log p(tags)` of each row: a sum over its time steps."""
         check_input(emissions_BTK, lengths_B, width=self.num_tags)
         if tags_BT.shape != emissions_BTK.shape[:2]:
             raise UserError(f"tags have shape {list(tags_BT.shape)}, expected {list(emissions_BTK.shape[:2])}")
@@ -104,7 +104,7 @@ class CRF(Described):
         return tags_BT, score_B
 
     def marginals(self, emissions_BTK: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """The probability of every tag at every moment, 0 past the end."""
+        """The probability of every tag at every time step, 0 past the end."""
         check_input(emissions_BTK, lengths_B, width=self.num_tags)
         return marginals(emissions_BTK, self.weights(), lengths_B)
 
@@ -120,7 +120,7 @@ class CRF(Described):
 
 
 def _check_that_paths_exist(forbidden: Forbidden) -> None:
-    """Whatever the length, some path must be allowed. The tags that can be reached repeat after a while."""
+    """Refuse rules that leave no path of some length. The set of reachable tags repeats after a while."""
     reached_K = ~forbidden.start_K
     seen: set[tuple[bool, ...]] = set()
     length = 1

@@ -1,4 +1,4 @@
-"""A Transformer decoder's layer that also looks into a source: attention to itself, to the source, then an MLP.
+"""A layer of a Transformer decoder: self-attention, cross-attention to the source, then an MLP.
 
 B batch, T time, S source positions, D width, G heads of keys and values, K width of a head.
 """
@@ -17,7 +17,7 @@ from statewise.models.stack import shown
 
 @state_type
 class CrossState(NamedTuple):
-    """What was written so far, and what was read: the source's keys and values, made once."""
+    """The state of self-attention, and the source's keys and values, computed once."""
 
     own: State
     keys_BSGK: Tensor
@@ -58,7 +58,7 @@ class CrossBlock(Machine[CrossState]):
         return self.mixer.sample_input(batch, time, generator=generator)
 
     def init_state(self, batch: int) -> CrossState:
-        """With a source of no length: what is found there is nothing."""
+        """With an empty source: attention to it gives 0."""
         heads = self.cross.heads
         nothing = self.like.new_zeros(batch, 0, heads.num_kv_heads, heads.head_width)
         empty_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)

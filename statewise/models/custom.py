@@ -1,4 +1,4 @@
-"""A mixer class of the user's own: found in a file that the user names, checked, built and measured.
+"""A user's own mixer class: found in a file that the user names, checked and built.
 
 Only a file that a person names is ever executed: never one that a recipe, a study or a run folder speaks of.
 """
@@ -24,7 +24,7 @@ from statewise.specs import CustomSpec, Option, OwnMixer, StackedSpec, UserError
 
 Arguments = tuple[tuple[str, Any], ...]
 
-_GIVEN = ("width", "input_width", "init", "kernel", "generator")  # as the package's own mixers are given them
+_GIVEN = ("width", "input_width", "init", "kernel", "generator")  # passed to every mixer
 _CONTRACT = "docs/adding-a-mixer.md shows a whole one"
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?")
 
@@ -40,7 +40,7 @@ class CustomMixer:
     cls: type[Mixer[Any]]
     sha256: str
     file: str = field(compare=False)
-    source: Source | None = field(compare=False)  # None: other processes cannot have it
+    source: Source | None = field(compare=False)  # None: it cannot be sent to other processes
     options: type[BaseModel] = field(compare=False)
 
     @property
@@ -84,7 +84,7 @@ def names_a_file(text: object) -> bool:
 
 
 def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer, ...]:
-    """The classes that were passed in: objects, or those of files that were named."""
+    """The classes that were passed as objects, or by the names of their files."""
     if given is None:
         return ()
     if isinstance(given, Mixer):
@@ -96,7 +96,7 @@ def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer
 
 
 def own_mixer(given: AnyMixer) -> CustomMixer:
-    """The same of exactly one class."""
+    """As `own_mixers`, for exactly one class."""
     found = own_mixers(given)
     if len(found) != 1:
         names = sorted(own.name for own in found)
@@ -107,12 +107,12 @@ def own_mixer(given: AnyMixer) -> CustomMixer:
 
 
 def classes_of(mixers: Sequence[OwnMixer]) -> tuple[CustomMixer, ...]:
-    """What specs hold of such classes, as what it is."""
+    """The `CustomMixer`s among the classes of a spec."""
     return tuple(own for own in mixers if isinstance(own, CustomMixer))
 
 
 def from_source(source: Source, name: str) -> CustomMixer:
-    """A class by the text of its file: what a worker does with what it was sent."""
+    """A class from the text of its file, as workers receive it."""
     return _classes(source, name)[0]
 
 
@@ -124,7 +124,7 @@ def _of_class(given: type[Mixer[Any]] | CustomMixer) -> CustomMixer:
         raise UserError(f"{given.__name__} is part of statewise", fix="give its name, as `statewise models` lists it")
     file, source, sha256 = "", None, ""
     module = sys.modules.get(given.__module__)
-    if given.__module__ == "__main__":  # a script or a notebook: its other lines are no part of the class
+    if given.__module__ == "__main__":  # a script or a notebook: only the class itself is its source
         with suppress(OSError, TypeError):
             sha256 = Source("", inspect.getsource(given)).sha256
     elif module is not None and (path := getattr(module, "__file__", None)) and Path(path).suffix == ".py":
@@ -173,7 +173,7 @@ def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]
 
 
 def _refuse_other_contract(cls: type) -> None:
-    """A class that cannot be a mixer at all. Whether it keeps the laws is for `verify` to say."""
+    """Refuse a class that cannot be a mixer at all. `verify` checks the laws."""
     name = getattr(cls, "__name__", repr(cls))
     if not isinstance(cls, type) or not issubclass(cls, Mixer):
         raise UserError(f"{name} is not a mixer: it does not inherit statewise.core.Mixer", fix=_CONTRACT)
@@ -200,7 +200,7 @@ def _refuse_other_contract(cls: type) -> None:
 
 
 def _options(cls: type[Mixer[Any]]) -> type[BaseModel]:
-    """The constructor's own parameters as a model that validates them."""
+    """A pydantic model of the constructor's own parameters."""
     hints = get_type_hints(cls.__init__, include_extras=True)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -242,7 +242,7 @@ def _options(cls: type[Mixer[Any]]) -> type[BaseModel]:
 
 
 def _arguments(cls: type[Mixer[Any]], spec: CustomSpec, input_width: int) -> Arguments:
-    """What the constructor is called with, but for the generator."""
+    """The constructor's arguments, without the generator."""
     given = {"width": spec.width, "input_width": input_width, "init": spec.init, "kernel": spec.kernel}
     named = inspect.signature(cls).parameters
     return (*((name, value) for name, value in given.items() if name in named), *sorted(spec.options.items()))
@@ -268,7 +268,7 @@ def _make(cls: type[Mixer[Any]], arguments: Arguments, generator: torch.Generato
 
 @contextmanager
 def _drawn_from(generator: torch.Generator | None) -> Iterator[None]:
-    """What is drawn without a generator comes from this one, and nothing else in the process notices."""
+    """Draws without a generator use this one, and the process's own random state is unchanged."""
     if generator is None:
         yield
         return

@@ -21,15 +21,15 @@ WIDTH, SMALL = 256, 12
 
 class Encoding(NamedTuple):
     name: str
-    id: str  # the row of the mission it answers
+    id: str  # its row in the mission
     year: int
     paper: str
     computes: str  # what it makes of its input, in words
-    fixed: str  # what it mended in those before it
+    fixed: str  # what it fixed in its predecessors
     cost: str  # what that took
     make: Callable[[], Encoder]  # at its default size
     axes: int = 1  # of its input, between batch and width
-    variants: tuple[Callable[[], Encoder], ...] = ()  # other forms, at a small size, that the laws are checked on
+    variants: tuple[Callable[[], Encoder], ...] = ()  # other settings, at a small size, that the laws are checked on
 
 
 ENCODERS: tuple[Encoding, ...] = (

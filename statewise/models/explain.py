@@ -1,4 +1,4 @@
-"""Which implementation of each op a model really takes here, found by training it for one step, and why that one."""
+"""Which implementation of each op a model uses here, and why: found by training it for one step."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ _VOCAB = 65
 class Explained(NamedTuple):
     model: str
     op: str
-    implementation: Implementation | None  # None: what was asked for is refused
+    implementation: Implementation | None  # None: the requested one is refused
     reason: str
 
 
 def explain(
     names: tuple[str, ...] = (), *, width: int, batch: int, time: int, device: torch.device, dtype: torch.dtype
 ) -> list[Explained]:
-    """For the named models of the lineage, or for all that learn by gradients: what `forward` and `backward` took."""
+    """For the named models of the lineage, or for all that learn by gradients: what `forward` and `backward` used."""
     known = {row.name: row.spec for row in LINEAGE if row.spec.learns == "gradient"}
     for name in names:
         if name not in known:
@@ -36,7 +36,7 @@ def explain(
             continue
         try:
             found += [Explained(name, op, choice.implementation, choice.reason) for op, choice in _taken(spec, **shape)]
-        except UserError as error:  # what was asked for is not to be had here, and why
+        except UserError as error:  # the requested implementation is not available here
             found.append(Explained(name, "", None, error.what))
             refusal = error
     if refusal is not None and all(one.implementation is None for one in found):

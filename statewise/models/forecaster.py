@@ -1,6 +1,6 @@
-"""Models that continue a series: all of the horizon at once, or one moment after the other.
+"""Models that continue a series: the whole horizon at once, or step by step.
 
-B batch, L context, H horizon, T context and horizon together, C channels, X covariates, I what enters at a moment,
+B batch, L context, H horizon, T context and horizon together, C channels, X covariates, I inputs of a time step,
 D features, Q levels, S sampled paths.
 """
 
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, check_input, rows
 from statewise.layers import Dropout
-from statewise.models.head import BernoulliHead, Gaussian, RealHead, Student
+from statewise.models.head import BernoulliHead, RealHead
 from statewise.models.reader import Reader
+from statewise.models.real_head import Gaussian, Student
 from statewise.models.stack import Stack, StackState
 from statewise.specs import UserError
 
 
 class Past(NamedTuple):
-    """What a forecast starts from. Values that were not observed are filled with something; covariates reach on."""
+    """The input of a forecast. Missing values are filled in; covariates reach into the future."""
 
     values_BLC: Tensor
     observed_BLC: Tensor
@@ -33,16 +34,16 @@ class Past(NamedTuple):
 
 class Forecast(NamedTuple):
     mean_BHC: Tensor
-    quantile_BHCQ: Tensor  # at the levels that were asked for
-    draws_SBHC: Tensor | None = None  # of a recursive model: whole futures, each consistent in itself
+    quantile_BHCQ: Tensor  # at the requested levels
+    draws_SBHC: Tensor | None = None  # of a recursive model: sampled futures
     parameters: tuple[Tensor, ...] | None = None  # of a distribution in closed form, each [B, H, C]
 
 
 class Forecaster(nn.Module, ABC):
-    """Both kinds answer `forecast`; each has its own way to learn."""
+    """Both kinds have `forecast`; each is trained in its own way."""
 
     channels: int
-    at_once: int  # moments that one answer is of: so many covariates it needs to know
+    at_once: int  # time steps of one prediction, whose covariates must be known
 
     @abstractmethod
     def forecast(
@@ -54,11 +55,11 @@ class Forecaster(nn.Module, ABC):
         paths: int = 0,
         generator: torch.Generator | None = None,
     ) -> Forecast:
-        """`horizon` moments on; `past` must know the covariates of all of them. No gradient passes."""
+        """`horizon` time steps; `past` must hold the covariates of all of them. No gradient passes."""
 
 
 def enters(values: Tensor, observed: Tensor, covariates: Tensor, *, gaps: bool) -> Tensor:
-    """Values, whether they were observed (where that was not always so), and what is known beforehand."""
+    """Values, whether they were observed (where some are missing), and covariates."""
     parts = [values, observed.to(values), covariates] if gaps else [values, covariates]
     return torch.cat(parts, dim=-1)
 
@@ -68,7 +69,7 @@ def enters(values: Tensor, observed: Tensor, covariates: Tensor, *, gaps: bool) 
 
 @final
 class DirectForecaster(Forecaster):
-    """The summary of a context to all moments of a horizon: `x_{T+1}, …, x_{T+H}` in one step, none fed back.
+    """From the summary of a context to all time steps of a horizon: `x_{T+1}, …, x_{T+H}` in one step, none fed back.
 
     `shift` is added to whatever the head gives: the last value of the context (`anchor`, as NLinear of Zeng et al.
     2023 has it), and a linear map from the context, the same for all channels (`skip`).
@@ -93,11 +94,11 @@ class DirectForecaster(Forecaster):
         self.at_once = horizon
 
     def forward(self, past: Past) -> tuple[Any, Tensor]:
-        """The head's parameters, flat over moments and channels, and the shift `[B, H, C]` that belongs on top."""
+        """The head's parameters, flat over time steps and channels, and the shift `[B, H, C]` to add."""
         return self.parameters_of(self.reader.summarise(self.inputs(past)), past)
 
     def inputs(self, past: Past) -> Tensor:
-        """What the reader is given, `[B, L, I]`."""
+        """The reader's input, `[B, L, I]`."""
         values_BLC, observed_BLC, covariates_BTX = past
         if past.horizon != self.horizon or values_BLC.shape[1] != self.context:
             raise UserError(
@@ -135,7 +136,7 @@ class DirectForecaster(Forecaster):
         paths: int = 0,
         generator: torch.Generator | None = None,
     ) -> Forecast:
-        """Beyond the horizon it has learnt, it goes on from its own mean, and has no word on how sure it is."""
+        """Beyond the trained horizon it continues from its own mean, without uncertainty."""
         covariates_BTX = _ahead(past.covariates_BTX, 0, self.context + self.horizon)
         params, shift_BHC = self(Past(*past[:2], covariates_BTX[:, : self.context + self.horizon]))
         shape = shift_BHC.shape
@@ -158,7 +159,7 @@ class DirectForecaster(Forecaster):
 
 
 def _ahead(covariates_BTX: Tensor, by: int, least: int) -> Tensor:
-    """Later covariates; where fewer are known than are read at once, the last ones stand in."""
+    """Later covariates; where too few are known, the last ones are repeated."""
     later_BTX = covariates_BTX[:, by:]
     lacking = least - later_BTX.shape[1]
     if lacking <= 0:
@@ -182,7 +183,7 @@ def _closed_form(params: Any, shift_BHC: Tensor) -> tuple[Tensor, ...] | None:
 
 @final
 class ValueMachine(Machine[StackState]):
-    """`[B, T, I]` real inputs to features `[B, T, D]`; the first `passed` inputs are handed through beside them."""
+    """`[B, T, I]` real inputs to features `[B, T, D]`; the first `passed` inputs are appended unchanged."""
 
     def __init__(
         self, *, input_width: int, entry: nn.Module, input_dropout: Dropout, stack: Stack, passed: int = 0
@@ -219,10 +220,10 @@ class ValueMachine(Machine[StackState]):
 
 @final
 class RecursiveForecaster(Forecaster):
-    """`x_{t+1}` from all up to t, at every t; further on, its own forecasts are read in the place of the truth.
+    """`x_{t+1}` from all up to t, at every t; beyond the data, its own forecasts are its inputs.
 
-    With `anchor`, the head speaks of the change from the value just read. The covariates that enter at t are those
-    of t + 1: they are known beforehand, and what is asked for is t + 1.
+    With `anchor`, the head predicts the change from the last value. The covariates that enter at t are those
+    of t + 1, the step to predict.
     """
 
     def __init__(
@@ -237,13 +238,13 @@ class RecursiveForecaster(Forecaster):
         return enters(values_BTC, observed_BTC, next_BTX, gaps=self.gaps)
 
     def distribution(self, y: Tensor) -> tuple[Any, Tensor | float]:
-        """From what the machine gave: the head's parameters, and the value that belongs on top of what they say."""
+        """From the machine's output: the head's parameters, and the value to add."""
         if not self.machine.passed:
             return self.head(y), 0.0
         return self.head(y[..., : -self.machine.passed]), y[..., -self.machine.passed :]
 
     def value(self, y: Tensor, *, sample: bool, generator: torch.Generator | None = None) -> Tensor:
-        """One value a channel to go on with: drawn, or the mean (of bits, the likelier)."""
+        """One value for each channel to continue with: a sample, or the mean (of bits, the more probable one)."""
         params, shift = self.distribution(y)
         if sample:
             return self.head.sample(params, generator) + shift
@@ -251,7 +252,7 @@ class RecursiveForecaster(Forecaster):
         return mean.round() if isinstance(self.head, BernoulliHead) else mean + shift
 
     def fed(self, y: Tensor, *, sample: bool, generator: torch.Generator | None = None) -> Tensor:
-        """That value as an input: it counts as observed."""
+        """That value as an input, marked as observed."""
         value = self.value(y, sample=sample, generator=generator)
         return torch.cat([value, torch.ones_like(value)], -1) if self.gaps else value
 
@@ -265,7 +266,7 @@ class RecursiveForecaster(Forecaster):
         paths: int = 0,
         generator: torch.Generator | None = None,
     ) -> Forecast:
-        """With `paths`, futures are sampled and the mean and quantiles are theirs; else its mean is fed back."""
+        """With `paths`, mean and quantiles of sampled futures; otherwise the mean is fed back."""
         length = past.values_BLC.shape[1]
         next_BTX = _ahead(past.covariates_BTX, 1, length + horizon)
         x_BLI = self.inputs(*past[:2], next_BTX[:, :length])
@@ -291,13 +292,13 @@ class RecursiveForecaster(Forecaster):
         assert first is not None
         draws_SBHC = found_BHC.view(paths, batch, horizon, self.channels)
         mean_BHC = draws_SBHC.mean(0)
-        mean_BHC[:, 0] = first  # the first moment needs no draws
+        mean_BHC[:, 0] = first  # the first time step needs no samples
         quantile_BHCQ = _quantiles(draws_SBHC, levels)
         return Forecast(mean_BHC, quantile_BHCQ, draws_SBHC)
 
 
 def _quantiles(draws_S: Tensor, levels: Sequence[float]) -> Tensor:
-    """Linear between the ordered draws, as `torch.quantile` is, which refuses large inputs."""
+    """Linear interpolation between sorted samples, as in `torch.quantile`, which refuses large inputs."""
     ordered_S = draws_S.sort(0).values
     found = []
     for q in levels:

@@ -20,7 +20,7 @@ GridSummary = Literal["mean", "max", "corners"]
 
 @final
 class GridClassifier(nn.Module):
-    """`(grids, sizes)` to logits `[B, K]`: layers of four readings each, a summary of all cells, and a head on it."""
+    """`(grids, sizes)` to logits `[B, K]`: layers of four scans each, a summary of all cells, and a head."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class GridClassifier(nn.Module):
         return self.judge(self.read(x_BHWI, sizes_B2), sizes_B2)
 
     def read(self, x_BHWI: Tensor, sizes_B2: Tensor) -> Tensor:
-        """What all layers give of every cell."""
+        """The last layer's output for every cell."""
         y_BHWC: Tensor = self.input_dropout(x_BHWI)
         for number, encoder in enumerate(self.encoders):
             with scope(f"layers.{number}"):
@@ -52,7 +52,7 @@ class GridClassifier(nn.Module):
         return y_BHWC
 
     def judge(self, y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
-        """What they say together."""
+        """Logits from the summary of all cells."""
         logits_BK: Tensor = self.head(self._summary(y_BHWC, sizes_B2))
         return logits_BK
 
@@ -70,7 +70,7 @@ class GridClassifier(nn.Module):
 
 
 def ends_of(y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
-    """Of each reading its last cell, which knows all of the grid: the corner across from where it began."""
+    """The last cell of each scan, which has seen the whole grid: the corner opposite to its start."""
     row_B = torch.arange(len(y_BHWC), device=y_BHWC.device)
     lowest_B, rightmost_B = (sizes_B2 - 1).unbind(1)
     ends = []
@@ -83,7 +83,7 @@ def ends_of(y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
 
 
 def build_grid_classifier(spec: GridSpec, *, channels: int, num_classes: int, seed: int = 0) -> GridClassifier:
-    """A classifier of grids with so many values in each cell."""
+    """A classifier of grids with `channels` values in each cell."""
     generator = torch.Generator().manual_seed(seed)
     encoders: list[GridEncoder] = []
     entering = channels

@@ -1,4 +1,4 @@
-"""Tokens in, a distribution over the next token out; in between, any machine."""
+"""Tokens in, a distribution over the next token out, by any machine."""
 
 from typing import final
 
@@ -14,7 +14,7 @@ from statewise.models.token_machine import TokenMachine
 
 @final
 class LanguageModel(TokenMachine[StackState]):
-    """`[B, T]` tokens to `[B, T, V]` logits: logits at t speak of the token at t + 1."""
+    """`[B, T]` tokens to `[B, T, V]` logits: logits at t predict the token at t + 1."""
 
     def __init__(self, *, embedding: Embedding, input_dropout: Dropout, stack: Stack, head: CategoricalHead) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class LanguageModel(TokenMachine[StackState]):
     def features(
         self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, StackState]:
-        """What the head reads, for whoever has to see it before it becomes logits."""
+        """The head's input."""
         check_input(tokens_BT, lengths_B)
         y_BTD, after = self.stack(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
         return y_BTD, after
 
     def absorb(self, tokens_BT: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
-        """Without the head, which for a long prompt and a large vocabulary is most of the memory."""
+        """Without the head, which takes most of the memory for a long prompt and a large vocabulary."""
         check_input(tokens_BT, lengths_B)
         return self.stack.absorb(self.input_dropout(self.embedding(tokens_BT)), state, lengths_B)
 

@@ -31,16 +31,16 @@ class Ancestor(NamedTuple):
     """One model of the lineage."""
 
     name: str
-    id: str  # the row of the mission it answers
+    id: str  # its row in the mission
     family: str
     year: int
     paper: str
     state: str  # what it remembers, in words
-    fixed: str  # what it mended in those before it
+    fixed: str  # what it fixed in its predecessors
     cost: str  # what that took
     recipe: str  # a name `statewise train` knows
     spec: ModelSpec  # at its default size
-    variants: tuple[ModelSpec, ...] = ()  # other forms, at a small size, that the laws are checked on
+    variants: tuple[ModelSpec, ...] = ()  # other settings, at a small size, that the laws are checked on
 
 
 class Lineage(tuple[Ancestor, ...]):

@@ -96,7 +96,7 @@ class Markov(CountingMachine[MarkovState]):
         self, tokens_BT: Tensor, state: MarkovState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, MarkovState]:
         check_input(tokens_BT, lengths_B)
-        check_tokens(tokens_BT, self.vocab)  # another would be read as another context
+        check_tokens(tokens_BT, self.vocab)  # an unknown token would be read as another context
         state = state or self.init_state(tokens_BT.shape[0])
         if is_observed():
             return unroll(self._equation, tokens_BT, state, lengths_B)
@@ -119,7 +119,7 @@ class Markov(CountingMachine[MarkovState]):
         return one_step(self.forward, token_B, state)
 
     def _equation(self, token_B: Tensor, state: MarkovState) -> tuple[Tensor, MarkovState]:
-        """One moment as it is written, row by row, for whoever looks on."""
+        """One time step, row by row, with observations."""
         last_BK = torch.cat([state.last_BK[:, 1:], token_B[:, None]], dim=1)
         made, rows, known = self.tables(), [], []
         for context in last_BK.tolist():

@@ -1,4 +1,4 @@
-"""Readers of a source: whatever comes in becomes an output for each position, and one vector for all of it.
+"""Readers of a source: an output for each position, and one summary vector.
 
 B batch, S source time, E width of what enters, C output width.
 """
@@ -19,7 +19,7 @@ Summary = Literal["last", "mean", "max"]
 
 
 class Encoded(NamedTuple):
-    """A source that was read. Outputs past a row's end are 0, and so is the summary of an empty row."""
+    """The result of reading a source. Outputs past a row's end are 0, and so is the summary of an empty row."""
 
     outputs_BSC: Tensor
     summary_BC: Tensor
@@ -27,13 +27,13 @@ class Encoded(NamedTuple):
 
 
 class Layers(nn.Module, ABC):
-    """What a reader reads with: `[B, S, E]` to `[B, S, C]`, and what the last of such a reading is."""
+    """The layers of a reader: `[B, S, E]` to `[B, S, C]`, and the final output of a row."""
 
     width: int
 
     @property
     def machine(self) -> Machine[Any] | None:
-        """What reads from the first position to the last, one after the other; None: it needs all of the input."""
+        """The machine that reads sequentially from the first position to the last; None: the whole input is needed."""
         return None
 
     @abstractmethod
@@ -41,10 +41,10 @@ class Layers(nn.Module, ABC):
 
     @abstractmethod
     def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
-        """One vector a row: where a reading ended."""
+        """One vector for each row: the output where reading ended."""
 
     def end(self, x_BSE: Tensor) -> Tensor:
-        """`last` of rows of one length. Whoever does not need all outputs for it may leave some out."""
+        """`last` of rows of one length. Implementations may skip outputs that it does not need."""
         lengths_B = torch.full((x_BSE.shape[0],), x_BSE.shape[1], device=x_BSE.device)
         return self.last(self(x_BSE, lengths_B), lengths_B)
 
@@ -92,7 +92,7 @@ class Reader(nn.Module):
         return x_BSE if self.enter is None else self.enter(x_BSE)
 
     def read(self, x_BSE: Tensor, lengths_B: Tensor | None = None) -> Encoded:
-        """What was admitted, through all layers."""
+        """The outputs and summary of admitted vectors."""
         if lengths_B is None:
             lengths_B = torch.full((x_BSE.shape[0],), x_BSE.shape[1], device=x_BSE.device)
         with scope("reader"):
@@ -100,12 +100,12 @@ class Reader(nn.Module):
         return self.encoded(y_BSC, lengths_B)
 
     def encoded(self, y_BSC: Tensor, lengths_B: Tensor) -> Encoded:
-        """What layers gave, and the summary of it."""
+        """The layers' outputs, masked, with their summary."""
         y_BSC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), 0.0)
         return Encoded(y_BSC, self._summary(y_BSC, lengths_B), lengths_B)
 
     def summarise(self, source: Any) -> Tensor:
-        """The summary alone, of rows that are all of one length."""
+        """Only the summary, for rows of one length."""
         if self.summary != "last":
             return self(source).summary_BC
         x_BSE: Tensor = self.entry(source)
@@ -129,7 +129,7 @@ class Reader(nn.Module):
 
 @final
 class OneWay(Layers):
-    """A stack of mixers from the first position to the last, which is where it ends."""
+    """A stack of mixers that reads from the first position to the last."""
 
     def __init__(self, stack: Stack, *, width: int) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class OneWay(Layers):
         return last_of(y_BSC, lengths_B)
 
     def end(self, x_BSE: Tensor) -> Tensor:
-        """All but the last moment only move the state: a window does almost nothing for them."""
+        """All time steps but the last only update the state, which is nearly free for a window."""
         with one_sequence():
             state = self.stack.init_state(x_BSE.shape[0])
             if x_BSE.shape[1] > 1:
@@ -160,8 +160,8 @@ class OneWay(Layers):
 class BothWays(Layers):
     """Layers that each read from both ends.
 
-    Such a reading ends twice. Where the two directions stand side by side, its last is the end of each;
-    where each layer joins them (`joined`), it is the mean of the first and the last output.
+    It ends twice. Where the two directions are concatenated, the summary is the end of each; where each layer
+    joins them (`joined`), it is the mean of the first and the last output.
     """
 
     def __init__(self, layers: Sequence[EncoderLayer], *, final_norm: nn.Module, width: int, joined: bool) -> None:
@@ -187,7 +187,7 @@ class BothWays(Layers):
 
 @final
 class AllAtOnce(Layers):
-    """A Transformer's encoder: it has no direction, and its last output is as good as any."""
+    """A Transformer encoder. It has no direction; its summary is the last output."""
 
     def __init__(self, encoder: TransformerEncoder) -> None:
         super().__init__()

@@ -11,9 +11,43 @@ from torch.nn import functional as F
 
 from statewise.core import State, state_type
 from statewise.kernels import no_autocast
-from statewise.models.body import Body
-from statewise.models.termination import Terminating, first_state, make_head, make_linear, moments, surprise, wide
-from statewise.models.whole_logistic import WholeLogistic
+from statewise.models.termination import Body, Terminating, first_state, make_head, make_linear, moments, surprise, wide
+
+
+class WholeLogistic(NamedTuple):
+    """A mixture of logistic distributions rounded to the whole numbers from 0 on."""
+
+    log_weight_BK: Tensor
+    location_BK: Tensor
+    scale_BK: Tensor
+
+    def cumulative(self, number_B: Tensor) -> Tensor:
+        """P(n <= number)."""
+        z_BK = (number_B[:, None].double() + 0.5 - self.location_BK) / self.scale_BK
+        return (self.log_weight_BK.exp() * z_BK.sigmoid()).sum(-1)
+
+    def log_probability(self, number_B: Tensor) -> Tensor:
+        """`log(σ(b) - σ(a))` between the two borders of the number; all below 0 counts as 0."""
+        number_B1 = number_B[:, None].double()
+        upper_BK = (number_B1 + 0.5 - self.location_BK) / self.scale_BK
+        lower_BK = (number_B1 - 0.5 - self.location_BK) / self.scale_BK
+        # σ(b) - σ(a) = σ(b) σ(-a) (1 - e^(a - b)): no digits cancel however far out it is.
+        inside_BK = F.logsigmoid(upper_BK) + F.logsigmoid(-lower_BK) + torch.log(-torch.expm1(lower_BK - upper_BK))
+        part_BK = torch.where(number_B1 <= 0, F.logsigmoid(upper_BK), inside_BK)
+        return torch.logsumexp(self.log_weight_BK + part_BK, dim=-1)
+
+    def quantile(self, uniform_B: Tensor) -> Tensor:
+        """The smallest n with P(n' <= n) > uniform, by bisection."""
+        # An upper bound: 60 scales out, the remaining probability is below a double's precision.
+        high_B = (self.location_BK + 60 * self.scale_BK).amax(-1).clamp(min=1.0).ceil()
+        low_B = torch.full_like(high_B, -1.0)
+        while bool((open_B := high_B - low_B > 1).any()):
+            middle_B = ((low_B + high_B) / 2).floor()
+            above_B = self.cumulative(middle_B) > uniform_B
+            high_B = torch.where(open_B & above_B, middle_B, high_B)
+            low_B = torch.where(open_B & ~above_B, middle_B, low_B)
+        return high_B.long()
+
 
 OVER, UNKNOWN = -1, -2  # where other numbers count the steps to go
 _EXACT = 8  # up to so many steps to go, each number has an input of its own
@@ -29,9 +63,9 @@ class RemainingState(NamedTuple):
 class RemainingLength(Terminating[RemainingState]):
     """After the prompt the length is predicted; from then on the steps to go are an input at every step.
 
-    The count is part of the state, so that it is saved, forked and reordered with it. It is predicted once,
-    from the prompt: later the input itself holds the answer. Its distribution is a mixture of logistic ones
-    over the whole numbers, which knows no largest length.
+    The count is part of the state, so it is saved, forked and reordered with it. It is predicted once, from the
+    prompt: later the input itself contains it. Its distribution is a mixture of logistic ones
+    over the whole numbers, without a largest length.
     """
 
     def __init__(self, *, body: Body, parts: int = 4, generator: torch.Generator | None = None) -> None:
@@ -57,7 +91,7 @@ class RemainingLength(Terminating[RemainingState]):
         told_BTE = self._told(remaining_BT) @ self.enter
         y_BTD, inner = self.body.read(tokens_BT, state.inner, lengths_B, told_BTE=told_BTE)
         read_B = torch.full_like(state.due_B, time) if lengths_B is None else lengths_B.clamp(max=time)
-        # Once over it stays so: whoever goes on reading past the end is told 0 at every step.
+        # Once over it stays so: reading past the end gets 0 steps to go.
         due_B = torch.where(known_B, (state.due_B - read_B).clamp(min=OVER), UNKNOWN)
         return y_BTD, RemainingState(inner, due_B)
 
@@ -107,7 +141,7 @@ class RemainingLength(Terminating[RemainingState]):
         return self._told(torch.cat([unknown_P, to_go_N])[None])[0] @ self.enter
 
     def log_chances(self, outputs: Tensor) -> Tensor:
-        """Of symbols alone: that it is over was said before the first of them."""
+        """Of symbols only: the end was decided before the first of them."""
         return F.pad(wide(outputs[..., :-1]).log_softmax(-1), (0, 1), value=-torch.inf)
 
     def over(self, state: RemainingState) -> Tensor:

@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from statewise.core import Composer, Machine, Mixer, map_state, state_bytes
 from statewise.encoders import GridEncoder
 from statewise.models.classifier import Classifier
-from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.cost import context_bytes, counted, grows, step_input
 from statewise.models.forecaster import DirectForecaster, RecursiveForecaster
 from statewise.models.grid_classifier import GridClassifier
 from statewise.models.reader import AllAtOnce, BothWays, Encoded, Reader
-from statewise.models.tagger import Tagger
+from statewise.models.tagger import Tagger, WordEntry
 from statewise.models.termination import Terminating
+from statewise.models.token_machine import ConditionalMachine
 from statewise.models.tree_classifier import SpanClassifier, TreeClassifier
-from statewise.models.word_entry import WordEntry
 
 
 def row_bytes(model: nn.Module, context: int) -> int | None:

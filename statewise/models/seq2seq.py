@@ -1,4 +1,4 @@
-"""An encoder-decoder is a decoder whose initial state holds what the encoder left.
+"""An encoder-decoder: a decoder whose initial state holds the encoder's result.
 
 `condition` reads a source and gives that state; from there on it is a machine like any other: it steps,
 splits, forks, and beams reorder its rows.
@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 from statewise.core import State, hold, leaves, map_state, state_type
 from statewise.layers import Attend, Dropout, Embedding, Looks, make_linear, one_sequence
-from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader
 from statewise.models.stack import Stack, StackState
+from statewise.models.token_machine import ConditionalMachine
 from statewise.specs import UserError
 
 
 @state_type
 class DecoderState(NamedTuple):
     mixer: StackState
-    context_BC: Tensor  # what stands for the source at every step; of width 0 where nothing does
-    memory: Any  # what can be looked back at, as `attend` remembers it; () where nothing can
-    carried_BF: Tensor  # bahdanau: the last output, which asks; luong: what was found, which is fed back
+    context_BC: Tensor  # the source's summary as an input at every step; of width 0 where it is not used
+    memory: Any  # what `attend` keeps of the source; () without attention
+    carried_BF: Tensor  # bahdanau: the last output, which is the query; luong: the attention output, which is fed back
     position_B: Tensor
 
 
@@ -52,8 +52,8 @@ class Bridge(nn.Module):
 class Seq2Seq(ConditionalMachine[DecoderState]):
     """Target tokens in, logits of the next target token out, given a source that `condition` has read.
 
-    What reaches the decoder is `bridge` (the first state), `context` (an input at every step) or `attend`
-    (a look at every position; `before`: the look is part of the update, as Bahdanau's; after: Luong's).
+    The source reaches the decoder by `bridge` (the initial state), `each_step` (an input at every step) or `attend`
+    (attention to every position: before the state is updated in Bahdanau's style, after it in Luong's).
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         self.embedding = embedding
         self.input_dropout = input_dropout
         self.stack = stack
-        self.dropout = dropout  # on what a look has added to the layers' outputs, which have had theirs
+        self.dropout = dropout  # after attention; the layers' outputs have had theirs
         self.head = head
         self.stack_width = stack_width
-        self.enter = enter  # where layers add to their input, all that enters is brought to their width
+        self.enter = enter  # with residual layers, a map from all inputs to their width
         self.bridge = bridge
         self.each_step = each_step
         self.attend = attend
@@ -114,7 +114,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
 
     @property
     def _recurs(self) -> bool:
-        """Whether a step's input is known only when the step before it is done."""
+        """Whether a step's input depends on the output of the step before."""
         return self.attend is not None and (self.style == "bahdanau" or self.input_feeding)
 
     def embed(self, target_BT: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
     def follow(
         self, e_BTE: Tensor, state: DecoderState, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, DecoderState]:
-        """All that does not recur is done for all moments at once."""
+        """Everything that is not recurrent is computed for all time steps at once."""
         time = e_BTE.shape[1]
         e_BTE = self._admit(e_BTE)
         given_BTX = torch.cat([e_BTE, state.context_BC[:, None].expand(-1, time, -1)], dim=-1)
@@ -156,7 +156,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         with one_sequence():
             for t, given_BX in enumerate(given_BTX.unbind(1)):
                 y_BX, after = self._move(given_BX, now)
-                if lengths_B is not None:  # the rest of the state does not change, so it need not be held
+                if lengths_B is not None:  # the rest of the state does not change
                     active_B = t < lengths_B
                     after = after._replace(
                         mixer=hold(active_B, new=after.mixer, old=now.mixer),
@@ -164,11 +164,11 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
                     )
                 outputs.append(y_BX)
                 now = after
-        # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
+        # Under autocast a step may return a lower precision; the state keeps its own.
         return torch.stack(outputs, dim=1), map_state(lambda new, old: new.to(old.dtype), now, state)
 
     def _move(self, given_BX: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The part of a step that the next one needs; what comes out is what `_write` makes logits of."""
+        """The recurrent part of a step; `_write` turns its output into logits."""
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
             found_BC = self.attend(state.carried_BF[:, None], state.memory, position_B1)[:, 0]
@@ -207,7 +207,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         return e_BTE if self.output_edges else torch.zeros_like(e_BTE)
 
     def _found(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
-        """Luong: the new output asks, and what is found is put beside it."""
+        """Luong: the new output is the query, and is concatenated with the attention output."""
         assert self.attend is not None
         assert self.combine is not None
         found_BTC = self.attend(y_BTD, memory, position_BT)

@@ -81,7 +81,7 @@ class Block(Machine[S]):
             y = x + y if self.residual else y
             y = y if pre else self.norm(y)
             read = self.mlp_norm(y, for_products=True) if pre else y
-        if self.residual and not self.training:  # nothing is dropped in between
+        if self.residual and not self.training:  # no dropout in between
             z = self.mlp(read, onto=y)
         else:
             z = dropout(self.mlp(read))
@@ -136,7 +136,7 @@ class Stack(Machine[StackState]):
         return self.final_norm(x_BTD), StackState(tuple(after), at)
 
     def absorb(self, x_BTD: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None) -> StackState:
-        """The last layer's outputs are nobody's input."""
+        """The last layer's outputs are not needed."""
         layers, at = state or self.init_state(x_BTD.shape[0])
         if self.position is not None:
             x_BTD, at = self.position(x_BTD, None if state is None else cast(Tensor, at), lengths_B)

@@ -13,22 +13,61 @@ K parts of a mixture of lengths.
 """
 
 from abc import abstractmethod
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, check_input
-from statewise.models.body import Body
-from statewise.models.tied_head import TiedHead
+from statewise.core import Machine, State, check_input, unroll
+from statewise.layers import Dropout, Embedding
+from statewise.models.head import TiedHead
+from statewise.models.token_machine import TokenMachine
 from statewise.specs import UserError
+
+
+class Body(nn.Module):
+    """Symbols (content and edge) to features: an embedding, and any machine over vectors.
+
+    With `tie`, who chooses symbols from the features uses the embedding's matrix once more.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        machine: Machine[Any],
+        width: int,
+        input_dropout: Dropout | None = None,
+        tie: bool = False,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.input_dropout = input_dropout or Dropout(0.0)
+        self.machine = machine
+        self.width = width
+        self.tie = tie
+
+    @property
+    def vocab(self) -> int:
+        """Content symbols; the edge is the symbol after them."""
+        return self.embedding.weight.shape[0] - 1
+
+    def read(
+        self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None, *, told_BTE: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """`told_BTE` is added to the vectors of the symbols."""
+        x_BTE = self.embedding(tokens_BT)
+        x_BTE = x_BTE if told_BTE is None else x_BTE + told_BTE
+        y_BTD, after = self.machine(self.input_dropout(x_BTE), state, lengths_B)
+        return y_BTD, after
+
 
 S = TypeVar("S", bound=State)
 
 
 class Terminating(Machine[S], Generic[S]):
-    """Symbols in; out, what is needed to go on or to stop: logits of the content symbols and, last, of the end."""
+    """Symbols in; logits of the content symbols and, last, of the end out."""
 
     body: Body
 
@@ -59,7 +98,7 @@ class Terminating(Machine[S], Generic[S]):
         length_B: Tensor | None = None,
         uniform_B: Tensor | None = None,
     ) -> S:
-        """The state before the edge, with the length given, drawn by `uniform_B`, or else the likeliest middle."""
+        """The state before the edge, with the length given, sampled by `uniform_B`, or else its median."""
 
     @abstractmethod
     def nats(
@@ -79,7 +118,7 @@ class Terminating(Machine[S], Generic[S]):
 
     @abstractmethod
     def told(self, prompt: int, length: int) -> Tensor | None:
-        """What is added to the vectors of a prompt, the edge and a content of such lengths, `[T, E]`; None: nothing."""
+        """Vectors to add to those of a prompt, the edge and a content of such lengths, `[T, E]`; None: nothing."""
 
     def chances(self, outputs: Tensor) -> Tensor:
         """Of `[..., V + 1]` outputs the probability that each symbol comes next and, last, that it is over."""
@@ -90,19 +129,19 @@ class Terminating(Machine[S], Generic[S]):
 
     @abstractmethod
     def over(self, state: S) -> Tensor | None:
-        """`[B]`, where it is the state that knows whether the last symbol is read; None: the outputs say it."""
+        """`[B]`: whether the last symbol was read, where the state knows it; None: the outputs decide."""
 
     @abstractmethod
     def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
-        """`[B]`: the median of the predicted length, or a sample; None if the model does not predict one."""
+        """`[B]`: the median of the predicted length, or a sample of it; None: the length is not predicted."""
 
     @abstractmethod
     def decided(self, summary_BD: Tensor, state: S) -> Tensor:
-        """`[B]`: the log probability of what `begin` settled before the first symbol."""
+        """`[B]`: the log probability of what `begin` decided before the first symbol."""
 
     @abstractmethod
     def stops(self, outputs_BV: Tensor, state: S, *, uniform_B: Tensor | None = None) -> Tensor:
-        """Whether it is over, after the last symbol read: drawn, or else the likelier."""
+        """Whether it is over after the last symbol read: sampled, or else the more probable case."""
 
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         check_input(tokens_BT, lengths_B)
@@ -143,7 +182,7 @@ class Terminating(Machine[S], Generic[S]):
 
 
 def moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What comes next at each position (anything at the last), and where content goes on and where it ends."""
+    """The next symbol at each position (arbitrary at the last), where content continues, and where it ends."""
     next_BT = F.pad(content_BT, (0, outputs_BTV.shape[1] - content_BT.shape[1]))
     at_T = torch.arange(outputs_BTV.shape[1], device=length_B.device)
     return next_BT, at_T < length_B[:, None], at_T == length_B[:, None]
@@ -157,28 +196,18 @@ def surprise(logits_BTV: Tensor, chosen_BT: Tensor, smoothing: float) -> Tensor:
 
 
 def wide(logits: Tensor) -> Tensor:
-    """At least in float32, whatever they were computed in."""
+    """In float32 at least."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-@final
-class EndSymbol(Terminating[State]):
-    """The edge is one more symbol to choose: when it is chosen, it is over."""
-
-    def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.body = body
-        self.head = make_head(body, body.vocab + 1, generator)
+class _EndsByOutput(Terminating[State]):
+    """The outputs say whether it is over: nothing is decided before the first symbol."""
 
     def init_state(self, batch: int) -> State:
         return first_state(self.body, batch)
 
     def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
         return self.body.read(tokens_BT, state, lengths_B)
-
-    def outputs(self, y: Tensor, state: State) -> Tensor:
-        logits: Tensor = self.head(y)
-        return logits
 
     def begin(
         self,
@@ -189,6 +218,32 @@ class EndSymbol(Terminating[State]):
         uniform_B: Tensor | None = None,
     ) -> State:
         return state
+
+    def told(self, prompt: int, length: int) -> Tensor | None:
+        return None
+
+    def over(self, state: State) -> Tensor | None:
+        return None
+
+    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
+        return None
+
+    def decided(self, summary_BD: Tensor, state: State) -> Tensor:
+        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
+
+
+@final
+class EndSymbol(_EndsByOutput):
+    """The edge is one more symbol to choose: when it is chosen, it is over."""
+
+    def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.head = make_head(body, body.vocab + 1, generator)
+
+    def outputs(self, y: Tensor, state: State) -> Tensor:
+        logits: Tensor = self.head(y)
+        return logits
 
     def nats(
         self,
@@ -203,20 +258,8 @@ class EndSymbol(Terminating[State]):
         nats_BT = surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
         return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
 
-    def told(self, prompt: int, length: int) -> Tensor | None:
-        return None
-
     def log_chances(self, outputs: Tensor) -> Tensor:
         return wide(outputs).log_softmax(-1)
-
-    def over(self, state: State) -> Tensor | None:
-        return None
-
-    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
-        return None
-
-    def decided(self, summary_BD: Tensor, state: State) -> Tensor:
-        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
@@ -225,8 +268,8 @@ class EndSymbol(Terminating[State]):
 
 
 @final
-class BernoulliStop(Terminating[State]):
-    """Beside the symbols, a yes or no: `s_t = σ(w · y_t + b)` is the probability that x_t was the last."""
+class BernoulliStop(_EndsByOutput):
+    """Symbols and a stop probability: `s_t = σ(w · y_t + b)` is the probability that x_t was the last."""
 
     def __init__(self, *, body: Body, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -234,24 +277,8 @@ class BernoulliStop(Terminating[State]):
         self.head = make_head(body, body.vocab, generator)
         self.stop = make_linear(body.width, 1, generator)
 
-    def init_state(self, batch: int) -> State:
-        return first_state(self.body, batch)
-
-    def features(self, tokens_BT: Tensor, state: "State | None", lengths_B: Tensor | None) -> tuple[Tensor, State]:
-        return self.body.read(tokens_BT, state, lengths_B)
-
     def outputs(self, y: Tensor, state: State) -> Tensor:
         return torch.cat([self.head(y), self.stop(y)], dim=-1)
-
-    def begin(
-        self,
-        summary_BD: Tensor,
-        state: State,
-        *,
-        length_B: Tensor | None = None,
-        uniform_B: Tensor | None = None,
-    ) -> State:
-        return state
 
     def nats(
         self,
@@ -267,21 +294,9 @@ class BernoulliStop(Terminating[State]):
         going_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
         return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)
 
-    def told(self, prompt: int, length: int) -> Tensor | None:
-        return None
-
     def log_chances(self, outputs: Tensor) -> Tensor:
         symbols, stop = wide(outputs[..., :-1]), wide(outputs[..., -1:])
         return torch.cat([symbols.log_softmax(-1) + F.logsigmoid(-stop), F.logsigmoid(stop)], dim=-1)
-
-    def over(self, state: State) -> Tensor | None:
-        return None
-
-    def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
-        return None
-
-    def decided(self, summary_BD: Tensor, state: State) -> Tensor:
-        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
 
     def stops(self, outputs_BV: Tensor, state: State, *, uniform_B: Tensor | None = None) -> Tensor:
         if uniform_B is None:
@@ -305,3 +320,35 @@ def make_linear(inputs: int, outputs: int, generator: torch.Generator | None) ->
     nn.init.xavier_uniform_(linear.weight, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear
+
+
+@final
+class EndAsToken(TokenMachine[S]):
+    """Any terminating machine as a search over tokens expects it: the edge is one more token, and choosing it ends.
+
+    Its logits are log probabilities. Where the state counts the steps to go, the end is certain when none is left
+    and impossible before.
+    """
+
+    def __init__(self, model: Terminating[S]) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def vocab(self) -> int:
+        return self.model.vocab + 1
+
+    def init_state(self, batch: int) -> S:
+        return self.model.init_state(batch)
+
+    def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        return unroll(self.step, tokens_BT, self.init_state(tokens_BT.shape[0]) if state is None else state, lengths_B)
+
+    def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
+        outputs_BV, after = self.model.step(token_B, state)
+        log_BV, over_B = self.model.log_chances(outputs_BV), self.model.over(after)
+        if over_B is None:
+            return log_BV, after
+        end_BV = torch.full_like(log_BV, -torch.inf)
+        end_BV[:, self.model.edge] = 0.0
+        return torch.where(over_B[:, None], end_BV, log_BV), after

@@ -1,4 +1,4 @@
-"""The Transformer as a decoder (Vaswani et al. 2017): every layer looks into what was read, by heads of its own.
+"""The Transformer as a decoder (Vaswani et al. 2017): every layer attends to the source with its own heads.
 
 B batch, S source time, T target time, D width (E as it enters), C width of what the reader gives, V vocabulary.
 """
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from statewise.core import State, one_step, scope, state_type
 from statewise.layers import Dropout, Embedding
 from statewise.models.add_position import AddPosition
-from statewise.models.conditional_machine import ConditionalMachine
 from statewise.models.cross_block import CrossBlock, CrossState
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader
+from statewise.models.token_machine import ConditionalMachine
 
 
 @state_type
 class TransformerState(NamedTuple):
     layers: tuple[CrossState, ...]
-    position: State = ()  # how far each row has written, where positions are added
+    position: State = ()  # how many tokens each row has decoded, where positions are added
 
 
 @final

@@ -1,4 +1,4 @@
-"""A class for every node: along given trees, or of a span that is read as a sentence of its own.
+"""A class for every node: along given trees, or of spans that are read as sentences.
 
 N nodes, B spans, T time, K classes, I width of a word vector, D width of a node.
 """
@@ -37,7 +37,7 @@ class TreeClassifier(nn.Module):
         self.encoder, self.dropout, self.head = encoder, dropout, head
 
     def forward(self, word_N: Tensor, forest: Forest) -> Tensor:
-        """A negative word: nothing stands at the node."""
+        """A negative number marks a node without a word."""
         there_M = (word_N >= 0).nonzero()[:, 0]
         x_MI = self.input_dropout(self.embedding(word_N[there_M]))
         x_NI = x_MI.new_zeros(len(word_N), x_MI.shape[1]).index_copy(0, there_M, x_MI)

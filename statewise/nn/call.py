@@ -3,15 +3,16 @@
 Whatever is irregular (a wrong shape, another dtype, a tracer looking on) is left to torch.nn's own forward, so
 that its errors and its behaviour there are exactly its own.
 
-B batch, T time, I input width, N packed moments, L layers times directions.
+B batch, T time, I input width, N packed time steps, L layers times directions.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.core import is_observed
@@ -27,7 +28,7 @@ class Call(NamedTuple):
     """A regular input and its state, rows in the order in which they are stored."""
 
     x: Tensor  # [T, B, I], or [N, I] when packed
-    sizes_T: Tensor | None  # rows at each moment of a packed input
+    sizes_T: Tensor | None  # rows at each time step of a packed input
     state: State | None  # every part [L, B, ...]
     batch: int
     time: int
@@ -114,3 +115,17 @@ def _traced() -> str | None:
     if torch._C._len_torch_dispatch_stack() > 0:
         return "a dispatch mode watches PyTorch's ops"
     return None
+
+
+def is_symbolic(module: nn.Module, given: Any) -> bool:
+    """Whether torch.fx calls a module inside the one it traces, with a symbol in place of a tensor.
+
+    torch.fx records every module of torch.nn as one call and traces into all others. Our modules record themselves as
+    torch.fx would have recorded the module that they replace.
+    """
+    return isinstance(given, Proxy) and getattr(given.tracer, "root", None) is not module
+
+
+def as_one_call(module: nn.Module, given: Proxy, hx: Any) -> Any:
+    name = given.tracer.path_of_module(module)  # type: ignore[attr-defined]  # its base class has no word for it
+    return given.tracer.create_proxy("call_module", name, (given,) if hx is None else (given, hx), {})

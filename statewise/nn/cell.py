@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from statewise.kernels import Choice, Wish, is_asked
-from statewise.nn.call import State, irregular
+from statewise.nn.call import State, as_one_call, irregular, is_symbolic
 from statewise.nn.recurrent import LayerWeights
-from statewise.nn.symbolic import as_one_call, is_symbolic
 
 
 class Cell(nn.RNNCellBase):

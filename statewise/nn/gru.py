@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.kernels import Choice, Rows, Wish
+from statewise.kernels import Choice, Wish
 from statewise.kernels.gru import GRUWeights, choice, chosen, gru, gru_packed, gru_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
-from statewise.nn.stack import Layer, Result
+from statewise.nn.stack import Layer, vector_layer
 
 
 def _for_kernel(weights: LayerWeights) -> GRUWeights:
@@ -38,20 +38,7 @@ class GRU(Recurrent, nn.GRU):
         return why_batched_is_slower(self, input, enough=16)
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
-        kernel_weights = _for_kernel(weights)
-
-        def layer(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
-            y_BTD, h_BD = gru(x_BTI, state[0] if state else None, kernel_weights, lengths_B, wish=wish)
-            return y_BTD, (h_BD,)
-
-        if wish != "batched":
-            return Layer(layer, apart=wish == "persistent")
-
-        def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
-            h_BD = state[0] if state else kernel_weights.zero_state(rows[0])
-            return gru_packed(x_NI, h_BD, kernel_weights, rows)
-
-        return Layer(layer, moments)
+        return vector_layer(gru, gru_packed, _for_kernel(weights), wish)
 
 
 @final

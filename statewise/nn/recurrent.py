@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from statewise.kernels import Choice, Wish, is_asked
-from statewise.nn.call import Call, Given, State, read_call
+from statewise.nn.call import Call, Given, State, as_one_call, is_symbolic, read_call
 from statewise.nn.stack import Layer, run_stack
-from statewise.nn.symbolic import as_one_call, is_symbolic
 
 _NO_GRADIENT = "without a gradient PyTorch's op is the fastest on a CPU"
 
@@ -143,10 +142,10 @@ _MANY_ROWS = 128  # a step's products are then most of its time, and they are th
 
 
 def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> str | None:
-    """On a CPU our own backward is worth its calls over `enough` moments, and without a gradient never.
+    """On a CPU our own backward is worth its calls over `enough` time steps, and without a gradient never.
 
     `benchmarks/nn.py --kernel batched` prints what it gains and loses. The cheap questions come first: of a
-    single moment, the whole of torch.nn's op takes little longer than asking.
+    single time step, the whole of torch.nn's op takes little longer than asking.
     """
     if not is_on_cpu(given):
         return None

@@ -8,12 +8,12 @@ from typing import cast, final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.kernels import Choice, Rows, Wish
+from statewise.kernels import Choice, Wish
 from statewise.kernels.elman import Activation, ElmanWeights, choice, chosen, elman, elman_packed, elman_step
 from statewise.nn.call import Given, State
 from statewise.nn.cell import Cell
 from statewise.nn.recurrent import LayerWeights, Recurrent, flat_weights, why_batched_is_slower
-from statewise.nn.stack import Layer, Result
+from statewise.nn.stack import Layer, vector_layer
 
 
 def _for_kernel(weights: LayerWeights, nonlinearity: str) -> ElmanWeights:
@@ -32,20 +32,7 @@ class RNN(Recurrent, nn.RNN):
         return why_batched_is_slower(self, input, enough=16)
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
-        kernel_weights = _for_kernel(weights, self.nonlinearity)
-
-        def layer(x_BTI: Tensor, state: State | None, lengths_B: Tensor | None) -> Result:
-            y_BTD, h_BD = elman(x_BTI, state[0] if state else None, kernel_weights, lengths_B, wish=wish)
-            return y_BTD, (h_BD,)
-
-        if wish != "batched":
-            return Layer(layer, apart=wish == "persistent")
-
-        def moments(x_NI: Tensor, state: State | None, rows: Rows) -> Tensor:
-            h_BD = state[0] if state else kernel_weights.zero_state(rows[0])
-            return elman_packed(x_NI, h_BD, kernel_weights, rows)
-
-        return Layer(layer, moments)
+        return vector_layer(elman, elman_packed, _for_kernel(weights, self.nonlinearity), wish)
 
 
 @final

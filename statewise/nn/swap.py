@@ -1,20 +1,22 @@
-"""Twins in place of torch.nn's recurrent modules inside anybody's model, and back.
+"""Our modules in place of torch.nn's recurrent ones inside any model, and back.
 
-An object keeps its identity and changes its class: parameters, hooks, flags, and whoever else holds the module
-(another part of the model, an optimiser, a closure) stay as they are. A twin adds nothing to the object, so there
-is nothing to copy and nothing that could go stale.
+An object keeps its identity and changes its class: parameters, hooks, flags and references to it (from another part of
+the model, an optimiser, a closure) stay valid. Our classes add no attribute, so there is nothing to copy.
 """
 
+import html
 from collections.abc import Mapping
-from typing import Any
+from io import StringIO
+from typing import Any, NamedTuple
 
 import torch
+from rich.console import Console
+from rich.table import Table
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from statewise.nn.gru import GRU, GRUCell
 from statewise.nn.lstm import LSTM, LSTMCell
-from statewise.nn.report import Report, Seen
 from statewise.nn.rnn import RNN, RNNCell
 from statewise.specs import UserError
 
@@ -29,6 +31,63 @@ _OURS: dict[Kind, Kind] = {
     nn.LSTMCell: LSTMCell,
 }
 _THEIRS: dict[Kind, Kind] = {ours: theirs for theirs, ours in _OURS.items()}
+
+
+class Seen(NamedTuple):
+    """One recurrent module of a model; a shared one is seen once, under all its names."""
+
+    names: tuple[str, ...]
+    module: str
+    replaced: bool
+    reason: str  # what it became, or why it was left
+
+    def cells(self) -> tuple[str, str, str, str]:
+        names = ", ".join(name or "(the model itself)" for name in self.names)
+        return names, self.module, "replaced" if self.replaced else "left", self.reason
+
+
+_HEADINGS = ("name", "module", "", "by, or why")
+
+
+class Report(NamedTuple):
+    """Renders itself as a table: printed, by rich, and in a notebook."""
+
+    seen: tuple[Seen, ...]
+    dry_run: bool = False
+
+    @property
+    def replaced(self) -> tuple[Seen, ...]:
+        return tuple(module for module in self.seen if module.replaced)
+
+    @property
+    def left(self) -> tuple[Seen, ...]:
+        return tuple(module for module in self.seen if not module.replaced)
+
+    def title(self) -> str:
+        if not self.seen:
+            return "no recurrent module found"
+        would = "would be " if self.dry_run else ""
+        return f"{len(self.replaced)} of {len(self.seen)} recurrent modules {would}replaced"
+
+    def __rich__(self) -> Table:
+        table = Table(title=self.title(), title_justify="left")
+        for heading in _HEADINGS:
+            table.add_column(heading, overflow="fold")
+        for module in self.seen:
+            table.add_row(*module.cells())
+        return table
+
+    def __str__(self) -> str:
+        text = StringIO()
+        Console(file=text, width=120, color_system=None).print(self.__rich__() if self.seen else self.title())
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in module.cells())}</tr>" for module in self.seen
+        )
+        return f"<table><caption>{self.title()}</caption><tr>{head}</tr>{rows}</table>"
 
 
 def swap(model: nn.Module, *, dry_run: bool = False) -> Report:

@@ -21,7 +21,7 @@ _LONGEST_TEXT = 4096
 
 
 class Finer(NamedTuple):
-    """A setting that changes a model's size by less than its width does: so many `units`, `each` worth so much."""
+    """A setting that changes a model's size by smaller steps than its width: `units` of it, each worth `each`."""
 
     setting: str
     units: int
@@ -32,7 +32,7 @@ class Finer(NamedTuple):
 
 
 class Spec(BaseModel):
-    layout_of_files: ClassVar[tuple[str, ...]] = ()  # fields that say how a file is written, not what is learned
+    layout_of_files: ClassVar[tuple[str, ...]] = ()  # fields that describe the format of files
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -49,11 +49,11 @@ class Spec(BaseModel):
 
     @property
     def known_as(self) -> str:
-        """What a model of this spec is called: its kind, or the name of a user's class."""
+        """The model's name: its kind, or the name of a user's class."""
         return str(type(self).model_fields["kind"].default)
 
     def finer(self) -> Finer | None:
-        """What may be turned beside the width, where widths are far apart."""
+        """A setting to tune besides the width, where valid widths are far apart."""
         return None
 
 

@@ -1,6 +1,6 @@
 """A mixer class of the user's own, as data: its name and its options.
 
-The class is an object that somebody passes in. A recipe or a run folder names it and never says where code is.
+The class is an object that the caller passes in. A recipe or a run folder names it and never says where code is.
 """
 
 import re
@@ -61,7 +61,7 @@ class CustomSpec(StackedSpec):
 
     @property
     def own(self) -> OwnMixer:
-        """The class, which is no part of the data."""
+        """The class itself, which is not part of the data."""
         return self._own
 
     @property
@@ -77,12 +77,12 @@ class CustomSpec(StackedSpec):
 
 
 def snake(name: str) -> str:
-    """`SlowSum` is `slow_sum`, `EMA` is `ema`: what folders and entries are called."""
+    """`SlowSum` is `slow_sum`, `EMA` is `ema`: for names of folders and entries."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def mixers_of(spec: Spec) -> tuple[OwnMixer, ...]:
-    """The user's classes that a spec holds, to parse a changed copy of it with."""
+    """The user's classes in a spec, needed to parse a changed copy of it."""
     found = [spec.own] if isinstance(spec, CustomSpec) else []
     for name in type(spec).model_fields:
         if isinstance(inner := getattr(spec, name), Spec):
@@ -91,7 +91,7 @@ def mixers_of(spec: Spec) -> tuple[OwnMixer, ...]:
 
 
 def custom_tables(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every table of a run's model that stands for a user's class."""
+    """Every table of a run's model that describes a user's class."""
     inside = table.get("model")
     waiting = [inside] if isinstance(inside, dict) else []
     while waiting:

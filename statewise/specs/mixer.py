@@ -175,7 +175,7 @@ class TransformerSpec(StackedSpec):
 
     @property
     def longest(self) -> int | None:
-        """Learned positions come to an end."""
+        """Learned positions are limited."""
         return self.context if self.position == "learned" else None
 
     @property
@@ -203,7 +203,7 @@ class TransformerSpec(StackedSpec):
 
 
 class LinearRecurrenceSpec(StackedSpec):
-    """These models were published as layers with a way around them and a norm before them."""
+    """These models were published with residual connections and pre-norm."""
 
     residual: bool = Field(True, description="add each layer's input to its output")
     norm: Literal["none", "layer", "rms"] = Field("rms", description="normalise each layer's input")

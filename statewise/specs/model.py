@@ -46,16 +46,16 @@ class MarkovSpec(Spec):
     )
 
     def small(self) -> Self:
-        """For trying the laws: it is small as it is."""
+        """It is always small."""
         return self
 
     def sizes(self) -> dict[str, int]:
-        """What says how large it is."""
+        """The settings that determine its size."""
         return {"order": self.order}
 
 
 class GridSpec(Spec):
-    """Four readings of a grid, one from each corner, in every layer (Graves et al. 2007)."""
+    """Four scans of a grid, one from each corner, in every layer (Graves et al. 2007)."""
 
     reads_cells: ClassVar[bool] = True
 
@@ -71,7 +71,7 @@ class GridSpec(Spec):
     kernel: Literal["auto", "naive", "batched"] = Field("auto", description="force an implementation")
 
     def sizes(self) -> dict[str, int]:
-        """What says how large it is."""
+        """The settings that determine its size."""
         return {"width": self.width, "depth": self.depth}
 
 

@@ -14,7 +14,7 @@ class CategoricalSpec(Spec):
 
 
 class CRFSpec(Spec):
-    """A whole sequence of tags is one outcome: each is likely or not beside its neighbours."""
+    """A conditional random field: the whole tag sequence is one outcome."""
 
     kind: Literal["crf"] = "crf"
     constraint: Literal["auto", "none"] = Field(
@@ -28,7 +28,7 @@ class _ObjectiveSpec(Spec):
 
 
 class SquaredSpec(_ObjectiveSpec):
-    """The squared error of one number, which becomes the mean; it says nothing of how sure it is."""
+    """The squared error of one number, which becomes the mean; no uncertainty."""
 
     loss: ClassVar[str] = "squared_error"
 
@@ -81,7 +81,7 @@ class QuantileSpec(_ObjectiveSpec):
 
 
 class BernoulliSpec(_ObjectiveSpec):
-    """Every channel is a bit, such as a key of a piano: the nats of a moment are the sum over its bits."""
+    """Every channel is a bit, such as a key of a piano: the nats of a time step are the sum over its bits."""
 
     of_bits: ClassVar[bool] = True
     loss: ClassVar[str] = "nats_per_frame"

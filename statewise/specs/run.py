@@ -16,13 +16,13 @@ class ReaderSpec(Spec):
 
 
 class RunSpec(Spec):
-    """Each task has its own: with `task` (its name), `data`, `model`, and what else the job needs."""
+    """Each task has its own, with `task` (its name), `data`, `model`, and what else it needs."""
 
-    main_data: ClassVar[str]  # the setting that names what to learn from
+    main_data: ClassVar[str]  # the setting that names the training data
     file_settings: ClassVar[tuple[str, ...]] = ("train", "validation")  # those of `data` that name files
-    tested: ClassVar[bool] = False  # its evaluation is on a part of its own, which nothing is chosen by
-    verb: ClassVar[str] = "evaluate"  # what one does with a trained one first
-    whole_sequences: ClassVar[bool] = True  # a step reads sequences from beginning to end, so none can be cut
+    tested: ClassVar[bool] = False  # it is evaluated on a test part that nothing is selected by
+    verb: ClassVar[str] = "evaluate"  # the command to suggest after training
+    whole_sequences: ClassVar[bool] = True  # a step reads whole sequences, so none is truncated
 
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers")
     train: TrainSpec = TrainSpec()
@@ -38,21 +38,21 @@ class RunSpec(Spec):
 
     @property
     def layout(self) -> str:
-        """How the same data are laid out for the model, where models want them in different ways."""
+        """How the data are laid out for the model."""
         return "rows"
 
     @property
     def step_grows(self) -> bool:
-        """Whether a step of training costs more the later it comes: a list is carried from window to window."""
+        """Whether training steps become more expensive: a growing state is carried from window to window."""
         return False
 
     @property
     def name(self) -> str:
-        """What a folder of this run is called."""
+        """The default name of the run's folder."""
         raise NotImplementedError
 
     def absolute(self, folder: Path | None = None) -> Self:
-        """The same with paths that mean the same from every folder; relative ones are in `folder` (default: here)."""
+        """The same with absolute paths; relative ones are in `folder` (default: the current one)."""
         root = (folder or Path()).absolute()
         return self.with_files(lambda name: name if _is_no_path(name) else str(root / name))
 
@@ -82,5 +82,5 @@ class RunSpec(Spec):
 
 
 def _is_no_path(name: str) -> bool:
-    """Standard input and datasets of the hub are the same everywhere."""
+    """Standard input and datasets of the hub are not paths."""
     return name == "-" or name.startswith("hub:")

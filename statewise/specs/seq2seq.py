@@ -1,4 +1,4 @@
-"""An encoder-decoder as data: who reads, who writes, and how what was read reaches the writer."""
+"""An encoder-decoder as data: encoder, decoder, and how the source reaches the decoder."""
 
 from typing import ClassVar, Literal, Self
 
@@ -49,7 +49,7 @@ class Seq2SeqSpec(Spec):
 
     @property
     def style(self) -> Style | None:
-        """How the decoder looks, with what was left open decided; None where it does not look at all."""
+        """The style of attention, with its default filled in; None without attention."""
         if self.context != "attention":
             return None
         return self.attention.style or ("each_layer" if self.decoder.kind == "transformer" else "bahdanau")
@@ -90,11 +90,11 @@ class Seq2SeqSpec(Spec):
         return self
 
     def small(self) -> Self:
-        """The same at a small size, for trying the laws."""
+        """The same at a small size, to check the laws on."""
         return self.model_copy(update={"encoder": self.encoder.small(), "decoder": self.decoder.small()})
 
     def sizes(self) -> dict[str, int]:
-        """What says how large it is."""
+        """The settings that determine its size."""
         return {
             f"{part}_{name}": size
             for part, mixer in (("encoder", self.encoder), ("decoder", self.decoder))
@@ -105,7 +105,7 @@ class Seq2SeqSpec(Spec):
         return self.encoder.reader_output(bidirectional=self.bidirectional)
 
     def entering(self) -> int:
-        """What enters the decoder at every step beside the last token's vector."""
+        """Width of the decoder's input at every step besides the last token's vector."""
         match self.style:
             case "bahdanau":
                 return self.reader_width()
@@ -115,7 +115,7 @@ class Seq2SeqSpec(Spec):
                 return self.reader_width() * (self.context in ("each_step", "both"))
 
     def begins(self) -> bool:
-        """Whether the decoder's first state is made from the source's summary: a state of vectors alone can be."""
+        """Whether the decoder's initial state is computed from the source's summary."""
         if self.context in ("initial", "both"):
             return True
         return self.style in ("bahdanau", "luong") and self.attention.begin and self.decoder.vector_state

@@ -1,7 +1,7 @@
-"""What stands around any mixer, as data: embedding, norm, residual, MLP, dropout, depth, head."""
+"""The settings around any mixer: embedding, norm, residual, MLP, dropout, depth, head."""
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,7 @@ from statewise.specs.base import Finer, Spec
 def labelling_scale(vocab: int) -> float:
     """Standard deviation of token vectors before training, where a model reads for a label.
 
-    1 for up to a hundred symbols. Of many words most are rare, and large random vectors would be learned by heart.
+    1 for up to a hundred symbols. In large vocabularies most words are rare, and large random vectors would overfit.
     """
     return min(1.0, 10 / math.sqrt(vocab))
 
@@ -89,11 +89,16 @@ class StackedSpec(Spec):
         return self
 
     def small(self) -> Self:
-        """The same at a small size, for trying the laws."""
+        """The same at a small size, to check the laws on."""
         return self.model_copy(update={"width": 12, "depth": 2})
 
+    def own_settings(self) -> dict[str, Any]:
+        """Settings that models of other kinds do not have."""
+        shared = {"kind", *StackedSpec.model_fields}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in shared}
+
     def sizes(self) -> dict[str, int]:
-        """What says how large it is."""
+        """The settings that determine its size."""
         return {"width": self.width, "depth": self.depth}
 
     def finer(self) -> Finer:
@@ -103,12 +108,12 @@ class StackedSpec(Spec):
         return Finer("embedding", self.embedding_width)
 
     def mixer_output(self) -> int:
-        """Width of what one layer gives."""
+        """Output width of one layer."""
         return self.width
 
     @property
     def keeps_width(self) -> bool:
-        """Whether what enters, and what two directions give together, must have the embedding's width."""
+        """Whether inputs, and the joined outputs of two directions, must have the embedding's width."""
         return self.residual
 
     def reader_input(self, *, bidirectional: bool) -> int | None:
@@ -116,7 +121,7 @@ class StackedSpec(Spec):
         return self.embedding_width if self.keeps_width else None
 
     def reader_output(self, *, bidirectional: bool) -> int:
-        """Width of what a reader's layers give: two directions stand side by side, or are joined."""
+        """Output width of a reader: two directions are concatenated, or joined by a map."""
         return self.mixer_output() * (2 if bidirectional and not self.keeps_width else 1)
 
     def mlp_width(self, width: int | None = None) -> int:

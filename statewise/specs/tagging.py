@@ -27,7 +27,7 @@ class WordsSpec(Spec):
     longest: int = Field(32, ge=2, description="characters of a word that are read; of a longer one both its ends")
 
     def speller(self) -> GRUSpec | LSTMSpec:
-        """What reads a word's characters, from both ends."""
+        """The bidirectional reader of a word's characters."""
         return GRUSpec(width=self.characters) if self.character_kind == "gru" else LSTMSpec(width=self.characters)
 
 

@@ -53,7 +53,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def _flat_enough(value: T) -> T:
-    """Whoever walks through it afterwards may do so by recursion."""
+    """So that callers may walk through it recursively."""
     level: list[Any] = [value]
     for _ in range(_DEEPEST):
         level = [

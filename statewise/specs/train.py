@@ -60,14 +60,14 @@ class TeacherForcing(Spec):
 
 
 class FreeRunning(Spec):
-    """After the first symbol, only what the model itself gave."""
+    """After the first symbol, only the model's own outputs."""
 
     kind: Literal["free"] = "free"
     choice: Literal["sample", "best"] = Field("sample", description="what is fed back: a draw, or the likeliest")
 
 
 class ScheduledSampling(Spec):
-    """A coin for every symbol: the truth with a probability that falls from `start` to `end` (Bengio et al. 2015)."""
+    """For every symbol the truth with a probability that falls from `start` to `end` (Bengio et al. 2015)."""
 
     kind: Literal["scheduled"] = "scheduled"
     schedule: Literal["constant", "linear", "exponential", "inverse_sigmoid"] = "linear"

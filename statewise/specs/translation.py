@@ -163,7 +163,7 @@ class TranslationSpec(RunSpec):
     @model_validator(mode="before")
     @classmethod
     def _what_follows_from_the_model(cls, table: Any) -> Any:
-        """One machine reads both sides, so they have one vocabulary; where no symbol ends, no beam unless asked for."""
+        """Defaults that depend on the model: one machine has one vocabulary; without an end symbol the beam is 1."""
         if not isinstance(table, dict):
             return table
         kind = _said(table.get("model"), "kind", "seq2seq")
@@ -230,7 +230,7 @@ def _said(part: Any, name: str, default: str) -> Any:
 
 
 def _filled(part: Any, name: str, value: Any, default: Spec) -> Any:
-    """`part` with `name` decided where nothing was said of it."""
+    """`part` with `name` set to `value` unless it was given."""
     if part is None:
         part = default
     if isinstance(part, dict):

@@ -11,7 +11,7 @@ from statewise.specs.run import ReaderSpec, RunSpec
 
 
 class ComposerSpec(Spec):
-    """What every composer shares. `shape`: the given trees, or ones built over the words without a look at them."""
+    """What every composer shares. `shape`: the given trees, or trees built over the words."""
 
     width: int = Field(150, ge=1, description="units of a node")
     embedding: int | None = Field(None, ge=1, description="width of the word vectors; default: `width`")
@@ -135,17 +135,17 @@ class TreeSpec(RunSpec):
 
     @property
     def follows_trees(self) -> bool:
-        """Whether the model is told what the trees are, or reads each span as a sentence."""
+        """Whether the model follows the trees, or reads each span as a sentence."""
         return isinstance(self.model, ComposerSpec) and self.model.shape == "given"
 
     @property
     def most_children(self) -> int | None:
-        """Of a node that the model is shown; None: any number."""
+        """Of a node that the model reads; None: any number."""
         return self.model.most_children if isinstance(self.model, ComposerSpec) and self.follows_trees else None
 
     @property
     def read_data(self) -> TreeDataSpec:
-        """How trees are read: spans are those of the tree as it was written, so that one switch changes the model."""
+        """How trees are read: spans are those of the original tree, so that only the model changes."""
         return self.data if self.follows_trees else self.data.model_copy(update={"binarise": "none"})
 
     @model_validator(mode="before")

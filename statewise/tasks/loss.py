@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.models.head import Head
+from statewise.models import Head
 from statewise.specs import UserError
 
 _IGNORED = -100

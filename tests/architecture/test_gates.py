@@ -263,7 +263,7 @@ def test_no_message_outside_the_command_line_speaks_of_flags() -> None:
 # Where text may leave for a terminal: through these it is made safe.
 WAYS_OUT = {"statewise.cli.output": {"print"}, "statewise.display.terminal": {"SafeConsole"}}
 OWN_LOG = {"statewise.comparison.worker": {"print"}}  # into the trial's own file
-IN_MEMORY = {"statewise.nn.report": {"Console"}}
+IN_MEMORY = {"statewise.nn.swap": {"Console"}}
 
 
 def prints(tree: ast.Module) -> set[str]:

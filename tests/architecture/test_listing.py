@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -30,7 +31,8 @@ def types_in(package: ModuleType, base: type[T]) -> set[type[T]]:
     found = set()
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         for value in vars(importlib.import_module(info.name)).values():
-            if isinstance(value, type) and issubclass(value, base) and value.__module__ == info.name:
+            own = isinstance(value, type) and issubclass(value, base) and value.__module__ == info.name
+            if own and not inspect.isabstract(value):
                 found.add(value)
     return found
 

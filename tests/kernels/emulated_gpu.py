@@ -50,7 +50,7 @@ def emulator(plans: Sequence[Plan], folder: Path) -> Launch:
         grid = across - missing * plan.blocks, down
         counters = torch.zeros(run.T, grid[1], plan.turns, dtype=torch.int32)
         run.counters = counters.data_ptr()
-        forward = plan.way == "forward"
+        forward = plan.direction == "forward"
         width = plan.width * (1 if forward else GATES[plan.cell])
         extents = (run.y if forward else run.exchange, width, run.B, run.T + forward, plan.rows, plan.chunks_at_once)
         getattr(library, plan.name)(

@@ -15,7 +15,7 @@ from statewise.kernels.choice import Choice, choose, force
 from statewise.kernels.gpu import H200, KNOWN, Gpu
 from statewise.kernels.persistent import compiler, driver, stall, table
 from statewise.kernels.persistent.h200 import FASTEST, Row
-from statewise.kernels.persistent.plan import Cell, Plan, Way
+from statewise.kernels.persistent.plan import Cell, Direction, Plan
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
@@ -27,7 +27,7 @@ def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
         assert table.plans(cell, width=2048, batch=64, gpu=H200) is None
         plan = table.forward_alone(cell, width=2048, batch=40, gpu=H200)
         assert plan is not None
-        assert plan.way == "forward"
+        assert plan.direction == "forward"
         assert table.forward_alone(cell, width=2048, batch=16, gpu=H200) is None, "both ways have plans"
         assert table.forward_alone(cell, width=2048, batch=65, gpu=H200) is None
         assert table.forward_alone(cell, width=2000, batch=64, gpu=H200) is None, "what it keeps would be padded"
@@ -35,15 +35,15 @@ def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry[:4])))
-def test_every_plan_of_the_table_fits(entry: tuple[Cell, Way, int, int, Row]) -> None:
-    cell, way, width, batch, row = entry
-    plan = table._plan(cell, way, width, row)
+def test_every_plan_of_the_table_fits(entry: tuple[Cell, Direction, int, int, Row]) -> None:
+    cell, direction, width, batch, row = entry
+    plan = table._plan(cell, direction, width, row)
     assert plan.fits(H200)
     across, down = plan.grid(batch)
     assert down * plan.rows * plan.turns >= batch or plan.kind == "cluster"
     if plan.cooperative:
         assert across * down <= H200.clusters[plan.blocks] * plan.blocks
-    if way == "backward":
+    if direction == "backward":
         assert batch in FASTEST[cell, "forward", width], "nobody else keeps what it reads"
 
 
@@ -253,9 +253,9 @@ def test_nvrtc_takes_every_kind(plan: Plan, half: bool, tmp_path: Path, monkeypa
 def test_nvrtc_takes_the_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvrtc_or_skip()
     monkeypatch.setenv("STATEWISE_CACHE", str(tmp_path))
-    for cell, way, width, _, row in ENTRIES:
+    for cell, direction, width, _, row in ENTRIES:
         for half in (False, True):
-            assert compiler.machine_code(table._plan(cell, way, width, row), half=half, gpu=H200)
+            assert compiler.machine_code(table._plan(cell, direction, width, row), half=half, gpu=H200)
 
 
 def test_an_error_of_the_compiler_is_shown() -> None:

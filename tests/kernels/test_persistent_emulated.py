@@ -13,7 +13,7 @@ from statewise.kernels.gpu import H200, KNOWN
 from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.driver import Run, pointer
-from statewise.kernels.persistent.plan import GATES, Plan, Way
+from statewise.kernels.persistent.plan import GATES, Direction, Plan
 from statewise.kernels.persistent.proposals import clustered, polled
 
 # Forward and backward of each cell by each kind of kernel; part of the weights outside registers, odd numbers of
@@ -67,9 +67,12 @@ PAIRS = {
 BATCH, TIME = 11, 4
 # What a GPU of capability 8.0 is given, by the model of costs alone: a block alone, and blocks that ask each other.
 AMPERE = KNOWN["8.0"]._replace(multiprocessors=8)  # a small one: every thread is a coroutine here
-ways: tuple[Way, Way] = ("forward", "backward")
+directions: tuple[Direction, Direction] = ("forward", "backward")
 for name, cell, width, make in (("tanh-ampere", "tanh", 128, clustered), ("gru-ampere", "gru", 256, polled)):
-    best = [min(make(cell, way, width, BATCH, AMPERE), key=lambda proposal: proposal[0])[1] for way in ways]
+    best = [
+        min(make(cell, direction, width, BATCH, AMPERE), key=lambda proposal: proposal[0])[1]
+        for direction in directions
+    ]
     PAIRS[name] = (best[0], best[1])
 LENGTHS = [4, 0, 1, 2, 3, 4, 4, 1, 4, 0, 3]
 

@@ -1,4 +1,4 @@
-"""Recurrences a step at a time: kernels, walks and layers, on a CPU that plays the GPU; choice and compilation."""
+"""Recurrences a step at a time: kernels, loops and layers, on a CPU that plays the GPU; choice and compilation."""
 
 import contextlib
 import threading
@@ -18,11 +18,11 @@ from statewise.kernels.gru import GRUWeights
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights
 from statewise.kernels.persistent import compiler
 from statewise.kernels.persistent.plan import GATES
-from statewise.kernels.stepped import program, recurrence, walk
+from statewise.kernels.stepped import loop, program, recurrence
 from statewise.kernels.stepped.program import Program, Run, Shape
 
 CELLS = ("tanh", "relu", "gru", "lstm", "normed lstm")
-CAPTURED = walk.Walk._captured
+CAPTURED = loop.Loop._captured
 BATCH, TIME, INPUT = 9, 7, 5
 LENGTHS = [7, 0, 3, 7, 1, 2, 6, 7, 5]
 # A width for each number of neighbours a thread can take; the last is more than a row's block has threads.
@@ -41,11 +41,11 @@ CASES = [
 
 def shapes() -> list[Shape]:
     made = [
-        Shape.holding(BATCH, cell.split()[-1], way, width, dtype, normed=cell.startswith("normed"))
+        Shape.holding(BATCH, cell.split()[-1], direction, width, dtype, normed=cell.startswith("normed"))
         for cell, dtype, width in CASES
-        for way in ("forward", "backward")
+        for direction in ("forward", "backward")
     ]
-    return made + [shape._replace(by_unit=True) for shape in made if shape.way == "backward" and not shape.normed]
+    return made + [shape._replace(by_unit=True) for shape in made if shape.direction == "backward" and not shape.normed]
 
 
 def some_stream(number: int) -> SimpleNamespace:
@@ -83,11 +83,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: Emulated) -> None:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: some_stream(0))
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     for_small_tensors(monkeypatch)
-    monkeypatch.setattr(walk, "load", emulated.load)
-    monkeypatch.setattr(walk, "launch", emulated.launch)
-    monkeypatch.setattr(walk, "_walks", type(walk._walks)())
-    monkeypatch.setattr(walk, "GRAPH_STEPS", (4, 2))
-    monkeypatch.setattr(walk.Walk, "_captured", lambda self, count: lambda: self._piece(count))
+    monkeypatch.setattr(loop, "load", emulated.load)
+    monkeypatch.setattr(loop, "launch", emulated.launch)
+    monkeypatch.setattr(loop, "_loops", type(loop._loops)())
+    monkeypatch.setattr(loop, "GRAPH_STEPS", (4, 2))
+    monkeypatch.setattr(loop.Loop, "_captured", lambda self, count: lambda: self._piece(count))
     monkeypatch.setattr(gradients, "product", lambda a, b, dtype: (a.float() @ b.float()).to(dtype))
 
 
@@ -148,7 +148,7 @@ def results(
 def test_a_layer_is_the_equation(cell: str, dtype: torch.dtype, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ragged rows, an empty one among them; float32 weights with 16-bit products, as under autocast."""
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: dtype)
-    monkeypatch.setattr(walk, "_TURNED_FROM", BATCH if width == 17 else 2 * BATCH)
+    monkeypatch.setattr(loop, "_TURNED_FROM", BATCH if width == 17 else 2 * BATCH)
     right = results(cell, "naive", width, dtype, torch.float64, LENGTHS)
     found = results(cell, "stepped", width, dtype, torch.float32, LENGTHS)
     assert found.keys() == right.keys()
@@ -212,10 +212,10 @@ def test_a_forward_in_one_piece_that_is_refused_goes_step_by_step(monkeypatch: p
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("cell", CELLS)
 def test_graphs_change_nothing(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first walk of a shape goes step by step, later ones in pieces; other lengths and weights come in between."""
+    """The first loop of a shape runs step by step, later ones in pieces; other lengths and weights come in between."""
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
     pieces: list[int] = []
-    monkeypatch.setattr(walk.Walk, "_captured", lambda self, count: lambda: (pieces.append(count), self._piece(count)))
+    monkeypatch.setattr(loop.Loop, "_captured", lambda self, count: lambda: (pieces.append(count), self._piece(count)))
     first = results(cell, "stepped", 17, torch.float32, torch.float32, None)
     assert pieces == []
     shorter = {name: value.detach() for name, value in leaves(cell, 17, torch.float32, torch.float32).items()}
@@ -236,10 +236,10 @@ class Refused:
 @pytest.mark.usefixtures("gpu")
 def test_without_graphs_it_goes_step_by_step_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
-    monkeypatch.setattr(walk.Walk, "_captured", CAPTURED)
+    monkeypatch.setattr(loop.Loop, "_captured", CAPTURED)
     beside = SimpleNamespace(stream=SimpleNamespace(wait_stream=lambda other: None, device=None), pool=None)
-    monkeypatch.setattr(walk, "_beside", cache(lambda device, stream: beside))
-    monkeypatch.setattr(walk, "capturing", lambda device, pool: contextlib.nullcontext())
+    monkeypatch.setattr(loop, "_beside", cache(lambda device, stream: beside))
+    monkeypatch.setattr(loop, "capturing", lambda device, pool: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Refused)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     first = results("lstm", "stepped", 17, torch.float32, torch.float32, LENGTHS)
@@ -254,8 +254,10 @@ def test_without_graphs_it_goes_step_by_step_and_says_so(monkeypatch: pytest.Mon
 def test_without_gradients_outputs_are_the_same_and_nothing_is_kept(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.bfloat16)
     runs: list[Run] = []
-    go = walk.Walk.go
-    monkeypatch.setattr(walk.Walk, "go", lambda self, run, *, graphs: (runs.append(run), go(self, run, graphs=graphs)))
+    run_loop = loop.Loop.run
+    monkeypatch.setattr(
+        loop.Loop, "run", lambda self, run, *, graphs: (runs.append(run), run_loop(self, run, graphs=graphs))
+    )
     given = leaves(cell, 20, torch.bfloat16, torch.float32)
     kept = call(cell, "stepped", given, LENGTHS)
     with torch.no_grad():
@@ -286,8 +288,10 @@ def test_gradients_again_and_gradients_of_gradients(cell: str, monkeypatch: pyte
 def test_several_numbers_are_never_read_from_an_odd_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
     runs: list[Run] = []
-    go = walk.Walk.go
-    monkeypatch.setattr(walk.Walk, "go", lambda self, run, *, graphs: (runs.append(run), go(self, run, graphs=graphs)))
+    run_loop = loop.Loop.run
+    monkeypatch.setattr(
+        loop.Loop, "run", lambda self, run, *, graphs: (runs.append(run), run_loop(self, run, graphs=graphs))
+    )
     given = leaves("lstm", 72, torch.float32, torch.float32)
     odd = torch.randn(BATCH * 72 + 1)[1:].view(BATCH, 72).requires_grad_()
     y, *_ = call("lstm", "stepped", given | {"state 1": odd}, None)
@@ -299,17 +303,17 @@ def test_several_numbers_are_never_read_from_an_odd_address(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("gpu")
-def test_walks_are_kept_by_shape_stream_and_precision_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "_KEPT", 2)
+def test_loops_are_kept_by_shape_stream_and_precision_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_KEPT", 2)
 
     def made(shape: Shape, device: torch.device) -> SimpleNamespace:
         return SimpleNamespace(lock=threading.Lock(), stream=torch.cuda.current_stream(device))
 
-    monkeypatch.setattr(walk, "Walk", made)
+    monkeypatch.setattr(loop, "Loop", made)
     shape, cpu = Shape("tanh", "forward", 1, 8, torch.float32), torch.device("cpu")
 
     def seen(some: Shape) -> bool:
-        with walk.walking(some, cpu) as (_, again):
+        with loop.reserved_loop(some, cpu) as (_, again):
             return again
 
     assert [seen(shape), seen(shape), seen(shape._replace(rows=2)), seen(shape)] == [False, True, False, True]
@@ -323,7 +327,7 @@ def test_walks_are_kept_by_shape_stream_and_precision_and_the_oldest_goes(monkey
         torch.backends.cuda.matmul.fp32_precision = before
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert not seen(shape), "somebody's graph may be replayed whenever he likes"
-    assert len(walk._walks) == 2
+    assert len(loop._loops) == 2
 
 
 @pytest.mark.usefixtures("gpu")
@@ -332,7 +336,7 @@ def test_a_refused_launch_goes_to_another_form(cell: str, monkeypatch: pytest.Mo
     def refuse(*_: Any, **options: Any) -> None:
         raise stepped.Unavailable("the driver says no")
 
-    monkeypatch.setattr(walk, "launch", refuse)
+    monkeypatch.setattr(loop, "launch", refuse)
     monkeypatch.setattr(stepped, "_retired", [])
     monkeypatch.setattr(stepped, "compute_dtype", lambda weight: torch.float32)
     found = results(cell, "stepped", 17, torch.float32, torch.float32, LENGTHS)
@@ -349,6 +353,6 @@ def test_nvrtc_takes_every_program(target: str, tmp_path: Any, monkeypatch: pyte
     except compiler.Unavailable as reason:
         pytest.skip(str(reason))
     monkeypatch.setenv("STATEWISE_CACHE", str(tmp_path))
-    for name, dtype, way in zip(CELLS, [*WIDTHS] * 2, ("forward", "backward") * 3, strict=False):
-        shape = Shape(name.split()[-1], way, 64, 2048, dtype, name.startswith("normed"))
+    for name, dtype, direction in zip(CELLS, [*WIDTHS] * 2, ("forward", "backward") * 3, strict=False):
+        shape = Shape(name.split()[-1], direction, 64, 2048, dtype, name.startswith("normed"))
         assert program.machine_code(Program.of(shape), target=target).startswith(b"\x7fELF")

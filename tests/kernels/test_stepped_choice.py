@@ -101,10 +101,10 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
     assert "compute capability 7.5, this GPU has 7.0" in ask(shape, 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    ways: list[str] = []
-    monkeypatch.setattr(stepped, "load", lambda made, device: ways.append(made.way))
+    directions: list[str] = []
+    monkeypatch.setattr(stepped, "load", lambda made, device: directions.append(made.direction))
     assert ask(shape, 0) is None
-    assert ways == ["forward", "backward"]
+    assert directions == ["forward", "backward"]
 
     def refuse(made: Program, device: int) -> None:
         raise stepped.Unavailable("NVRTC is not here")

@@ -11,7 +11,7 @@ from torch import Tensor
 from statewise.kernels.choice import force
 from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent import forward_kernel
-from statewise.kernels.stepped import walk
+from statewise.kernels.stepped import loop
 from statewise.mixers import GRU, LSTM, Elman
 
 pytestmark = [
@@ -145,8 +145,8 @@ def test_autocast_somebodys_graph_and_other_streams(cell: str) -> None:
 @pytest.mark.filterwarnings("error")
 def test_graphs_outlive_each_other_and_the_scratch_memory_of_cublas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes come and go, somebody clears what cuBLAS works in and empties the cache; nothing changes by a bit."""
-    monkeypatch.setattr(walk, "_walks", type(walk._walks)())
-    monkeypatch.setattr(walk, "_KEPT", 4)
+    monkeypatch.setattr(loop, "_loops", type(loop._loops)())
+    monkeypatch.setattr(loop, "_KEPT", 4)
     mixer = LSTM(1024).cuda().bfloat16()
     x_BTI = torch.randn(3, 75, 1024, device="cuda", dtype=torch.bfloat16)
     expected = {batch: trained(mixer, x_BTI[:batch], None, "stepped") for batch in (1, 2, 3)}
@@ -176,14 +176,14 @@ def test_products_follow_the_precision_that_is_set() -> None:
 def test_a_capture_that_fails_leaves_no_mark() -> None:
     """Waiting for the GPU cannot be captured. Random numbers, memory and the next capture are as before."""
     where = torch.device("cuda", 0), torch.cuda.current_stream().cuda_stream
-    beside = walk._beside(*where)
+    beside = loop._beside(*where)
     with pytest.raises(RuntimeError):
-        walk._capture(torch.cuda.synchronize, beside.stream, beside.pool)
-    beside = walk._beside(*where)
+        loop._capture(torch.cuda.synchronize, beside.stream, beside.pool)
+    beside = loop._beside(*where)
     drawn = torch.randn(1000, device="cuda")
     assert float(drawn.std()) > 0.5
     held = torch.zeros(4, device="cuda")
-    graph = walk._capture(lambda: held.add_(1), beside.stream, beside.pool)
+    graph = loop._capture(lambda: held.add_(1), beside.stream, beside.pool)
     graph.replay()
     graph.replay()
     assert held.tolist() == [2.0] * 4

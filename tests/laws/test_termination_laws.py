@@ -14,10 +14,9 @@ from statewise.core.randomness import uniforms
 from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
-from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
-from statewise.models.remaining_length import OVER, UNKNOWN
+from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
+from statewise.models.remaining_length import OVER, UNKNOWN, WholeLogistic
 from statewise.models.termination import Terminating
-from statewise.models.whole_logistic import WholeLogistic
 from statewise.specs import GRUSpec, UserError
 
 LAYERED = [row for row in LINEAGE if row.spec.learns == "gradient"]

@@ -5,7 +5,7 @@ import torch
 
 from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, decode_until_end
-from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
+from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
 from statewise.specs import LSTMSpec, MixerSpec
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from statewise.models.build_termination import SCHEMES
+from statewise.models.build_seq2seq import SCHEMES
 from statewise.tasks import train
 from statewise.tasks.translation import TranslationRun
 from statewise.training.progress import Silent

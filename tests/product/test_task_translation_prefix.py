@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tiny_run import Cut, at, call, crash, evidence, resume
 
-from statewise.models.build_termination import SCHEMES
+from statewise.models.build_seq2seq import SCHEMES
 from statewise.specs import UserError
 from statewise.tasks import Trained, load, train
 from statewise.tasks.translation import TranslationRun

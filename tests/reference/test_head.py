@@ -10,14 +10,12 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from statewise.kernels import student_t
-from statewise.models.head import (
-    BernoulliHead,
-    CategoricalHead,
+from statewise.models.head import BernoulliHead, CategoricalHead, RealHead
+from statewise.models.real_head import (
     Gaussian,
     GaussianHead,
     PointHead,
     QuantileHead,
-    RealHead,
     Student,
     StudentHead,
     make_real_head,

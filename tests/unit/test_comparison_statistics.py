@@ -194,7 +194,7 @@ def test_search_trials_do_not_count_and_unlike_figures_are_refused() -> None:
 
 def test_whom_no_seed_changes_is_compared_by_the_others_spread_and_adds_none() -> None:
     """Alone with one other: SciPy's test of a mean. With several: their spread about their own means, together."""
-    sure = standing("markov", dict.fromkeys(range(5), 2.2), steady=True)
+    sure = standing("markov", dict.fromkeys(range(5), 2.2), deterministic=True)
     one, other = (standing(name, dict(enumerate(row))) for name, row in (("a", VALUES), ("b", OTHERS)))
     assert pooled_p([sure, one])[0, 1] == pytest.approx(stats.ttest_1samp(VALUES, 2.2).pvalue, rel=1e-9)
     found = pooled_p([one, sure, other])
@@ -203,12 +203,12 @@ def test_whom_no_seed_changes_is_compared_by_the_others_spread_and_adds_none() -
     fit = sm.OLS([*VALUES, *OTHERS], design).fit()
     assert found[0, 1] == pytest.approx(float(fit.t_test(([1, 0], 2.2)).pvalue), rel=1e-9)
     assert found[1, 2] == pytest.approx(float(fit.t_test(([0, 1], 2.2)).pvalue), rel=1e-9)
-    twin, third = sure._replace(entry="twin"), standing("c", dict.fromkeys(range(5), 2.1), steady=True)
+    twin, third = sure._replace(entry="twin"), standing("c", dict.fromkeys(range(5), 2.1), deterministic=True)
     assert pooled_p([sure, twin, third]) == {(0, 2): 0.0, (1, 2): 0.0}
 
 
-def test_the_same_weights_with_every_seed_are_steady() -> None:
+def test_the_same_weights_with_every_seed_are_deterministic() -> None:
     rows = [*table({"a": [1.0, 1.0]}), *table({"b": [1.0, 1.0]}), *table({"c": [1.0, 1.1]})]
     made = [one._replace(weights_sha256=str(one.seed)) if one.entry == "a" else one for one in rows]
-    told = {one.entry: one.steady for one in ranking(made, metric="bits", better="lower").standings}
+    told = {one.entry: one.deterministic for one in ranking(made, metric="bits", better="lower").standings}
     assert told == {"a": False, "b": True, "c": False}  # equal figures alone may be chance

@@ -23,13 +23,12 @@ from statewise.models import (
     spelling_flops,
 )
 from statewise.models.build_forecaster import build_forecaster
-from statewise.models.build_termination import build_terminating
+from statewise.models.build_seq2seq import build_terminating
 from statewise.models.classifier import build_classifier
 from statewise.models.forecaster import DirectForecaster, Past, RecursiveForecaster
 from statewise.models.reader import OneWay, Reader
-from statewise.models.tagger import build_tagger
+from statewise.models.tagger import Words, build_tagger
 from statewise.models.tree_classifier import build_node_classifier
-from statewise.models.word_entry import Words
 from statewise.specs import parse_spec
 
 LENGTHS = (1, 2, 7)

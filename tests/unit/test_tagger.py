@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.models import LINEAGE
-from statewise.models.tagger import Tagger, build_tagger, is_bio
-from statewise.models.word_entry import Words
+from statewise.models.tagger import Tagger, Words, build_tagger, is_bio
 from statewise.specs import TaggingSpec, make_spec
 
 KINDS = [row.spec.kind for row in LINEAGE if row.spec.learns == "gradient"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
-from statewise.models.tagger import Tags
-from statewise.models.word_entry import Words
+from statewise.models.tagger import Tags, Words
 from statewise.specs import TaggingSpec, UserError, WordsSpec, make_spec
 from statewise.tasks.job import Opening
 from statewise.tasks.tagging.examples import Known, learn_encoding, lexicon_from_json, lexicon_to_json

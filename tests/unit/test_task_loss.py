@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.data import Labels
-from statewise.models.head import BernoulliHead, StudentHead
+from statewise.models.head import BernoulliHead
+from statewise.models.real_head import StudentHead
 from statewise.specs import UserError
 from statewise.tasks.loss import categorical_loss, real_loss, within
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from statewise.data import Where
-from statewise.models.build_termination import SCHEMES, Scheme, build_terminating
-from statewise.models.end_as_token import EndAsToken
-from statewise.models.termination import BernoulliStop
+from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
+from statewise.models.termination import BernoulliStop, EndAsToken
 from statewise.specs import GRUSpec, TranslationSpec, UserError, load_recipe, make_spec
 from statewise.specs.model import KINDS
 from statewise.specs.translation import DecodingSpec, PairDataSpec

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.models.word_entry import WordEntry, Words, build_word_entry
+from statewise.models.tagger import WordEntry, Words, build_word_entry
 from statewise.specs import WordsSpec
 
 UNKNOWN = 1

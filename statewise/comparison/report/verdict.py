@@ -29,7 +29,7 @@ def verdict(studies: Sequence[tuple[Results, Ranking]]) -> tuple[str, ...]:
 
 
 def headline(results: Results, ranking: Ranking) -> str:
-    """Who is best: by the form of the state, by size, or by rank, whichever the study can tell."""
+    """The best entry: by the form of the state, by size, or by rank, whichever the study can tell."""
     if separates_forms(results, ranking):
         return _by_form(results, ranking)
     if compares_sizes(results):
@@ -168,7 +168,7 @@ def best_sentence(results: Results, ranking: Ranking) -> str:
 
 
 def _matched(results: Results, ranking: Ranking, best: Standing) -> str:
-    """Who is best among the size-matched entries, where the best of all is not one of them."""
+    """The best of the size-matched entries, where the best of all is not one of them."""
     matched = next((one for one in ranking.standings if one.entry not in results.unmatched), best)
     if matched is best or best.entry not in results.unmatched:
         return ""
@@ -241,7 +241,7 @@ def grows(results: Results, entry: str) -> bool:
 
 
 def front(results: Results, ranking: Ranking) -> str:
-    """Who is best for its size: of the model where sizes differ, else of the state."""
+    """The best entry for its size: of the model where sizes differ, else of the state."""
     if separates_forms(results, ranking):
         return best_sentence(results, ranking)
     means = {one.entry: one.mean for one in ranking.standings}

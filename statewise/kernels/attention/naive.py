@@ -30,8 +30,8 @@ def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Mask, scale:
     blind_B1T1 = ~seen_B1TS.any(-1, keepdim=True)
     weights_BHTS = torch.softmax(scores_BHTS.masked_fill(blind_B1T1, 0.0), dim=-1).masked_fill(blind_B1T1, 0.0)
     if is_observed():
-        moments = [observe("attention.weights", weights_BHS) for weights_BHS in weights_BHTS.unbind(2)]
-        weights_BHTS = torch.stack(moments, dim=2)
+        by_query = [observe("attention.weights", weights_BHS) for weights_BHS in weights_BHTS.unbind(2)]
+        weights_BHTS = torch.stack(by_query, dim=2)
     if dropout > 0:  # of weights, those left are scaled up: in the mean, nothing changes
         weights_BHTS = F.dropout(weights_BHTS, dropout)
     return (weights_BHTS @ v_BHSK).transpose(1, 2)

@@ -26,7 +26,7 @@ def log_partition(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor 
 
 
 def marginals(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor | None = None) -> Tensor:
-    """The probability of every tag at every moment, `[B, T, K]`; 0 past the end."""
+    """The probability of every tag at every time step, `[B, T, K]`; 0 past the end."""
     with no_autocast(emissions_BTK):
         return naive.marginals(*_ready(emissions_BTK, weights, lengths_B))
 

@@ -37,7 +37,7 @@ def _inside(emissions_BTK: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def _forward(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor) -> list[Tensor]:
-    """α at every moment; past a row's end it stays what it was there."""
+    """α at every time step; past a row's end it stays what it was there."""
     alpha_BK = weights.start_K + emissions_BTK[:, 0]
     alphas = [alpha_BK]
     for t in range(1, emissions_BTK.shape[1]):
@@ -48,7 +48,7 @@ def _forward(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor) -> l
 
 
 def _backward(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor) -> list[Tensor]:
-    """β at every moment; it begins with `end` at each row's own last moment."""
+    """β at every time step; it begins with `end` at each row's own last time step."""
     end_BK = weights.end_K.expand_as(emissions_BTK[:, 0])
     beta_BK = end_BK
     betas = [beta_BK]
@@ -69,7 +69,7 @@ def log_partition(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor)
 def marginals(emissions_BTK: Tensor, weights: CRFWeights, lengths_B: Tensor) -> Tensor:
     alphas = _forward(emissions_BTK, weights, lengths_B)
     betas = _backward(emissions_BTK, weights, lengths_B)
-    # log Z is the same sum at every moment; taken there, its rounding cancels however large the scores are.
+    # log Z is the same sum at every time step; taken there, its rounding cancels however large the scores are.
     p_BTK = (torch.stack(alphas, 1) + torch.stack(betas, 1)).softmax(2)
     return torch.where(_inside(emissions_BTK, lengths_B)[:, :, None], p_BTK, torch.zeros_like(p_BTK))
 

@@ -1,6 +1,6 @@
 """A transition of several layers from one state to the next, written out.
 
-    z_1 = φ(a_t + U_1 h_{t-1})                       a = W x + b_1 is the input's share
+    z_1 = φ(a_t + U_1 h_{t-1})                       a = W x + b_1 is the projected input
     z_k = φ(U_k z_{k-1} + b_k)                       k = 2 ... L - 1
     h_t = φ(U_L z_{L-1} + b_L + S h_{t-1})           S, the skip, may be absent
 
@@ -27,7 +27,7 @@ class TransitionWeights(NamedTuple):
 
 
 def transition_step(a_BD: Tensor, h_BD: Tensor, weights: TransitionWeights) -> Tensor:
-    """One moment, from the input's share."""
+    """One time step, from the projected input."""
     phi = torch.tanh if weights.activation == "tanh" else torch.relu
     first_DD, *others = weights.u_LDD.unbind()
     z_BD = phi(a_BD + h_BD @ first_DD.mT)

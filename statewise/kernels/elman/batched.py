@@ -1,10 +1,10 @@
 """Elman's recurrence with its own backward, for the CPU: what need not be done step by step is done at once.
 
-Per step remain one product, one bend, and on the way back one slope and one product. The gradients of both
-matrices and of the bias are single products over all moments, where autograd would add one for each. The derivation
+Per step remain one product, one activation, and on the way back one slope and one product. The gradients of both
+matrices and of the bias are single products over all time steps, where autograd would add one for each. The derivation
 is in `kernels/README.md`.
 
-B batch, T time, I input width, D width, N moments of all rows.
+B batch, T time, I input width, D width, N time steps of all rows.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
 from statewise.kernels.gradients import again, wants_equation
-from statewise.kernels.packed_sequence import Moments, Rows, before_and_after, begin_with, states_before
+from statewise.kernels.packed_sequence import PackedRows, Rows, before_and_after, begin_with, states_before
 
 
 class _Recurrence(torch.autograd.Function):
-    """From the inputs of all moments, the first state and the weights, all states: `h_t = φ(W x_t + U h_{t-1} + b)`."""
+    """All states `h_t = φ(W x_t + U h_{t-1} + b)`, from all inputs, the first state and the weights."""
 
     @staticmethod
     def forward(
@@ -36,9 +36,9 @@ class _Recurrence(torch.autograd.Function):
     ) -> Tensor:
         fast = activation == "tanh" and by_expm1(rows[0] * len(u_DD), x_NI.dtype)
         factor = 2 if fast else 1
-        bend = torch.tanh_ if activation == "tanh" else torch.relu_
+        activate_ = torch.tanh_ if activation == "tanh" else torch.relu_
         states_ND = begin_with(h_BD, len(x_NI), rows)
-        # Where a state will stand, the input's share waits for the state before it.
+        # Where a state will stand, the projected input waits for the state before it.
         torch.addmm(b_D, x_NI, w_DI.mT, beta=factor, alpha=factor, out=states_ND[rows[0] :])
         u_T = u_DD.mT
         one = x_NI.new_tensor(1.0)
@@ -49,7 +49,7 @@ class _Recurrence(torch.autograd.Function):
                 if fast:
                     tanh_of_half_(after_BD, one)
                 else:
-                    bend(after_BD)
+                    activate_(after_BD)
         ctx.save_for_backward(x_NI, h_BD, w_DI, u_DD, b_D, states_ND)
         ctx.activation, ctx.rows = activation, rows
         return states_ND[rows[0] :]
@@ -63,14 +63,14 @@ class _Recurrence(torch.autograd.Function):
         if wants_equation(dy_ND):
             return *again(lambda: (_equation(inputs, ctx.activation, rows),), inputs, gradients), None, None
         slope_ = _tanh_slope_ if ctx.activation == "tanh" else _relu_slope_
-        # Room for the gradients of all states; past the bend, each becomes that of what was bent.
+        # Room for the gradients of all states; past the activation, each becomes that of its input.
         d_ND = begin_with(torch.zeros_like(h_BD), len(dy_ND), rows)
         d_ND[rows[0] :] = dy_ND
 
         states = states_ND[rows[0] :].split_with_sizes(rows)
-        moments = zip(before_and_after(d_ND, rows), states, strict=True)
+        steps = zip(before_and_after(d_ND, rows), states, strict=True)
         with threads_for(rows[0] * u_DD.numel()):
-            for (dh_before_BD, d_BD), state_BD in reversed(list(moments)):
+            for (dh_before_BD, d_BD), state_BD in reversed(list(steps)):
                 slope_(d_BD, state_BD)
                 dh_before_BD.addmm_(d_BD, u_DD)
         dh_BD = torch.zeros_like(h_BD)
@@ -107,7 +107,7 @@ def _relu_slope_(d: Tensor, h: Tensor) -> None:
 
 
 def elman_packed(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) -> Tensor:
-    """All states, where rows lie as `kernels/moments.py` says and at least one moment is read.
+    """All states, where rows lie as `kernels/time steps.py` says and at least one time step is read.
 
     Autocast changes nothing here: the whole layer stays in the weights' own precision.
     """
@@ -119,7 +119,7 @@ def elman_packed(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) 
 
 
 def elman(x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    moments = Moments.of(x_BTI, lengths_B)
-    if not moments.rows:
-        return x_BTI.new_zeros(*moments.shape, h_BD.shape[1]), h_BD
-    return moments.restored(elman_packed(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)
+    packed = PackedRows.of(x_BTI, lengths_B)
+    if not packed.rows:
+        return x_BTI.new_zeros(*packed.shape, h_BD.shape[1]), h_BD
+    return packed.restored(elman_packed(packed.x_NI, packed.sorted(h_BD), weights, packed.rows), h_BD)

@@ -29,7 +29,7 @@ class ElmanWeights(NamedTuple):
 
 
 def elman_step(a_BD: Tensor, h_BD: Tensor, weights: ElmanWeights) -> Tensor:
-    """One moment, from the input's share `a = W x + b`."""
+    """One time step, from the projected input `a = W x + b`."""
     phi = torch.tanh if weights.activation == "tanh" else torch.relu
     new_BD = phi(a_BD + h_BD @ weights.u_DD.mT)
     return observe("elman.h", zoneout(h_BD, new_BD, rate=weights.zoneout, training=weights.training))

@@ -8,7 +8,7 @@ linear attention with u for v. With G_t = g_1 + … + g_t from the chunk's begin
 a unit lower triangular system (I + A) U = βV - (β e^G K) S. It is solved for both right-hand sides in all
 chunks at once, U = U₀ - W S; only a few small products are left to do from chunk to chunk.
 
-B batch, T time, H heads, K key width, V value width, N chunks, C and S moments in a chunk.
+B batch, T time, H heads, K key width, V value width, N chunks, C and S time steps in a chunk.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""The gated delta rule, one moment after the other: forget a little, then correct what a key stands for.
+"""The gated delta rule, one time step at a time: forget a little, then correct what a key stands for.
 
     S̃   = e^{g_t} · S_{t-1}                       everything fades
     S_t = S̃ + β_t k_t (v_t - S̃ᵀ k_t)ᵀ            what k reads is moved towards v, by a share β
@@ -20,7 +20,7 @@ from statewise.kernels.associative_memory import outer, read
 def gated_delta_step(
     q_BHK: Tensor, k_BHK: Tensor, v_BHV: Tensor, beta_BH: Tensor, g_BH: Tensor, s_BHKV: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One moment."""
+    """One time step."""
     q_BHK = observe("gated_delta.query", q_BHK)
     k_BHK = observe("gated_delta.key", k_BHK)
     decay_BH = observe("gated_delta.decay", torch.exp(g_BH))

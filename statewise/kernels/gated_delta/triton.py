@@ -15,7 +15,7 @@ them has its columns' part of dq, dk, dβ and dg, with P = D (q kᵀ) and dS' wh
     dS = e^{G_C} dS' + (E q)ᵀ dy - (E k)ᵀ dX
     dG_t = q_t · dq_t + k_t · read_t - k_t · written_t,  and at the chunk's end  + Σ S' dS'
 
-B batch, T time, H heads, K key width, V value width, C moments of a chunk; KP is K filled up to a power of two, VP
+B batch, T time, H heads, K key width, V value width, C time steps of a chunk; KP is K filled up to a power of two, VP
 the columns of v that a program has.
 """
 
@@ -32,8 +32,8 @@ from statewise.kernels.tiles import (
     Manner,
     decays,
     dense,
-    own_moments,
     own_state,
+    own_steps,
     row_lengths,
     strides,
     tile,
@@ -87,7 +87,7 @@ def _forward(
     for n in range((length + C - 1) // C):
         if SAVE:
             tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
+        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
@@ -124,7 +124,7 @@ def _backward(
     count = (length + C - 1) // C
     for back in range(count):
         n = count - 1 - back
-        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
+        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)

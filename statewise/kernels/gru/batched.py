@@ -1,9 +1,9 @@
 """The GRU with its own backward, for the CPU: what need not be done step by step is done at once.
 
 Per step remain one product and the gates, and on the way back one product and the slopes. The gradients
-of both matrices and of the biases are single products over all moments. The derivation is in `kernels/README.md`.
+of both matrices and of the biases are single products over all time steps. The derivation is in `kernels/README.md`.
 
-B batch, T time, I input width, D width, G three times D, N moments of all rows, C those that fit into the cache.
+B batch, T time, I input width, D width, G three times D, N time steps of all rows, C those that fit into the cache.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from torch.nn import functional as F
 from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
 from statewise.kernels.gradients import again, wants_equation
 from statewise.kernels.gru.naive import GRUWeights, gru_step
-from statewise.kernels.packed_sequence import IN_CACHE, Moments, Rows, before_and_after, begin_with, states_before
+from statewise.kernels.packed_sequence import IN_CACHE, PackedRows, Rows, before_and_after, begin_with, states_before
 
 # Numbers up to which a matrix that is read column after column was measured to be the faster for being turned.
 _TURNED = 1 << 18
 
 
 class _Recurrence(torch.autograd.Function):
-    """From the inputs of all moments, the first state and the weights, all states."""
+    """From the inputs of all time steps, the first state and the weights, all states."""
 
     @staticmethod
     def forward(
@@ -44,9 +44,9 @@ class _Recurrence(torch.autograd.Function):
             u_DG = u_DG.contiguous()
         one = x_NI.new_tensor(1.0)
         views = (parts_N4D[:, :3].flatten(1), gates_N, *parts_N4D.unbind(1))
-        moments = zip(before_and_after(states_ND, rows), *(view.split_with_sizes(rows) for view in views), strict=True)
+        steps = zip(before_and_after(states_ND, rows), *(view.split_with_sizes(rows) for view in views), strict=True)
         with threads_for(rows[0] * u_GD.numel()):
-            for (before_BD, after_BD), waiting_BG, gates_B, inner_BD, r_BD, z_BD, n_BD in moments:
+            for (before_BD, after_BD), waiting_BG, gates_B, inner_BD, r_BD, z_BD, n_BD in steps:
                 waiting_BG.addmm_(before_BD, u_DG)
                 gates_B.sigmoid_()
                 n_BD.addcmul_(r_BD, inner_BD, value=factor)
@@ -73,14 +73,14 @@ class _Recurrence(torch.autograd.Function):
         into_N4D = _slopes(parts_N4D, before_ND)
         through_NG, da_NG = into_N4D[:, :3].flatten(1), into_N4D[:, 1:].flatten(1)
         u_turned_GD = u_GD.roll(width, 0)
-        # Room for the gradients of all states; each is complete when the moment after it has been gone through.
+        # Room for the gradients of all states; each is complete when the time step after it has been gone through.
         dh_ND = begin_with(torch.zeros_like(h_BD), len(dy_ND), rows)
         dh_ND[rows[0] :] = dy_ND
 
         views = (dh_ND[rows[0] :, None], into_N4D, through_NG, parts_N4D[:, 2])
-        moments = zip(before_and_after(dh_ND, rows), *(view.split_with_sizes(rows) for view in views), strict=True)
+        steps = zip(before_and_after(dh_ND, rows), *(view.split_with_sizes(rows) for view in views), strict=True)
         with threads_for(rows[0] * u_GD.numel()):
-            for (dh_before_BD, dh_BD), dh_B1D, into_B4D, through_BG, z_BD in reversed(list(moments)):
+            for (dh_before_BD, dh_BD), dh_B1D, into_B4D, through_BG, z_BD in reversed(list(steps)):
                 into_B4D.mul_(dh_B1D)
                 dh_before_BD.addcmul_(dh_BD, z_BD).addmm_(through_BG, u_turned_GD)
         first_BD = torch.zeros_like(h_BD)
@@ -99,13 +99,13 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _slopes(parts_N4D: Tensor, before_ND: Tensor) -> Tensor:
-    """What does not depend on the gradient from the future, for all moments."""
+    """What does not depend on the gradient from the future, for all time steps."""
     into_N4D = torch.empty_like(parts_N4D)
     one = parts_N4D.new_tensor(1.0)
     tanh_backward = torch.ops.aten.tanh_backward.grad_input
     sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
     blocks = -(-before_ND.numel() // IN_CACHE)
-    all_blocks = (moments.chunk(blocks) for moments in (parts_N4D, before_ND, into_N4D))
+    all_blocks = (steps.chunk(blocks) for steps in (parts_N4D, before_ND, into_N4D))
     for parts_C4D, before_CD, into_C4D in zip(*all_blocks, strict=True):
         inner_CD, r_CD, z_CD, n_CD = parts_C4D.unbind(1)
         into_inner, into_r, into_z, into_n = into_C4D.unbind(1)
@@ -127,7 +127,7 @@ def _equation(inputs: Sequence[Tensor], rows: Rows) -> Tensor:
 
 
 def gru_packed(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> Tensor:
-    """All states, where rows lie as `kernels/moments.py` says and at least one moment is read.
+    """All states, where rows lie as `kernels/time steps.py` says and at least one time step is read.
 
     Autocast changes nothing here: the whole layer stays in the weights' own precision.
     """
@@ -139,7 +139,7 @@ def gru_packed(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> T
 
 
 def gru(x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    moments = Moments.of(x_BTI, lengths_B)
-    if not moments.rows:
-        return x_BTI.new_zeros(*moments.shape, h_BD.shape[1]), h_BD
-    return moments.restored(gru_packed(moments.x_NI, moments.sorted(h_BD), weights, moments.rows), h_BD)
+    packed = PackedRows.of(x_BTI, lengths_B)
+    if not packed.rows:
+        return x_BTI.new_zeros(*packed.shape, h_BD.shape[1]), h_BD
+    return packed.restored(gru_packed(packed.x_NI, packed.sorted(h_BD), weights, packed.rows), h_BD)

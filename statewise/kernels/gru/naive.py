@@ -33,7 +33,7 @@ class GRUWeights(NamedTuple):
 
 
 def gru_step(a_BG: Tensor, h_BD: Tensor, weights: GRUWeights) -> Tensor:
-    """One moment, from the input's share `a = W x + b`."""
+    """One time step, from the projected input `a = W x + b`."""
     width = h_BD.shape[-1]
     a_gates, a_n_BD = a_BG[:, : 2 * width], a_BG[:, 2 * width :]
     u_gates, u_n_DD = weights.u_GD[: 2 * width], weights.u_GD[2 * width :]

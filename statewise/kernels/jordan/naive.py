@@ -26,7 +26,7 @@ class JordanWeights(NamedTuple):
 
 
 def jordan_step(a: Tensor, last_o: Tensor, weights: JordanWeights) -> Tensor:
-    """From the input's share `a = W x + b` and the outputs before: one moment, or all of them at once."""
+    """From the projected input `a = W x + b` and the outputs before: one time step, or all of them at once."""
     phi = torch.tanh if weights.activation == "tanh" else torch.relu
     h = observe("jordan.h", phi(a + last_o @ weights.r_DO.mT))
     return observe("jordan.output", F.linear(h, weights.v_OD, weights.c_O))
@@ -44,6 +44,6 @@ def jordan(x_BTI: Tensor, o_BO: Tensor, weights: JordanWeights, lengths_B: Tenso
 
 
 def jordan_forced(x_BTI: Tensor, truth_BTO: Tensor, o_BO: Tensor, weights: JordanWeights) -> Tensor:
-    """Teacher forcing: the true outputs before are known, so no moment waits for another."""
+    """Teacher forcing: the true outputs before are known, so no time step waits for another."""
     before_BTO = torch.cat([o_BO[:, None], truth_BTO[:, :-1]], dim=1)
     return jordan_step(F.linear(x_BTI, weights.w_DI, weights.b_D), before_BTO, weights)

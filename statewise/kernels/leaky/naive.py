@@ -25,7 +25,7 @@ class LeakyWeights(NamedTuple):
 
 
 def leaky_step(a_BD: Tensor, h_BD: Tensor, weights: LeakyWeights) -> Tensor:
-    """One moment, from the input's share `a = W x + b`."""
+    """One time step, from the projected input `a = W x + b`."""
     phi = torch.tanh if weights.activation == "tanh" else torch.relu
     n_BD = observe("leaky.candidate", phi(a_BD + h_BD @ weights.u_DD.mT))
     return observe("leaky.h", weights.alpha * h_BD + (1 - weights.alpha) * n_BD)

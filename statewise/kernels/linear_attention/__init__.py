@@ -32,7 +32,7 @@ def linear_attention(
     *,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """What is read at each moment, and the state after the last; both in float32 at least."""
+    """What is read at each time step, and the state after the last; both in float32 at least."""
     chosen = choice(s_BHKV, wish=wish).implementation
     exact = not is_autocast(s_BHKV)
     with no_autocast(s_BHKV):

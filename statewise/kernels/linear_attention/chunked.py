@@ -7,7 +7,7 @@ With G_t = g_1 + … + g_t counted from the chunk's beginning, and S what the ch
 
 Every exponent is at most 0, so nothing can overflow however strong the decay.
 
-B batch, T time, H heads, K key width, V value width, N chunks, C and S moments in a chunk.
+B batch, T time, H heads, K key width, V value width, N chunks, C and S time steps in a chunk.
 """
 
 import torch

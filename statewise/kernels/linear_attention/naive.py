@@ -1,4 +1,4 @@
-"""Linear attention, one moment after the other: a sum of outer products is written to and read from.
+"""Linear attention, one time step at a time: a sum of outer products is written to and read from.
 
     S_t = e^{g_t} · S_{t-1} + k_t v_tᵀ        y_t = S_tᵀ q_t
 
@@ -17,7 +17,7 @@ from statewise.kernels.associative_memory import outer, read
 def linear_attention_step(
     q_BHK: Tensor, k_BHK: Tensor, v_BHV: Tensor, g_BH: Tensor, s_BHKV: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One moment."""
+    """One time step."""
     q_BHK = observe("linear_attention.query", q_BHK)
     k_BHK = observe("linear_attention.key", k_BHK)
     v_BHV = observe("linear_attention.value", v_BHV)

@@ -1,4 +1,4 @@
-"""Linear attention as attention: every moment looks at all before it, and no state is formed on the way.
+"""Linear attention as attention: every time step looks at all before it, and no state is formed on the way.
 
 This is the form to compare with a Transformer's: the same matrix of scores, without the softmax.
 B batch, T and S time, H heads, K key width, V value width.

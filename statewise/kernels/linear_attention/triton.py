@@ -7,7 +7,7 @@ back, with E = e^G, F = e^{G_C - G}, D = tril(e^{G_t - G_s}), A = D (q kᵀ) and
     dq = dA k + E (dy Sᵀ)                 dk = dAᵀ q + F (v dS'ᵀ)
     dS = e^{G_C} dS' + (E q)ᵀ dy          dG_t = q_t · dq_t - k_t · dk_t,  and at the chunk's end  + Σ S' dS'
 
-B batch, T time, H heads, K key width, V value width, C moments of a chunk; KP and VP are filled up to powers of two.
+B batch, T time, H heads, K key width, V value width, C time steps of a chunk; KP and VP are filled up to powers of two.
 """
 
 from typing import Any
@@ -23,8 +23,8 @@ from statewise.kernels.tiles import (
     Manner,
     decays,
     dense,
-    own_moments,
     own_state,
+    own_steps,
     row_lengths,
     strides,
     tile,
@@ -52,7 +52,7 @@ def _forward(
     for n in range((length + C - 1) // C):
         if SAVE:
             tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
+        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
         v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
@@ -84,7 +84,7 @@ def _backward(
     for back in range(count):
         n = count - 1 - back
         s = tl.load(begin_ptr + (program * N + n) * K * V + square, mask=whole, other=0.0)
-        rows, held, here_k, here_v = own_moments(n * C + c, x, z, b, h, length, T, H, K, V)
+        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
         at_k, at_v = rows[:, None] * K + x[None, :], rows[:, None] * V + z[None, :]
         q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)

@@ -59,7 +59,7 @@ def project_input(x: Tensor, weights: LSTMWeights) -> Tensor:
 
 
 def lstm_step(a_BG: Tensor, h_BP: Tensor, c_BD: Tensor, weights: LSTMWeights) -> tuple[Tensor, Tensor]:
-    """One moment, from the input's share of the gates."""
+    """One time step, from the projected input."""
     recurrent_BG = h_BP @ weights.u_GP.mT
     if weights.norm is not None:
         recurrent_BG = normalise(recurrent_BG, weights.norm.recurrent_G)

@@ -64,7 +64,7 @@ class Kernel(NamedTuple):
     room: int  # clusters that fit on the chip at once
 
     def fits(self, batch: int) -> bool:
-        """Whether all blocks run at once. Clusters that wait for nobody outside may also come one after the other."""
+        """Whether all blocks run at once. Clusters that wait for nobody outside may also come sequentially."""
         across, down = self.plan.grid(batch)
         return not self.plan.cooperative or across * down // self.plan.blocks <= self.room
 
@@ -174,7 +174,7 @@ def _moved_to(device: torch.device) -> Iterator[None]:
 
 def _map(plan: Plan, run: Run) -> _Map:
     """Boxes of a few times 64 values by a batch slice, of the states forward and of the gradients backward."""
-    forward = plan.way == "forward"
+    forward = plan.direction == "forward"
     values = plan.width * (1 if forward else GATES[plan.cell])
     made = _Map()
     check(

@@ -3,11 +3,11 @@
 A shape that has a plan one way alone is taken that way alone, by `stepped`.
 """
 
-from statewise.kernels.persistent.plan import Cell, Kind, Way
+from statewise.kernels.persistent.plan import Cell, Direction, Kind
 
 Row = tuple[Kind, int, int, int, int, int, int, int]  # the fields of a Plan after its width, its kind in front
 
-FASTEST: dict[tuple[Cell, Way, int], dict[int, Row]] = {
+FASTEST: dict[tuple[Cell, Direction, int], dict[int, Row]] = {
     ("tanh", "forward", 128): {
         1: ("cluster", 1, 128, 1, 8, 8, 2, 1),
         16: ("cluster", 1, 128, 1, 8, 8, 2, 1),

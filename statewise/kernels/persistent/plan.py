@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from statewise.kernels.gpu import Gpu
 
 Cell = Literal["tanh", "relu", "gru", "lstm"]
-Way = Literal["forward", "backward"]
+Direction = Literal["forward", "backward"]
 Kind = Literal["cluster", "polled", "wide"]
 
 GATES: dict[Cell, int] = {"tanh": 1, "relu": 1, "gru": 3, "lstm": 4}
@@ -18,7 +18,7 @@ _SLOTS = 4
 class Plan(NamedTuple):
     kind: Kind
     cell: Cell
-    way: Way
+    direction: Direction
     width: int
     blocks: int  # in a cluster
     units: int  # that a cluster owns
@@ -51,8 +51,8 @@ class Plan(NamedTuple):
         """Length of the product one block computes."""
         gates = GATES[self.cell]
         if self.kind == "cluster":
-            return self.width if self.way == "forward" else -(-gates * self.width // self.blocks // 32) * 32
-        return (1 if self.way == "forward" else gates) * self.width // self.blocks
+            return self.width if self.direction == "forward" else -(-gates * self.width // self.blocks // 32) * 32
+        return (1 if self.direction == "forward" else gates) * self.width // self.blocks
 
     @property
     def steps(self) -> int:
@@ -64,8 +64,8 @@ class Plan(NamedTuple):
         """Tiles of 16 matrix rows that one warp holds."""
         gates = GATES[self.cell]
         if self.kind == "polled":
-            return (gates if self.way == "forward" else 1) * self.units // 16
-        if self.way == "backward":
+            return (gates if self.direction == "forward" else 1) * self.units // 16
+        if self.direction == "backward":
             return self.width // 16 // self.warps
         return self.width // self.blocks // (16 if gates == 1 else 4) // self.warps
 
@@ -80,12 +80,12 @@ class Plan(NamedTuple):
             return 1024 + slots + stages + held + (0 if self._results_over_stages else self._out_bytes)
         weights = self.warps * (self.steps - self.kept) * self.matrix_tiles * 32 * 16
         if self.kind == "polled":
-            per_unit = gates if self.way == "forward" else 1
+            per_unit = gates if self.direction == "forward" else 1
             slots = _SLOTS * self.blocks * per_unit * own * self.rows * 4 if self.blocks > 1 else 0
             sums = self.buffers * self.warps * per_unit * self.units * self.rows * 4
             return 128 + slots + sums + weights
         staged = 2 * self.rows * row_bytes(self._summed)
-        slots = 2 * self.blocks * own * self.rows * 4 if self.way == "backward" else 0
+        slots = 2 * self.blocks * own * self.rows * 4 if self.direction == "backward" else 0
         return 128 + slots + staged + weights
 
     @property
@@ -103,7 +103,7 @@ class Plan(NamedTuple):
 
     @property
     def _out_bytes(self) -> int:
-        values = (1 if self.way == "forward" else GATES[self.cell]) * self.units // self.blocks
+        values = (1 if self.direction == "forward" else GATES[self.cell]) * self.units // self.blocks
         return -(-self.rows * (2 * values + 16) // 1024) * 1024
 
     @property
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
         own = self.units // self.blocks
         if self.units != self.width or own % 16 or self._summed % 32:
             return False
-        if self.way == "forward":
+        if self.direction == "forward":
             return own % ((16 if GATES[self.cell] == 1 else 4) * self.warps) == 0
         items = own * self.rows // 4
         shared = 4 if self.threads >= 4 * items else 2 if self.threads >= 2 * items else 1
@@ -135,17 +135,17 @@ class Plan(NamedTuple):
 
     def _valid_polled(self) -> bool:
         gates, slice_ = GATES[self.cell], self._summed // self.warps
-        rows, whole = (gates, 1) if self.way == "forward" else (1, gates)
+        rows, whole = (gates, 1) if self.direction == "forward" else (1, gates)
         if whole * self.width % (self.blocks * self.warps * 32) or slice_ // 32 % self.pieces:
             return False
         return self.width % self.units == 0 and self.units // self.blocks % 8 == 0 and rows * self.units % 16 == 0
 
     def _valid_wide(self) -> bool:
         gates = GATES[self.cell]
-        mixed = self.way == "forward" and gates > 1
+        mixed = self.direction == "forward" and gates > 1
         if self.units != (32 if mixed else 128) or self.width % self.units or self.warps != 12 or 8 % self.blocks:
             return False
-        if self.width * (1 if self.way == "forward" else gates) % (64 * self.blocks) or self.kept % 4:
+        if self.width * (1 if self.direction == "forward" else gates) % (64 * self.blocks) or self.kept % 4:
             return False
         roomy = not self._results_over_stages or self._out_bytes <= self.buffers * self.rows * 128
         return roomy and self.units // self.blocks % 8 == 0
@@ -171,12 +171,12 @@ class Plan(NamedTuple):
         if self.kind == "cluster":
             values = [self.cell.upper(), self.width, self.blocks, self.tiles, self.warps, self.kept]
         elif self.kind == "wide":
-            values = [self.cell.upper(), self.way.upper(), self.width, self.blocks]
+            values = [self.cell.upper(), self.direction.upper(), self.width, self.blocks]
             values += [self.rows, self.buffers // self.chunks_at_once, self.chunks_at_once, self.kept // 4, self.turns]
         else:
-            values = [self.cell.upper(), self.way.upper(), self.width, self.blocks, self.units]
+            values = [self.cell.upper(), self.direction.upper(), self.width, self.blocks, self.units]
             values += [self.tiles, self.warps, self.kept, self.buffers, self.pieces]
-        template = f"cluster_{self.way}" if self.kind == "cluster" else self.kind
+        template = f"cluster_{self.direction}" if self.kind == "cluster" else self.kind
         return f"{template}<{', '.join(map(str, values))}>"
 
     @property
@@ -186,7 +186,7 @@ class Plan(NamedTuple):
             "ptx.cuh",
             "unit.cuh",
             "cell.cuh",
-            f"cluster_{self.way}.cuh" if self.kind == "cluster" else f"{self.kind}.cuh",
+            f"cluster_{self.direction}.cuh" if self.kind == "cluster" else f"{self.kind}.cuh",
         )
 
 

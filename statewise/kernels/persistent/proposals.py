@@ -9,7 +9,7 @@ from functools import cache
 from itertools import product
 
 from statewise.kernels.gpu import Gpu
-from statewise.kernels.persistent.plan import GATES, Cell, Kind, Plan, Way
+from statewise.kernels.persistent.plan import GATES, Cell, Direction, Kind, Plan
 
 Proposal = tuple[float, Plan]  # cycles a step
 WIDTHS, BATCHES = (128, 256, 512, 768, 1024, 1536, 2048), (1, 16, 64, 256)
@@ -24,36 +24,36 @@ def _registers_left(plan: Plan, others: float) -> int:
     return int(max(0, min(plan.steps, (most - 40 - others) // (4 * plan.matrix_tiles))))
 
 
-def clustered(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
+def clustered(cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
     gates = GATES[cell]
     for blocks, room in gpu.clusters.items():
         for warps in (4, 6, 8, 12, 16):
             for tiles in (1, 2, 3, 4, 6, 8):
                 if -(-batch // (8 * tiles)) > room or width % blocks:
                     continue
-                plan = Plan("cluster", cell, way, width, blocks, width, tiles, warps, 0)
+                plan = Plan("cluster", cell, direction, width, blocks, width, tiles, warps, 0)
                 if plan.matrix_tiles < 1 or plan.steps < 2:
                     continue
                 products = plan.matrix_tiles * tiles
                 sums = 1 if products >= 4 else 2 if products >= 2 else 4
                 own = products * (4 if gates == 1 else 1)
-                if way == "backward":
+                if direction == "backward":
                     own = max(1, width // blocks * 8 * tiles // plan.threads)
-                others = 4 * sums * products + 4 * tiles + own * (1.2 * gates + 3 if way == "forward" else 9)
+                others = 4 * sums * products + 4 * tiles + own * (1.2 * gates + 3 if direction == "forward" else 9)
                 plan = plan._replace(kept=_registers_left(plan, others))
                 if not plan.fits(gpu):
                     continue
                 busy = plan.steps * products * warps / 4 * gpu.product_cycles
                 arithmetic = max(busy, plan.steps / sums * 18 + 30)
                 memory = 4 * warps * ((plan.steps - plan.kept) * plan.matrix_tiles + plan.steps * tiles / 2)
-                sent = (blocks - 1) * width // blocks * tiles * (0.5 if way == "forward" else 1)
+                sent = (blocks - 1) * width // blocks * tiles * (0.5 if direction == "forward" else 1)
                 exchange = 60 if blocks == 1 else 420 + 14 * blocks + sent
-                yield 60 + max(arithmetic, memory) + exchange + own * 9 * warps + 90 * (way == "backward"), plan
+                yield 60 + max(arithmetic, memory) + exchange + own * 9 * warps + 90 * (direction == "backward"), plan
 
 
-def polled(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
-    gates, per_unit = GATES[cell], GATES[cell] if way == "forward" else 1
-    summed = width if way == "forward" else gates * width
+def polled(cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
+    gates, per_unit = GATES[cell], GATES[cell] if direction == "forward" else 1
+    summed = width if direction == "forward" else gates * width
     for blocks in (count for count in (1, 2, 4) if count in gpu.clusters):
         room = gpu.clusters[blocks]
         for units in (8, 16, 32, 48, 64, 96, 128):
@@ -64,13 +64,16 @@ def polled(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[P
             for warps, pieces, buffers in (
                 (w, n, d) for w in (6, 8, 12, 16) for n in (1, 2, 3, 4, 6, 8) for d in (2, 1)
             ):
-                plan = Plan("polled", cell, way, width, blocks, units, tiles, warps, 0, buffers, pieces)
+                plan = Plan("polled", cell, direction, width, blocks, units, tiles, warps, 0, buffers, pieces)
                 if tiles > 8 or summed % (blocks * warps * 32) or per_unit * units % 16 or plan.steps % (2 * pieces):
                     continue
                 own = -(-(units // blocks * plan.rows) // plan.threads)
                 fetched = plan.steps // 2 // pieces * tiles * 4 + 2 * tiles
                 others = (
-                    plan.matrix_tiles * tiles * 4 + fetched + own * (8 + (2 * gates if way == "forward" else 7)) + 4
+                    plan.matrix_tiles * tiles * 4
+                    + fetched
+                    + own * (8 + (2 * gates if direction == "forward" else 7))
+                    + 4
                 )
                 plan = plan._replace(kept=_registers_left(plan, others))
                 if others + 40 > 255 or not plan.fits(gpu):
@@ -85,10 +88,10 @@ def polled(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[P
                 yield 750 + max(through_l2, read / 50) + max(arithmetic, memory) + sums + cluster + ends, plan
 
 
-def wide(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
+def wide(cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu) -> Iterator[Proposal]:
     gates = GATES[cell]
-    mixed = way == "forward" and gates > 1
-    units, summed = 32 if mixed else 128, width if way == "forward" else gates * width
+    mixed = direction == "forward" and gates > 1
+    units, summed = 32 if mixed else 128, width if direction == "forward" else gates * width
     if not gpu.measured or batch < 32 or width < 512 or width % units:
         return
     for blocks, parts in product((count for count in (1, 2, 4, 8) if count in gpu.clusters), (1, 2, 3, 4)):
@@ -99,11 +102,11 @@ def wide(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Pro
         if tiles > 16 or (parts > 1 and -(-batch // (8 * slices)) < 2 * parts):
             continue
         own = (tiles if blocks == 1 else -(-(8 // blocks) * tiles // 8)) * (1 if mixed else 4)
-        operands = own * (gates if way == "forward" else 5)
+        operands = own * (gates if direction == "forward" else 5)
         for chunks, flying in product((9, 8, 7, 6, 5, 4), (16, 12, 8, 6, 4, 3, 2)):
             kept = 4 * min(chunks, summed // blocks // 64)
             both = 4 * tiles + operands if blocks == 1 else max(4 * tiles, operands)
-            plan = Plan("wide", cell, way, width, blocks, units, tiles, 12, kept, flying, parts)
+            plan = Plan("wide", cell, direction, width, blocks, units, tiles, 12, kept, flying, parts)
             if 4 * kept + both + 2 * own * parts + 40 <= 232 and plan.fits(gpu):
                 read = plan.rows * summed // blocks * 2
                 through_l2 = width // units * blocks * slices * read / (_L2_BYTES * gpu.multiprocessors)
@@ -118,25 +121,29 @@ def wide(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> Iterator[Pro
                 break
 
 
-MAKERS: dict[Kind, Callable[[Cell, Way, int, int, Gpu], Iterator[Proposal]]] = {
+MAKERS: dict[Kind, Callable[[Cell, Direction, int, int, Gpu], Iterator[Proposal]]] = {
     "cluster": clustered,
     "polled": polled,
     "wide": wide,
 }
 
 
-def _best_first(kind: Kind, cell: Cell, way: Way, width: int, batch: int, gpu: Gpu) -> list[Proposal]:
+def _best_first(kind: Kind, cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu) -> list[Proposal]:
     """Plans that differ only in registers and buffers count as one."""
     found: dict[tuple[object, ...], Proposal] = {}
-    for cost, plan in sorted(MAKERS[kind](cell, way, width, batch, gpu), key=lambda proposal: proposal[0]):
+    for cost, plan in sorted(MAKERS[kind](cell, direction, width, batch, gpu), key=lambda proposal: proposal[0]):
         found.setdefault((plan.blocks, plan.units, plan.tiles, plan.warps, plan.pieces), (cost, plan))
     return list(found.values())
 
 
-def proposals(cell: Cell, way: Way, width: int, batch: int, gpu: Gpu, counts: dict[Kind, int]) -> list[Plan]:
+def proposals(
+    cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu, counts: dict[Kind, int]
+) -> list[Plan]:
     """So many of each kind, the most promising first."""
     return [
-        plan for kind, count in counts.items() for _, plan in _best_first(kind, cell, way, width, batch, gpu)[:count]
+        plan
+        for kind, count in counts.items()
+        for _, plan in _best_first(kind, cell, direction, width, batch, gpu)[:count]
     ]
 
 
@@ -147,15 +154,15 @@ def expected(cell: Cell, width: int, batch: int, gpu: Gpu) -> tuple[Plan, Plan] 
     if padded is None or batch > BATCHES[-1]:
         return None
     rows = next(size for size in (8, 16, 32, 64, 128, 256) if size >= batch)  # few plans, so few to compile
-    ways: tuple[Way, Way] = ("forward", "backward")
+    directions: tuple[Direction, Direction] = ("forward", "backward")
     kinds: tuple[Kind, Kind] = ("cluster", "polled")
     best = [
         min(
-            (proposal for kind in kinds for proposal in _best_first(kind, cell, way, padded, rows, gpu)),
+            (proposal for kind in kinds for proposal in _best_first(kind, cell, direction, padded, rows, gpu)),
             key=lambda proposal: proposal[0],
             default=None,
         )
-        for way in ways
+        for direction in directions
     ]
     if best[0] is None or best[1] is None or best[0][0] + best[1][0] > _SAFE_CYCLES:
         return None

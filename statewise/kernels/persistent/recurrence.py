@@ -1,12 +1,12 @@
 """A recurrence over a whole sequence as one kernel forward and one backward; what need not wait is one product.
 
-Before the kernel: the input's share of the gates of all moments. After it: the gradients of the input, of both
-matrices and of the biases, each a single product over all moments, summed in float32.
+Before the kernel: the gates' input projection of all time steps. After it: the gradients of the input, of both
+matrices and of the biases, each a single product over all time steps, summed in float32.
 
 A short sequence takes the kernels less time than the host needs to ask for them. So every op here is one that the
 kernels need: forward keeps what it has cast or padded for backward, and buffers that are filled alike are one.
 
-B batch, T time, I input width, D width, P padded width, G gates times D (or times P), N moments of all rows.
+B batch, T time, I input width, D width, P padded width, G gates times D (or times P), N time steps of all rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ _memory: ContextVar[Memory] = ContextVar("recurrent_memory", default="gates")
 
 @contextmanager
 def remember(what: Memory) -> Iterator[None]:
-    """What forward keeps for backward: the gates of all moments, or only the cell, the gates then computed again."""
+    """What forward keeps for backward: the gates of all time steps, or only the cell, the gates then computed again."""
     token = _memory.set(what)
     try:
         yield
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
     cells_TBP: Tensor | None = None
     saved_TBP4: Tensor | None = None  # the gates
     c0_BP: Tensor | None = None  # in float32, or the bits of it
-    x_NI: Tensor | None = None  # in the dtype of the computation, moments first, as are the matrices
+    x_NI: Tensor | None = None  # in the dtype of the computation, time steps first, as are the matrices
     w_GI: Tensor | None = None
     u_GP: Tensor | None = None
 
@@ -301,7 +301,7 @@ def _bias_gradients(d_NG: Tensor, candidate_NP: Tensor | None, dtype: torch.dtyp
 
 
 def _gates_again(work: Work, tensors: Tensors, x_NI: Tensor, w_GI: Tensor, u_GP: Tensor, before_NP: Tensor) -> Tensor:
-    """What the forward kernel would have kept, for all moments at once."""
+    """What the forward kernel would have kept, for all time steps at once."""
     gates, padded = GATES[work.cell], work.backward.plan.width
     a_NG = F.linear(x_NI, w_GI, wide(cast(tensors.b_G, work.dtype), padded, gates=gates)).float()
     inner_NG = (before_NP @ u_GP.mT).float()

@@ -8,7 +8,7 @@ from functools import cache
 
 from statewise.kernels.gpu import Gpu
 from statewise.kernels.persistent.h200 import FASTEST, Row
-from statewise.kernels.persistent.plan import Cell, Plan, Way
+from statewise.kernels.persistent.plan import Cell, Direction, Plan
 from statewise.kernels.persistent.proposals import expected
 
 
@@ -47,15 +47,15 @@ def measured(cell: Cell, *, width: int, batch: int) -> tuple[Plan, Plan] | None:
             break
     else:
         return None
-    ways: tuple[Way, Way] = ("forward", "backward")
-    rows = [FASTEST.get((family, way, padded), {}) for way in ways]
+    directions: tuple[Direction, Direction] = ("forward", "backward")
+    rows = [FASTEST.get((family, direction, padded), {}) for direction in directions]
     served = [size for size in sorted(set(rows[0]) & set(rows[1])) if size >= batch]
     if not served:
         return None
-    made = [_plan(cell, way, padded, row[served[0]]) for way, row in zip(ways, rows, strict=True)]
+    made = [_plan(cell, direction, padded, row[served[0]]) for direction, row in zip(directions, rows, strict=True)]
     return made[0], made[1]
 
 
-def _plan(cell: Cell, way: Way, width: int, row: Row) -> Plan:
+def _plan(cell: Cell, direction: Direction, width: int, row: Row) -> Plan:
     kind, *rest = row
-    return Plan(kind, cell, way, width, *rest)
+    return Plan(kind, cell, direction, width, *rest)

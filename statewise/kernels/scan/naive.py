@@ -10,7 +10,7 @@ from statewise.core import observe, unroll_many
 
 
 def scan_step(a_BD: Tensor, b_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-    """One moment."""
+    """One time step."""
     a_BD = observe("scan.keep", a_BD)
     b_BD = observe("scan.input", b_BD)
     h_BD = observe("scan.h", a_BD * h_BD + b_BD)

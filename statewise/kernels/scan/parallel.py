@@ -1,13 +1,13 @@
 """The scan with a gradient that is a scan itself, in as few serial steps as pay.
 
-Time is cut into N chunks of C moments. All chunks are scanned side by side from zero, C steps; the state is
-carried from chunk to chunk, N steps; what a chunk began with is then added to each of its moments, decayed.
+Time is cut into N chunks of C time steps. All chunks are scanned side by side from zero, C steps; the state is
+carried from chunk to chunk, N steps; what a chunk began with is then added to each of its time steps, decayed.
 With C = √T that is about 2√T serial steps in place of T, for twice the arithmetic. A CPU whose one step is
 large enough already gains nothing from that, so there the chunk is all of T; what is saved is the graph.
 Nothing but products and sums of what the equation has: no quotient, no logarithm, so gates may be 0 and
 inputs of any sign.
 
-B batch, T time, D width, N chunks, C moments in a chunk.
+B batch, T time, D width, N chunks, C time steps in a chunk.
 """
 
 import math
@@ -70,7 +70,7 @@ def _equation(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, backwards: bool) -> Te
 
 
 def _before(x_BTD: Tensor, start_BD: Tensor, backwards: bool) -> Tensor:
-    """At t, what stands one moment earlier in the direction of the scan."""
+    """At t, what stands one time step earlier in the direction of the scan."""
     if backwards:
         return torch.cat([x_BTD[:, 1:], start_BD[:, None]], dim=1)
     return torch.cat([start_BD[:, None], x_BTD[:, :-1]], dim=1)
@@ -78,8 +78,8 @@ def _before(x_BTD: Tensor, start_BD: Tensor, backwards: bool) -> Tensor:
 
 def _one_by_one(a_BTD: Tensor, b_BTD: Tensor, h_BD: Tensor, backwards: bool) -> Tensor:
     y_BTD = torch.empty_like(b_BTD)
-    moments = list(zip(a_BTD.unbind(1), b_BTD.unbind(1), y_BTD.unbind(1), strict=True))
-    for a_BD, b_BD, y_BD in reversed(moments) if backwards else moments:
+    steps = list(zip(a_BTD.unbind(1), b_BTD.unbind(1), y_BTD.unbind(1), strict=True))
+    for a_BD, b_BD, y_BD in reversed(steps) if backwards else steps:
         h_BD = torch.addcmul(b_BD, a_BD, h_BD, out=y_BD)
     return y_BTD
 

@@ -11,7 +11,7 @@ With GATED the inputs are z and x, and the gates are formed in registers, `a = Ï
 
 Inputs are read where they are, in whatever precision; all sums are float32.
 
-B batch, T time, D width, N chunks, L moments of a chunk.
+B batch, T time, D width, N chunks, L time steps of a chunk.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ from statewise.kernels.with_triton import FUSED
 
 _BLOCK = 128  # units of one program, each on a lane of its own
 _BUSY = 1024  # programs that keep a large device busy
-_SHORTEST = 32  # moments of a chunk: a shorter one would mostly begin and end
+_SHORTEST = 32  # time steps of a chunk: a shorter one would mostly begin and end
 
 
 @triton.jit
@@ -67,7 +67,7 @@ def _chunk_sums(
     for step in range(tl.minimum(L, T - n * L)):
         t = (n * L + step).to(tl.int64)
         if BACK:
-            # g_t = dy_t + a_{t+1} g_{t+1}: from the end, and with the gate one moment later.
+            # g_t = dy_t + a_{t+1} g_{t+1}: from the end, and with the gate one time step later.
             a = _keep(tl.load(a_ptr + (T - t) * a_time + d, mask=inside & (t > 0), other=0.0), GATED)
             b = tl.load(b_ptr + (T - 1 - t) * b_time + d, mask=inside, other=0.0)
         else:
@@ -147,7 +147,7 @@ def _backward(
 
 
 def _plan(batch: int, time: int, width: int) -> tuple[int, int, int]:
-    """Blocks of units, chunks, and moments of a chunk."""
+    """Blocks of units, chunks, and time steps of a chunk."""
     blocks = triton.cdiv(width, _BLOCK)
     wanted = max(1, min(_BUSY // (batch * blocks), triton.cdiv(time, _SHORTEST)))
     length = triton.cdiv(time, wanted)

@@ -1,4 +1,4 @@
-"""A causal convolution over the last few moments: the equation, one kernel for GPUs, and the choice between them."""
+"""A causal convolution over the last few time steps: the equation, one kernel for GPUs, and the choice between them."""
 
 from torch import Tensor
 
@@ -8,7 +8,7 @@ from statewise.kernels.with_triton import load, with_triton
 
 
 def choice(like: Tensor, *, wish: Wish = "auto") -> Choice:
-    """The equation takes all moments at once as it is, and so it is the batched form too."""
+    """The equation takes all time steps at once as it is, and so it is the batched form too."""
     fast, absent = with_triton(["batched"], like)
     return choose("short convolution", obstacles=[], wish=wish, fast=fast, absent=absent)
 

@@ -1,4 +1,4 @@
-"""A causal convolution over the last few moments, channel by channel; what it still needs is its state.
+"""A causal convolution over the last few time steps, channel by channel; what it still needs is its state.
 
 B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered.
 """
@@ -13,7 +13,7 @@ from statewise.kernels.time_axis import past_end
 def short_convolution(
     x_BTC: Tensor, window_BWC: Tensor, weight_CK: Tensor, lengths_B: Tensor | None, silu: bool
 ) -> tuple[Tensor, Tensor]:
-    """The last tap is the present moment's."""
+    """The last tap is the present time step's."""
     time, taps = x_BTC.shape[1], weight_CK.shape[1]
     if lengths_B is not None:
         x_BTC = past_end(x_BTC, lengths_B)

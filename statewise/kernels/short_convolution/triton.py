@@ -1,4 +1,4 @@
-"""The short convolution on a GPU: a tile of moments and channels a program, one kernel forward and one backward.
+"""The short convolution on a GPU: a tile of time steps and channels a program, one kernel forward and one backward.
 
 With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken from the window, on the way back
 
@@ -6,7 +6,7 @@ With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken 
 
 p is not kept but formed again; a tile's part of dw is written down and summed at the end, in a fixed order.
 
-B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered; here L moments and D channels of a tile.
+B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered; here L time steps and D channels of a tile.
 """
 
 from typing import Any
@@ -21,12 +21,12 @@ from statewise.kernels.short_convolution import naive
 from statewise.kernels.tiles import dense, row_lengths
 from statewise.kernels.with_triton import FUSED
 
-_MOMENTS, _CHANNELS = 16, 128
+_TIME_STEPS, _CHANNELS = 16, 128
 
 
 @triton.jit
 def _input(x_ptr, window_ptr, x_time, s, d, length, C, W: tl.constexpr):
-    """What stands at moments s; before 0 in the window, past the end nothing."""
+    """What stands at time steps s; before 0 in the window, past the end nothing."""
     inside = (d < C)[None, :]
     now = ((s >= 0) & (s < length))[:, None] & inside
     earlier = ((s < 0) & (s >= -W))[:, None] & inside
@@ -71,7 +71,7 @@ def _back_through_silu(
     x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, t, d, length, C,
     K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """dp at moments t."""
+    """dp at time steps t."""
     held = ((t >= 0) & (t < length))[:, None] & (d < C)[None, :]
     dp = tl.load(dy_ptr + t[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
     if SILU:
@@ -86,7 +86,7 @@ def _backward(
     x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dx_ptr, dwindow_ptr, dweight_ptr, x_row, x_time, T, C, parts,
     K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Moments from the first of the window on."""
+    """Time steps from the first of the window on."""
     b = tl.program_id(2).to(tl.int64)
     s = (tl.program_id(1) * L + tl.arange(0, L)).to(tl.int64) - (K - 1)
     d = tl.program_id(0) * D + tl.arange(0, D)
@@ -112,7 +112,7 @@ def _backward(
 
 
 def _sizes(weight_CK: Tensor, silu: bool) -> dict[str, Any]:
-    return {"K": weight_CK.shape[1], "SILU": silu, "L": _MOMENTS, "D": _CHANNELS, "num_warps": 4, "num_stages": 1}
+    return {"K": weight_CK.shape[1], "SILU": silu, "L": _TIME_STEPS, "D": _CHANNELS, "num_warps": 4, "num_stages": 1}
 
 
 class _Convolution(torch.autograd.Function):
@@ -120,7 +120,7 @@ class _Convolution(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, window: Tensor, weight: Tensor, length_B: Tensor, silu: bool) -> Tensor:
         batch, time, channels = x.shape
         y = x.new_empty(x.shape)
-        grid = (triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _MOMENTS), batch)
+        grid = (triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _TIME_STEPS), batch)
         _forward[grid](x, window, weight, length_B, y, *x.stride()[:2], time, channels, **_sizes(weight, silu), **FUSED)
         ctx.save_for_backward(x, window, weight, length_B)
         ctx.silu = silu
@@ -135,7 +135,7 @@ class _Convolution(torch.autograd.Function):
             return *through((again,), inputs, gradients), None, None
         batch, time, channels = x.shape
         taps = weight.shape[1]
-        parts = triton.cdiv(time + taps - 1, _MOMENTS)
+        parts = triton.cdiv(time + taps - 1, _TIME_STEPS)
         dx, dwindow = x.new_empty(x.shape), torch.empty_like(window)
         dweight = torch.empty(batch * parts, taps, channels, dtype=torch.float32, device=x.device)
         _backward[(triton.cdiv(channels, _CHANNELS), parts, batch)](

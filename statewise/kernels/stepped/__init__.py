@@ -16,13 +16,13 @@ from statewise.kernels.choice import Implementation, Wish, is_asked, takes_unpro
 from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent import compute_dtype, forward_kernel, retire
 from statewise.kernels.persistent.compiler import Unavailable as Unavailable
-from statewise.kernels.persistent.plan import Cell, Way
+from statewise.kernels.persistent.plan import Cell, Direction
 from statewise.kernels.stepped.program import Program, Shape, load
 from statewise.kernels.stepped.recurrence import Tensors as Tensors
 from statewise.kernels.stepped.recurrence import Work, recur
 
 _CAPABILITY = (7, 5)
-_WAYS: tuple[Way, Way] = ("forward", "backward")
+_DIRECTIONS: tuple[Direction, Direction] = ("forward", "backward")
 
 _retired: list[str] = []
 
@@ -52,8 +52,8 @@ def _obstacle(shape: Shape, device: int) -> str | None:
     if capability < _CAPABILITY:
         return "it needs compute capability {}.{}, this GPU has {}.{}".format(*_CAPABILITY, *capability)
     try:
-        for way in _WAYS:
-            load(Program.of(shape._replace(way=way)), device)
+        for direction in _DIRECTIONS:
+            load(Program.of(shape._replace(direction=direction)), device)
     except Unavailable as reason:
         return str(reason)
     return None

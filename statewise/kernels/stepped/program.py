@@ -10,7 +10,7 @@ import torch
 from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent.compiler import architecture, cached_code
 from statewise.kernels.persistent.driver import Attribute, Launch, check, current_stream, library
-from statewise.kernels.persistent.plan import Cell, Way
+from statewise.kernels.persistent.plan import Cell, Direction
 from statewise.kernels.with_triton import DEPENDENT_LAUNCH_SINCE
 
 _BESIDE = Path(__file__).parent / "source"
@@ -28,7 +28,7 @@ _WIDE_FROM = {4: 1 << 17, 2: 1 << 15}
 
 
 class Run(ctypes.Structure):
-    """What one walk over time is given; `run.cuh` says what each pointer is."""
+    """The arguments of one loop over time; `run.cuh` says what each pointer is."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("gates", "inner", "y", "cells", "c0", "b_u", "lengths", "h", "c")),
@@ -39,7 +39,7 @@ class Run(ctypes.Structure):
 
 
 class Place(ctypes.Structure):
-    """What stays at its address from walk to walk."""
+    """What keeps its address from run to run."""
 
     _fields_ = (
         ("product", ctypes.c_void_p),
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
     """What a step is compiled and captured for."""
 
     cell: Cell
-    way: Way
+    direction: Direction
     rows: int
     width: int
     dtype: torch.dtype
@@ -61,18 +61,25 @@ class Shape(NamedTuple):
 
     @staticmethod
     def holding(
-        batch: int, cell: Cell, way: Way, width: int, dtype: torch.dtype, *, normed: bool, by_unit: bool = False
+        batch: int,
+        cell: Cell,
+        direction: Direction,
+        width: int,
+        dtype: torch.dtype,
+        *,
+        normed: bool,
+        by_unit: bool = False,
     ) -> "Shape":
         """With a few rows to spare where batches are odd, so that batches of all sizes come to few shapes."""
         step = 1 if batch <= 8 else 8 if batch <= 64 else 32
-        return Shape(cell, way, -(-batch // step) * step, width, dtype, normed, by_unit)
+        return Shape(cell, direction, -(-batch // step) * step, width, dtype, normed, by_unit)
 
 
 class Program(NamedTuple):
     """The template's parameters, and so the name of one compiled program."""
 
     cell: Cell
-    way: Way
+    direction: Direction
     normed: bool
     dtype: torch.dtype
     neighbours: int  # units a thread takes
@@ -83,26 +90,26 @@ class Program(NamedTuple):
     def of(shape: Shape) -> "Program":
         if shape.normed:
             threads = min(_ROW_THREADS, -(-shape.width // 32) * 32)
-            return Program(shape.cell, shape.way, True, shape.dtype, 1, threads)
+            return Program(shape.cell, shape.direction, True, shape.dtype, 1, threads)
         numbers = shape.rows * shape.width
         fit = (n for n, least in _WIDE_FROM.items() if shape.width % n == 0 and numbers >= least)
-        return Program(shape.cell, shape.way, False, shape.dtype, next(fit, 1), _THREADS, shape.by_unit)
+        return Program(shape.cell, shape.direction, False, shape.dtype, next(fit, 1), _THREADS, shape.by_unit)
 
     @property
     def name(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
         kind = "normed" if self.normed else "by_unit" if self.by_unit else "plain"
-        return f"{kind}_{self.cell}_{self.way}_{dtype}_{self.neighbours}_{self.threads}"
+        return f"{kind}_{self.cell}_{self.direction}_{dtype}_{self.neighbours}_{self.threads}"
 
     @property
     def call(self) -> str:
         """One step, as the source writes it."""
         if self.normed:
-            return f"normed_{self.way}<{self.threads}>(run, place, k, memory)"
+            return f"normed_{self.direction}<{self.threads}>(run, place, k, memory)"
         values = [self.cell.upper(), self.neighbours, self.threads]
-        if self.way == "backward":
+        if self.direction == "backward":
             values.append(int(self.by_unit))
-        return f"plain_{self.way}<{', '.join(map(str, values))}>(run, place, k)"
+        return f"plain_{self.direction}<{', '.join(map(str, values))}>(run, place, k)"
 
     @property
     def shared_bytes(self) -> int:
@@ -159,7 +166,7 @@ def load(program: Program, device: int) -> Kernels:
             check(library().cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"the name {name}")
             return function
 
-        early = program.way == "backward" and gpu.capability >= DEPENDENT_LAUNCH_SINCE
+        early = program.direction == "backward" and gpu.capability >= DEPENDENT_LAUNCH_SINCE
         return Kernels(entry("begin"), entry("step"), entry("advance"), early)
 
 

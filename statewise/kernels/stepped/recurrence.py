@@ -1,10 +1,10 @@
-"""A recurrence over a whole sequence, forward and backward: the walk over time, and what need not wait for it.
+"""A recurrence over a whole sequence, forward and backward: the loop over time, and what does not depend on it.
 
-Before the walk: the input's share of the gates of all moments, with layer norm its normalisation too. After it: the
-gradients of the input, of both matrices and of the biases, each a single product over all moments. The gates are left
-where the input's share was, so keeping them for backward takes no memory of its own.
+Before the loop: the input projection of all time steps, with layer norm its normalisation too. After it: the gradients
+of the input, of both matrices and of the biases, each a single product over all time steps. The gates overwrite the
+projected input, so keeping them for backward takes no extra memory.
 
-B batch, T time, I input width, D width, G gates times D, N moments of all rows.
+B batch, T time, I input width, D width, G gates times D, N time steps of all rows.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from statewise.kernels.persistent import recurrence as persistent
 from statewise.kernels.persistent.driver import Kernel, alone_on, pointer
 from statewise.kernels.persistent.padding import cast
 from statewise.kernels.persistent.plan import GATES, Cell
+from statewise.kernels.stepped.loop import reserved_loop
 from statewise.kernels.stepped.program import Run, Shape
-from statewise.kernels.stepped.walk import walking
 
 _EPSILON = 1e-5  # torch.nn's, as in the kernel
 _ALIGNED_BYTES = 16
@@ -117,27 +117,27 @@ def _single(value: Tensor | None) -> Tensor | None:
 
 
 def _own(value: Tensor) -> Tensor:
-    """A copy in float32, for the walk to write into."""
+    """A copy in float32, for the loop to write into."""
     return value.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
 
 
 def _given(value: Tensor | None, shape: Shape, batch: int, device: torch.device) -> Tensor:
-    """The gradient of a part of the last state, for the walk to write into; zeros where nobody used that part."""
+    """The gradient of a part of the last state, for the loop to write into; zeros where that part is not used."""
     return torch.zeros(batch, shape.width, device=device) if value is None else _own(value)
 
 
-def _moments(x_BTI: Tensor, dtype: torch.dtype) -> Tensor:
+def _time_first(x_BTI: Tensor, dtype: torch.dtype) -> Tensor:
     return cast(x_BTI.transpose(0, 1), dtype).reshape(-1, x_BTI.shape[2])
 
 
-def _shape(work: Work, tensors: Tensors, way: Any) -> Shape:
+def _shape(work: Work, tensors: Tensors, direction: Any) -> Shape:
     (batch, width), normed = tensors.h_BD.shape, tensors.recurrent_G is not None
-    by_unit = way == "backward" and work.whole is not None
-    return Shape.holding(batch, work.cell, way, width, work.dtype, normed=normed, by_unit=by_unit)
+    by_unit = direction == "backward" and work.whole is not None
+    return Shape.holding(batch, work.cell, direction, width, work.dtype, normed=normed, by_unit=by_unit)
 
 
 def _share(work: Work, tensors: Tensors, x_NI: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """The input's share of the gates, and what its normalisation's backward reads."""
+    """The projected input of the gates, and what its normalisation's backward reads."""
     w_GI, b_G = cast(tensors.w_GI, work.dtype), cast(tensors.b_G, work.dtype)
     if tensors.input_G is None:
         return F.linear(x_NI, w_GI, b_G), None, None, None
@@ -160,7 +160,7 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
     x_BTI, h_BD, c_BD = tensors.x_BTI, tensors.h_BD, tensors.c_BD
     shape = _shape(work, tensors, "forward")
     (batch, time, _), width, dtype, device = x_BTI.shape, shape.width, work.dtype, x_BTI.device
-    a_NG, *normalised = _share(work, tensors, _moments(x_BTI, dtype))
+    a_NG, *normalised = _share(work, tensors, _time_first(x_BTI, dtype))
 
     def empty(*extent: int, like: torch.dtype = dtype) -> Tensor:
         return torch.empty(*extent, dtype=like, device=device)
@@ -190,9 +190,9 @@ def _forward(work: Work, tensors: Tensors) -> tuple[tuple[Tensor, ...], Kept]:
         B=batch,
         **dict(zip(("b_u", "gain", "cell_gain", "cell_bias"), map(pointer, floats), strict=True)),
     )
-    with walking(shape, device) as (walk, graphs):
-        walk.read(tensors.u_GD, h_BD)
-        walk.go(run, graphs=graphs)
+    with reserved_loop(shape, device) as (loop, graphs):
+        loop.read(tensors.u_GD, h_BD)
+        loop.run(run, graphs=graphs)
     outputs = [y_TBD[1:].transpose(0, 1), cast(h, h_BD.dtype)]
     if c_BD is not None:
         assert c is not None
@@ -239,10 +239,10 @@ def _backward(
         B=batch,
         **dict(zip(("c0", "gain", "cell_gain", "cell_bias"), map(pointer, floats), strict=True)),
     )
-    with walking(shape, device) as (walk, graphs):
-        walk.read(tensors.u_GD, None)
-        walk.go(run, graphs=graphs)
-        dh = (walk.carried(batch) + passed_BD).to(h_BD.dtype) if wanted.h_BD else None
+    with reserved_loop(shape, device) as (loop, graphs):
+        loop.read(tensors.u_GD, None)
+        loop.run(run, graphs=graphs)
+        dh = (loop.carried(batch) + passed_BD).to(h_BD.dtype) if wanted.h_BD else None
 
     found = dict.fromkeys(Tensors._fields)
     found["h_BD"] = dh
@@ -264,7 +264,7 @@ def _backward(
     elif wanted.b_G:
         found["b_G"] = bias_gradient(da_NG, tensors.b_G.dtype)
     if wanted.w_GI:
-        found["w_GI"] = matrix_gradient([da_NG], _moments(x_BTI, dtype), tensors.w_GI.dtype)
+        found["w_GI"] = matrix_gradient([da_NG], _time_first(x_BTI, dtype), tensors.w_GI.dtype)
     if wanted.x_BTI:
         dx_NI = cast(torch.mm(da_NG, cast(tensors.w_GI, dtype)), x_BTI.dtype)
         found["x_BTI"] = dx_NI.view(time, batch, inputs).transpose(0, 1)

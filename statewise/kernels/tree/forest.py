@@ -111,7 +111,7 @@ def balanced(lengths: Sequence[int]) -> Forest:
 
 
 def chain(lengths: Sequence[int]) -> Forest:
-    """Each moment the parent of the one before: a sequence, as a degenerate tree. Nodes row by row."""
+    """Each time step the parent of the one before: a sequence, as a degenerate tree. Nodes row by row."""
     children_N1 = np.arange(-1, sum(lengths) - 1, dtype=np.int64)[:, None]
     end_B = np.cumsum(np.asarray(lengths, dtype=np.int64)) - 1
     begin_B = end_B + 1 - np.asarray(lengths, dtype=np.int64)

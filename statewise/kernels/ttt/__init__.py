@@ -35,7 +35,7 @@ def ttt(
     lengths_B: Tensor | None = None,
     wish: Wish = "auto",
 ) -> tuple[Tensor, Carried]:
-    """What is read at each moment, and the state after the last; both in float32 at least."""
+    """What is read at each time step, and the state after the last; both in float32 at least."""
     chosen = choice(start, mini_batch=mini_batch, wish=wish).implementation
     run = naive.ttt if chosen == "naive" else dual.ttt
     if chosen == "triton":

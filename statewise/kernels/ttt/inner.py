@@ -7,7 +7,7 @@
     ℓ(W; k, v) = ½ ‖f(k; W) - v‖²
 
 Without any bias, so that the linear one without a norm is linear attention. Leading axes are free, and weights
-broadcast over them: one moment `[B, H, K]`, or a mini-batch `[B, H, C, K]`.
+broadcast over them: one time step `[B, H, K]`, or a mini-batch `[B, H, C, K]`.
 
 B batch, H heads, K width of a head, M hidden width.
 """
@@ -77,7 +77,7 @@ class Gradient(NamedTuple):
 
 
 def inner_gradient(k: Tensor, v: Tensor, weights: Weights, norm: InnerNorm | None, *, rows: bool) -> Gradient:
-    """By hand. `rows` says that k has an axis of moments before its last; else it is one moment."""
+    """By hand. `rows` says that k has an axis of time steps before its last; else it is one time step."""
 
     def product(x: Tensor, w: Tensor) -> Tensor:
         return x @ w if rows else (x[..., None, :] @ w)[..., 0, :]

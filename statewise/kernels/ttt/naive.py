@@ -29,7 +29,7 @@ class Carried(NamedTuple):
 
 
 def read(q_BHK: Tensor, weights: Weights, norm: InnerNorm | None) -> Tensor:
-    """f(q; W) for one moment."""
+    """f(q; W) for one time step."""
     r_BHK = (q_BHK[..., None, :] @ weights[0])[..., 0, :]
     if len(weights) == 2:
         r_BHK = (F.gelu(r_BHK)[..., None, :] @ weights[1])[..., 0, :]

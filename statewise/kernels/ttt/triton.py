@@ -27,6 +27,7 @@ from torch import Tensor
 from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
+from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient
 from statewise.kernels.ttt.triton_inner import (
     back_through_error,
     back_through_norm,
@@ -35,7 +36,6 @@ from statewise.kernels.ttt.triton_inner import (
     normalised,
     tokens,
 )
-from statewise.kernels.ttt.walk import differentiated, walked
 from statewise.kernels.with_triton import FUSED
 
 _KEEP = 8  # mini-batches from one set of weights that is written down to the next
@@ -246,7 +246,7 @@ class _Walk(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
-            return differentiated(ctx, gradients, matrices=1)
+            return second_gradient(ctx, gradients, matrices=1)
         q, k, v, rate, _, pending, _, gain, bias, place_B, length_B, kept = ctx.saved_tensors
         dy, dafter, dleft = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, head = q.shape
@@ -271,4 +271,4 @@ class _Walk(torch.autograd.Function):
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:
     """`dual.ttt` of a linear inner model. Queries, keys, values and rates in any precision; sums in float32."""
-    return walked(_Walk.apply, *args)
+    return run_kernel(_Walk.apply, *args)

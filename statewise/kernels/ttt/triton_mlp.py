@@ -18,9 +18,9 @@ from torch import Tensor
 from statewise.kernels.tiles import unwritten
 from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
+from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient
 from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, learned_norm, normalised, output, tokens
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
-from statewise.kernels.ttt.walk import differentiated, walked
 from statewise.kernels.with_triton import FUSED
 
 _SPARE = 8  # mini-batches from one set of weights that is written down to the next, where memory is to be spared
@@ -169,7 +169,7 @@ class _Walk(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
-            return differentiated(ctx, gradients, matrices=2)
+            return second_gradient(ctx, gradients, matrices=2)
         q, k, v, rate, _, _, pending1, pending2, start1, _, gain, bias, *places = ctx.saved_tensors
         dy = gradients[0].contiguous()
         dafter1, dafter2 = gradients[1:3]
@@ -199,4 +199,4 @@ class _Walk(torch.autograd.Function):
 
 def ttt(*args: Any) -> tuple[Tensor, Carried]:
     """`dual.ttt` of an inner MLP. Queries, keys, values and rates in any precision; sums in float32."""
-    return walked(_Walk.apply, *args)
+    return run_kernel(_Walk.apply, *args)

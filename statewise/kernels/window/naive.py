@@ -25,7 +25,7 @@ class WindowWeights(NamedTuple):
     activation: Activation = "tanh"
 
 
-def bend(a: Tensor, activation: Activation) -> Tensor:
+def activated(a: Tensor, activation: Activation) -> Tensor:
     match activation:
         case "tanh":
             return torch.tanh(a)
@@ -40,11 +40,11 @@ def bend(a: Tensor, activation: Activation) -> Tensor:
 
 
 def window_step(x_BI: Tensor, past_BSI: Tensor, weights: WindowWeights) -> tuple[Tensor, Tensor]:
-    """One moment: the output, and the window that the next moment remembers."""
+    """One time step: the output, and the window that the next time step remembers."""
     window_BKI = torch.cat([past_BSI, x_BI[:, None].to(past_BSI.dtype)], dim=1)
     # One column of W for each place of the window, in the window's order: then both lie alike in memory.
     w_HN = weights.w_HIK.mT.flatten(1)
-    a_BH = bend(F.linear(window_BKI.flatten(1), w_HN, weights.b_H), weights.activation)
+    a_BH = activated(F.linear(window_BKI.flatten(1), w_HN, weights.b_H), weights.activation)
     a_BH = observe("window.hidden", a_BH)
     return F.linear(a_BH, weights.v_DH, weights.c_D), window_BKI[:, 1:]
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.data import SeriesRows, Span, series_rows
-from statewise.models import DirectForecaster, Forecaster, Past, RecursiveForecaster
-from statewise.models.head import Head
+from statewise.models import DirectForecaster, Forecaster, Head, Past, RecursiveForecaster
 from statewise.specs import ForecastingSpec
 from statewise.tasks.forecasting.evaluation import sampled
 from statewise.tasks.forecasting.examples import Prepared, carried, prepare

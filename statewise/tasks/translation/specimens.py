@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from statewise.core import State
 from statewise.data import END, Tokenizer
-from statewise.models import ConditionalMachine, Terminating, over_vectors
+from statewise.models import ConditionalMachine, Terminating, with_vector_input
 from statewise.specs import UserError
 from statewise.tasks.loss import within
 from statewise.tasks.specimen import (
@@ -205,7 +205,7 @@ def _in_two(
     model: ConditionalMachine[Any], row: _Row, source_S: Tensor, target_T: Tensor, *, start_id: int
 ) -> Specimen:
     """One part reads the source, another goes on from what it left."""
-    reader, machine = model.reader, over_vectors(model)
+    reader, machine = model.reader, with_vector_input(model)
     source, target = row.parts
     input_T = torch.cat([target_T.new_tensor([start_id]), target_T[:-1]])
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""The walk over time: a product and a kernel a step, many steps a launch.
+"""The loop over time: one product and one kernel per step, many steps per launch.
 
-A CUDA graph holds addresses. So the product reads and writes tensors that stay where they are from walk to walk, and
+A CUDA graph holds addresses. So the product reads and writes tensors with fixed addresses, and
 the kernel of a step finds everything else, the step's own number included, through a small record in the GPU's memory.
 One graph of a few steps then serves every length, every input and every weight of a shape.
 
@@ -24,15 +24,15 @@ from statewise.kernels.persistent.driver import check, library
 from statewise.kernels.persistent.plan import GATES
 from statewise.kernels.stepped.program import Place, Program, Run, Shape, launch, load, threads_of
 
-# Steps a graph has. A walk is made of the longest first; what is left over is launched one by one.
+# Steps a graph has. A loop runs the longest ones first; the remaining steps are launched one by one.
 GRAPH_STEPS = (64, 8)
 _ALIGNED = 8  # numbers: rows of 16 bytes, without which a product takes a slower way
 _TURNED_FROM = 64  # rows from which the backward product is faster with its matrix turned
 _KEPT = 16  # shapes
 
 
-class Walk:
-    """Where the steps of one shape take place."""
+class Loop:
+    """The steps of one shape: their memory, kernels and graphs."""
 
     def __init__(self, shape: Shape, device: torch.device) -> None:
         self.shape = shape
@@ -50,7 +50,7 @@ class Walk:
         self._graphs: dict[int, Callable[[], None]] = {}
         padded = -(-shape.width // _ALIGNED) * _ALIGNED
         gates = GATES[shape.cell] * padded
-        forward = shape.way == "forward"
+        forward = shape.direction == "forward"
         self._turned = not forward and shape.rows >= _TURNED_FROM
 
         def zeros(*extent: int) -> Tensor:
@@ -76,7 +76,7 @@ class Walk:
         else:
             self._operand_BX[: len(h_BD), :width].copy_(h_BD)
 
-    def go(self, run: Run, *, graphs: bool) -> None:
+    def run(self, run: Run, *, graphs: bool) -> None:
         """All steps. `graphs`: by graphs of our own, where there are enough steps for one."""
         pieces = list(_pieces(run.T)) if graphs else []
         for size in set(pieces) - self._graphs.keys():
@@ -88,12 +88,12 @@ class Walk:
         self._steps(run.T - sum(pieces))
 
     def carried(self, batch: int) -> Tensor:
-        """What the gradient of the last step carries back through U: [B, D], overwritten by the next walk."""
+        """What the gradient of the last step carries back through U: [B, D], overwritten by the next run."""
         self._multiply()
         return self._product_BX[:batch, : self.shape.width]
 
     def _multiply(self) -> None:
-        across = self._matrix.mT if self._turned or self.shape.way == "forward" else self._matrix
+        across = self._matrix.mT if self._turned or self.shape.direction == "forward" else self._matrix
         torch.mm(self._operand_BX, across, out=self._product_BX)
 
     def _steps(self, count: int) -> None:
@@ -156,14 +156,13 @@ class Beside(NamedTuple):
     A graph also holds the address of cuBLAS's scratch memory, which PyTorch keeps by stream and gives up when any graph
     captured on that stream goes, or when somebody clears it. On this stream nothing is multiplied but in captures, so
     the scratch memory comes from the pool, which stays as long as any of its graphs, whoever gives it up. Graphs of one
-    stream may share it, since they run one after the other. PyTorch's own streams would not do: they may be anybody's.
+    stream may share it, since they run sequentially. PyTorch's own streams would not do: they may be anybody's.
     """
 
     stream: torch.cuda.Stream
     pool: Any
-    anchor: (
-        torch.cuda.CUDAGraph
-    )  # never replayed and never gone: PyTorch takes no graph into a pool that has lost its last
+    # Never replayed, never deleted: PyTorch takes no graph into a pool that has lost its last one.
+    anchor: torch.cuda.CUDAGraph
 
 
 @cache
@@ -177,48 +176,48 @@ def _beside(device: torch.device, stream: int) -> Beside:
         return Beside(aside, pool, _capture(mark.zero_, aside, pool))
 
 
-_walks: OrderedDict[tuple[Any, ...], Walk] = OrderedDict()
-_walks_lock, _capture_lock = threading.Lock(), threading.Lock()
+_loops: OrderedDict[tuple[Any, ...], Loop] = OrderedDict()
+_loops_lock, _capture_lock = threading.Lock(), threading.Lock()
 
 
 @contextmanager
-def walking(shape: Shape, device: torch.device) -> Iterator[tuple[Walk, bool]]:
-    """A walk for this shape, for us alone while the block lasts, and whether to use graphs: from the second time on.
+def reserved_loop(shape: Shape, device: torch.device) -> Iterator[tuple[Loop, bool]]:
+    """A loop for this shape, reserved for this block, and whether to use graphs: from the second time on.
 
-    Inside somebody's capture it is a new one, which lives as long as that graph's memory, and its launches become part
-    of the graph.
+    Inside a capture by the caller it is a new one, which lives as long as that graph's memory, and its launches become
+    part of the graph.
     """
     if torch.cuda.is_current_stream_capturing():
-        yield Walk(shape, device), False
+        yield Loop(shape, device), False
         return
-    walk, seen = _kept(shape, device)
-    with walk.lock:
-        yield walk, seen
+    loop, seen = _kept(shape, device)
+    with loop.lock:
+        yield loop, seen
 
 
-def _kept(shape: Shape, device: torch.device) -> tuple[Walk, bool]:
+def _kept(shape: Shape, device: torch.device) -> tuple[Loop, bool]:
     key = (shape, device, torch.cuda.current_stream(device).cuda_stream, _precision())
-    with _walks_lock:
-        seen = key in _walks
-        walk = _walks[key] if seen else _walks.setdefault(key, Walk(shape, device))
-        _walks.move_to_end(key)
-        if len(_walks) > _KEPT:
-            _give_up(next(iter(_walks)))
-        return walk, seen
+    with _loops_lock:
+        seen = key in _loops
+        loop = _loops[key] if seen else _loops.setdefault(key, Loop(shape, device))
+        _loops.move_to_end(key)
+        if len(_loops) > _KEPT:
+            _give_up(next(iter(_loops)))
+        return loop, seen
 
 
 def _give_up(key: tuple[Any, ...]) -> None:
-    """A graph must not be taken apart while it runs.
+    """A graph must not be deleted while it runs.
 
-    We wait for its stream alone: whoever waits for the whole GPU spoils what other threads capture. Where somebody
-    captures this very stream, it stays for now.
+    Waits for its stream alone: waiting for the whole GPU breaks captures in other threads. While this very stream is
+    being captured, the graph stays.
     """
-    oldest = _walks[key]
+    oldest = _loops[key]
     with torch.cuda.stream(oldest.stream):
         if torch.cuda.is_current_stream_capturing():
             return
     oldest.stream.synchronize()
-    del _walks[key]
+    del _loops[key]
 
 
 def _precision() -> tuple[Any, ...]:

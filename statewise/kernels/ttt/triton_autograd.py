@@ -1,4 +1,4 @@
-"""What surrounds a kernel that walks through all mini-batches, whatever its inner model: states in, states out.
+"""Around the Triton kernels of test-time training, for both inner models: states in and out, and second gradients.
 
 B batch, T time, H heads, K width of a head.
 """
@@ -16,7 +16,7 @@ from statewise.kernels.ttt.inner import InnerNorm
 from statewise.kernels.ttt.naive import Carried
 
 
-def walked(
+def run_kernel(
     apply: Callable[..., tuple[Tensor, ...]],
     q_BTHK: Tensor,
     k_BTHK: Tensor,
@@ -28,7 +28,7 @@ def walked(
     mini_batch: int,
     lengths_B: Tensor | None,
 ) -> tuple[Tensor, Carried]:
-    """`dual.ttt` by an autograd function that takes its tensors one by one; `differentiated` knows their order."""
+    """`dual.ttt` by an autograd function that takes its tensors one by one; `second_gradient` has the same order."""
     length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
     if lengths_B is not None:
         length_B = torch.minimum(lengths_B.to(length_B), length_B)
@@ -40,14 +40,14 @@ def walked(
     others = tuple(part.contiguous() for part in (rate_BTH, *state.change, *state.pending, *start))
     gain, bias = (None, None) if norm is None else (norm.gain_HK.contiguous(), norm.bias_HK.contiguous())
     ragged = lengths_B is not None
-    save = is_wanted((*qkv, *others, gain, bias))  # a Function is not told whether anybody will ask for gradients
+    save = is_wanted((*qkv, *others, gain, bias))  # inside a Function this cannot be asked
     y_BTHK, *after = apply(*qkv, *others, gain, bias, place_B, length_B, mini_batch, ragged, save)
     left_B = mini_batch - (place_B + length_B) % mini_batch
     return y_BTHK, Carried(tuple(after[: len(start)]), tuple(after[len(start) :]), left_B)
 
 
-def differentiated(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) -> tuple[Tensor | None, ...]:
-    """The backward that can itself be differentiated: through the form in PyTorch. `matrices` of the inner model."""
+def second_gradient(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) -> tuple[Tensor | None, ...]:
+    """The backward that can be differentiated again, through `dual`. `matrices`: how many the inner model has."""
     count = 4 + 3 * matrices + 2
     inputs, (place_B, length_B) = ctx.saved_tensors[:count], ctx.saved_tensors[count : count + 2]
     q, k, v, rate, *held, gain, bias = inputs
