@@ -10,7 +10,7 @@ from statewise.comparison.budget import Entry, Held, solve
 from statewise.comparison.study import parse_study, spec_of
 from statewise.comparison.study_data import Opener
 from statewise.core import Machine, state_bytes
-from statewise.models import LINEAGE, build, context_bytes, cost_of
+from statewise.models import LINEAGE, build, context_bytes, cost_of, num_parameters
 from statewise.specs import LanguageModelSpec, UserError
 
 KINDS = [row.name for row in LINEAGE if row.spec.learns == "gradient"]
@@ -75,7 +75,7 @@ def test_every_kind_meets_every_budget(kind: str, budget: dict[str, Any], opener
         assert abs(held.error) <= 0.02
     assert entry.held[0].wanted == budget["amount"]
     vocab = opener(entry.spec).job.build().vocab
-    assert entry.parameters == sum(p.numel() for p in build(language_model(entry).model, vocab=vocab).parameters())
+    assert entry.parameters == num_parameters(partial(build, language_model(entry).model, vocab=vocab))
 
 
 @pytest.mark.parametrize("kind", ["elman", "lstm", "gru", "mingru", "mamba2", "transformer", "ttt_linear", "window"])
