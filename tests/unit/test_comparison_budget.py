@@ -230,8 +230,7 @@ def test_every_task_can_be_held_to_any_budget(task: str, opener: Opener) -> None
     )
     by_state = solved(kind="state_bytes", amount=1_500, context=5)
     model = job.for_spec(by_state.spec).build()
-    machine = model if isinstance(model, Machine) else model.machine if task == "forecasting" else None
-    machine = machine or model.reader.layers.machine
+    machine = model if isinstance(model, Machine) else model.reader.layers.machine
     assert isinstance(machine, Machine)
     assert by_state.held[0].met == by_state.state_bytes == context_bytes(machine, 5)
     assert abs(by_state.error or 0) <= 0.05
