@@ -46,7 +46,7 @@ OPS = {
     "rotary": 1e-5,
     "attention_step": 1e-5,
     "few_rows": 1e-5,
-    "largest": 0.0,
+    "argmax": 0.0,
     "layer_norm": 1e-5,
     "second_order": 2e-4,
 }

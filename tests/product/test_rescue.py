@@ -103,9 +103,9 @@ def test_a_step_that_fails_before_its_update(kind: str, text: Path, tmp_path: Pa
 
 
 def test_a_step_that_fails_in_its_update_is_not_saved(text: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    whole = evidence(start("gru", text, tmp_path / "whole"))
-    error = failing(Average, "add", 10, lambda: start("gru", text, out))
+    out, settings = tmp_path / "run", {"train.average": 0.9}
+    whole = evidence(start("gru", text, tmp_path / "whole", settings))
+    error = failing(Average, "add", 10, lambda: start("gru", text, out, settings))
     assert "step 9 could not be saved (it stopped in the middle of an update)" in error.__notes__[0]
     assert "the last checkpoint is of step 8" in error.__notes__[0]
     assert evidence(resume(out)) == whole
