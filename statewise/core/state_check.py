@@ -9,7 +9,9 @@ The machine that a caller calls makes the comparison; its parts trust it. Compil
 """
 
 import functools
+import math
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +29,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled  # looked up once
 
+_HELD_BYTES = 2**24  # of a list that a machine may keep alive after its last step
+_NOTHING: tuple[Any, torch.Size] = (None, torch.Size())
 _FIX = "pass the state that this machine returned for these rows, or None to begin anew"
 
 
@@ -86,8 +90,11 @@ def guard_step(method: Method) -> Method:
             result = method(self, x, state)
         finally:
             _inside.a_machine = False
-        if check.may_hold and not _is_grad_enabled():
+        if check.steps_to_hold > 0 and not _is_grad_enabled():
+            check.steps_to_hold -= 1
             check.returned = result[1], shape
+        else:
+            check.returned = _NOTHING
         return result
 
     return guarded  # type: ignore[return-value]  # the same signature
@@ -169,10 +176,13 @@ class StateCheck:
         self.kinds = list(dict.fromkeys(shapes))  # a model of many equal layers has few
         self.kind_of_leaf = [self.kinds.index(shape) for shape in shapes]
         self.a_list = next((place for place, (inner, _) in enumerate(shapes) if inner[:1] == (0,)), None)
-        # The small state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a
-        # list that grows, would keep too much memory: such states are checked each time.
-        self.may_hold = not any(0 in inner for inner, _ in self.kinds)
-        self.returned: tuple[Any, torch.Size] = (None, torch.Size())
+        # The state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a list
+        # that has grown large, would keep too much memory: such states are checked each time.
+        self.returned = _NOTHING
+        self.bytes_a_token = sum(math.prod(inner[1:]) * dtype.itemsize for inner, dtype in shapes if inner[:1] == (0,))
+        if any(0 in inner[1:] for inner, _ in shapes):  # it grows in another direction: never held
+            self.bytes_a_token = _HELD_BYTES + 1
+        self.steps_to_hold = 0 if self.bytes_a_token else sys.maxsize
         self.expected: tuple[tuple[Any, ...], list[tuple[Any, ...]]] = ((), [])  # for what, the `_facts` of each leaf
 
     def fits(self, x: Tensor, state: Any) -> bool:
@@ -192,6 +202,8 @@ class StateCheck:
             ]
             expected = [kinds[kind] for kind in self.kind_of_leaf]
             self.expected = (rows, time, device), expected
+            if self.bytes_a_token and rows:
+                self.steps_to_hold = _HELD_BYTES // (rows * self.bytes_a_token) - time
         return facts == expected
 
 

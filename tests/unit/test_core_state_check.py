@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import statewise as sw
-from statewise.core import rows, to
+from statewise.core import rows, state_check, to
 from statewise.core.state_check import unchecked
 from statewise.models import build
 
@@ -138,12 +138,23 @@ def test_a_returned_state_is_known_and_any_other_is_checked() -> None:
             gru.step(torch.randn(2, 8), rows(state, slice(1)))
 
 
-def test_no_state_with_a_graph_and_no_list_is_held() -> None:
+def test_no_state_with_a_graph_is_held() -> None:
     gru = sw.GRU(8)
     gru.step(torch.randn(2, 8), gru.init_state(2))
-    attention = build("transformer", vocab=11, width=8)
+    assert gru._state_check is not None
+    assert gru._state_check.returned[0] is None
+
+
+def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_check, "_HELD_BYTES", 2000)
+    attention = build("transformer", vocab=11, width=8).eval()
+    token_B, state, held = torch.tensor([1]), attention.init_state(1), []
     with torch.no_grad():
-        attention.step(torch.tensor([1]), attention.init_state(1))
-    for machine in (gru, attention):
-        assert machine._state_check is not None
-        assert machine._state_check.returned[0] is None
+        for _ in range(40):
+            _, state = attention.step(token_B, state)
+            assert attention._state_check is not None
+            held.append(attention._state_check.returned[0] is state)
+        assert held[0]
+        assert not held[-1], "a large list would stay in memory after the last step"
+        with pytest.raises(sw.UserError, match="the input has 2 rows, the state 1"):
+            attention.step(torch.tensor([1, 1]), state)
