@@ -204,7 +204,7 @@ def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
 
 
 def _searched_figure(spec: AnyRunSpec, found: Found, study: StudySpec) -> float | None:
-    """By validation: where the evaluation is on a test part, the best moment of the curve."""
+    """By validation: where the evaluation is on a test part, the best step of the curve."""
     if spec.tested:
         return (min if study.better == "lower" else max)((point.figure for point in found.curve), default=None)
     return found.figures.get(study.metric)

@@ -49,11 +49,11 @@ class AddPosition(Machine[Tensor]):
     ) -> tuple[Tensor, Tensor]:
         at_B = self.init_state(x_BTD.shape[0]) if state is None else state
         self._check(at_B if state is not None else None, x_BTD.shape[1], lengths_B)
-        moments_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
-        at_BT = at_B[:, None] + moments_T
+        steps_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
+        at_BT = at_B[:, None] + steps_T
         if lengths_B is None:
             return x_BTD + self._vectors(at_BT, x_BTD), at_B + x_BTD.shape[1]
-        past_BT = moments_T >= lengths_B[:, None]
+        past_BT = steps_T >= lengths_B[:, None]
         # Padding may reach past the last learned position; its output is not used.
         y_BTD = x_BTD + self._vectors(at_BT.masked_fill(past_BT, 0), x_BTD)
         return y_BTD.masked_fill(past_BT[:, :, None], 0.0), at_B + lengths_B

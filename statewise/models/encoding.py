@@ -38,8 +38,8 @@ ENCODERS: tuple[Encoding, ...] = (
         id="A9",
         year=1997,
         paper="Schuster and Paliwal, Bidirectional Recurrent Neural Networks, IEEE Trans. Signal Processing 45",
-        computes="at each moment, what two mixers know of all before it and of all after it",
-        fixed="a moment is understood from what follows it too",
+        computes="at each time step, what two mixers know of all before it and of all after it",
+        fixed="a time step is understood from what follows it too",
         cost="it must have the whole input; it cannot run along, and cannot write",
         make=lambda: Bidirectional(forward=LSTM(WIDTH), backward=LSTM(WIDTH)),
         variants=(
@@ -81,8 +81,8 @@ ENCODERS: tuple[Encoding, ...] = (
         id="A20",
         year=2017,
         paper="Vaswani et al., Attention Is All You Need, NeurIPS",
-        computes="at each moment, what all others answered to its questions, layer after layer",
-        fixed="every two moments are one step apart, and all are computed at once",
+        computes="at each time step, what all others answered to its questions, layer after layer",
+        fixed="any two positions are one step apart, and all are computed at once",
         cost="time and memory grow with the square of the length; order has to be told",
         make=lambda: TransformerEncoder(WIDTH, depth=2, heads=8),
         variants=(

@@ -11,7 +11,16 @@ from torch.nn import functional as F
 
 from statewise.core import State, state_type
 from statewise.kernels import no_autocast
-from statewise.models.termination import Body, Terminating, first_state, make_head, make_linear, moments, surprise, wide
+from statewise.models.termination import (
+    Body,
+    Terminating,
+    first_state,
+    make_head,
+    make_linear,
+    surprise,
+    targets_by_step,
+    wide,
+)
 
 
 class WholeLogistic(NamedTuple):
@@ -129,7 +138,7 @@ class RemainingLength(Terminating[RemainingState]):
         *,
         smoothing: float = 0.0,
     ) -> Tensor:
-        next_BT, goes_on_BT, _ = moments(outputs_BTV, content_BT, length_B)
+        next_BT, goes_on_BT, _ = targets_by_step(outputs_BTV, content_BT, length_B)
         nats_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)
         of_length_B1 = -self._length(summary_BD).log_probability(length_B)[:, None]
         return torch.cat([nats_BT[:, :1] + of_length_B1, nats_BT[:, 1:]], dim=1)

@@ -181,7 +181,7 @@ class Terminating(Machine[S], Generic[S]):
         return self.nats(summary_BD, outputs_BTV, content_BN, length_B)
 
 
-def moments(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def targets_by_step(outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The next symbol at each position (arbitrary at the last), where content continues, and where it ends."""
     next_BT = F.pad(content_BT, (0, outputs_BTV.shape[1] - content_BT.shape[1]))
     at_T = torch.arange(outputs_BTV.shape[1], device=length_B.device)
@@ -254,7 +254,7 @@ class EndSymbol(_EndsByOutput):
         *,
         smoothing: float = 0.0,
     ) -> Tensor:
-        next_BT, goes_on_BT, ends_BT = moments(outputs_BTV, content_BT, length_B)
+        next_BT, goes_on_BT, ends_BT = targets_by_step(outputs_BTV, content_BT, length_B)
         nats_BT = surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
         return nats_BT.masked_fill(~(goes_on_BT | ends_BT), 0.0)
 
@@ -289,7 +289,7 @@ class BernoulliStop(_EndsByOutput):
         *,
         smoothing: float = 0.0,
     ) -> Tensor:
-        next_BT, goes_on_BT, ends_BT = moments(outputs_BTV, content_BT, length_B)
+        next_BT, goes_on_BT, ends_BT = targets_by_step(outputs_BTV, content_BT, length_B)
         stop_BT = wide(outputs_BTV[:, :, -1])
         going_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing) + F.softplus(stop_BT)
         return going_BT.masked_fill(~goes_on_BT, 0.0) + F.softplus(-stop_BT).masked_fill(~ends_BT, 0.0)

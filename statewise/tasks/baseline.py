@@ -1,6 +1,6 @@
 """What knows next to nothing: every figure of a model stands beside one of these.
 
-B batch, T time, C channels, H moments ahead, P order of an autoregression.
+B batch, T time, C channels, H time steps ahead, P order of an autoregression.
 """
 
 import math
@@ -104,7 +104,7 @@ def drift(history: ArrayLike, horizon: int) -> Array:
     last = time - 1 - known[..., ::-1, :].argmax(-2, keepdims=True)
     begin, end = np.take_along_axis(past, first, -2), np.take_along_axis(past, last, -2)
     slope = (end - begin) / np.maximum(last - first, 1)
-    ahead = np.arange(horizon)[:, None] + time - last  # moments since the last one known
+    ahead = np.arange(horizon)[:, None] + time - last  # time steps since the last one known
     line: Array = end + slope * ahead
     return line
 

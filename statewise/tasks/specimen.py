@@ -2,7 +2,7 @@
 
 A lens asks these and nothing else, so that it knows neither the task nor the architecture.
 N copies of a row, T places in it, E numbers that enter at a place, I that are read there, C that reading gives,
-Q questions, K classes or channels, W windows of a series, H moments ahead.
+Q questions, K classes or channels, W windows of a series, H time steps ahead.
 """
 
 from abc import ABC, abstractmethod
@@ -91,10 +91,10 @@ class Specimen:
     def stretch(self, name: str) -> Part:
         return Part("", 0, len(self)) if self.seen_by is None else self.seen_by(name)
 
-    def seen_at(self, name: str, moments: int) -> Index | None:
+    def seen_at(self, name: str, steps: int) -> Index | None:
         """The places of what was observed so often under a name; None: it is not seen place by place."""
         part = self.stretch(name)
-        return part.begin + self.seen_order(name, len(part)) if moments == len(part) else None
+        return part.begin + self.seen_order(name, len(part)) if steps == len(part) else None
 
     def costs(self, x_NTE: Tensor) -> Tensor:
         return self.judge(self.read(self.enter(x_NTE)), x_NTE)
@@ -103,8 +103,8 @@ class Specimen:
 class Words(NamedTuple):
     """How a lens speaks of a task."""
 
-    place: str  # what stands at a place: token, word, moment, cell, node
-    question: str  # what an answer is of: row, word, node, moment
+    place: str  # what stands at a place: token, word, time step, cell, node
+    question: str  # what an answer is of: row, word, node, time step
     loss: str  # what answers cost, with its unit
     distance: str  # what lies between a place and an answer; "": nothing that could be counted
     step: str = ""  # what that is counted in
@@ -138,12 +138,12 @@ class Choices(NamedTuple):
 
 
 class Courses(NamedTuple):
-    """Forecasts, each of some moments ahead; what is missing is nan."""
+    """Forecasts, each of some time steps ahead; what is missing is nan."""
 
     loss_WH: Floats
     loss: str
     naive_WH: Floats | None  # of repeating the last value
-    origin_W: Index  # the moment of its series that is forecast first
+    origin_W: Index  # the time step of its series that is forecast first
     row_W: Index
 
 

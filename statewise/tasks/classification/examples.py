@@ -1,6 +1,6 @@
 """What a classifier reads: texts as tokens, sequences or grids of real values; each with its label.
 
-B batch, T time, H height, W width, C values at each moment or in each cell.
+B batch, T time, H height, W width, C values at each time step or in each cell.
 """
 
 import json
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
 
     @property
     def lengths(self) -> list[int]:
-        """Of each row, how many moments or cells it has."""
+        """Of each row, how many time steps or cells it has."""
         return [math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences]
 
     def batch(self, index: NDArray[np.int64]) -> Batch:
@@ -140,7 +140,7 @@ class ValueEncoding(NamedTuple):
 
 
 class GridEncoding(NamedTuple):
-    """Grids as they are, or, for a model that reads sequences (`columns` wide), one row at each moment."""
+    """Grids as they are, or, for a model that reads sequences (`columns` wide), one row at each time step."""
 
     scaling: Scaling
     columns: int | None

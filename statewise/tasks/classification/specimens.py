@@ -36,7 +36,7 @@ from statewise.tasks.specimen import (
 from statewise.tasks.specimen import seen_order as seen_along
 
 _TOKENS = Words("token", "row", "nats", "tokens before the end of the row", "token", text=True)
-_VALUES = Words("moment", "row", "nats", "moments before the end of the row", "moment")
+_VALUES = Words("time step", "row", "nats", "time steps before the end of the row", "time step")
 _CELLS = Words("cell", "row", "nats", "")
 
 

@@ -71,7 +71,7 @@ def go_on(
     device: torch.device,
     draw: int | None = None,
 ) -> Ahead:
-    """`horizon` moments from row `origin` on, whatever the horizon that was trained.
+    """`horizon` time steps from row `origin` on, whatever the horizon that was trained.
 
     With the seed `draw`, one future by chance stands for the mean, where the model can feed a draw back to itself.
     """

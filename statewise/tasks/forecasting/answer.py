@@ -39,13 +39,13 @@ _BETWEEN = re.compile(r"[\s,;]+")  # two values of a prompt
 
 def rows_ahead(series: Series, ahead: Ahead) -> Iterator[dict[str, Any]]:
     """A dict for every time step and channel of a forecast."""
-    for step, moment in enumerate(ahead.time_H):
+    for step, timestamp in enumerate(ahead.time_H):
         for channel, name in enumerate(series.channels):
             levels = enumerate(ahead.levels)
             quantiles = {f"{q:g}": number(ahead.quantile_HCQ[step, channel, at]) for at, q in levels}
             yield {
                 "series": series.id,
-                "time": moment_of(moment),
+                "time": timestamp_of(timestamp),
                 "channel": name,
                 "step": step + 1,
                 "mean": float(ahead.mean_HC[step, channel]),
@@ -60,7 +60,7 @@ def rows_filled(
     for row, channel in np.argwhere(np.isnan(series.values_TC[: last_seen(series)])):
         yield {
             "series": series.id,
-            "time": moment_of(series.time_T[row]),
+            "time": timestamp_of(series.time_T[row]),
             "channel": series.channels[channel],
             "mean": number(filled_TC[row, channel]),
             "forecast": number(forward_TC[row, channel]),
@@ -92,10 +92,10 @@ def frame_ahead(
     time, id_ = special_columns(table, spec)
     columns: dict[str, Any] = {}
     if time is not None:
-        moments = np.concatenate([ahead.time_H for _, ahead in forecasts])
+        timestamps = np.concatenate([ahead.time_H for _, ahead in forecasts])
         own = series_table(spec, data)
         assert own is not None, "it was written to the file"
-        columns[time] = _times(moments, own.columns[time][0], table.cells(time))
+        columns[time] = _times(timestamps, own.columns[time][0], table.cells(time))
     if id_ is not None:
         columns[id_] = [series.id for series, ahead in forecasts for _ in ahead.time_H]
     for at, name in enumerate(known.channels):
@@ -105,13 +105,13 @@ def frame_ahead(
     return frame_like(data, {name: columns[name] for name in table.columns if name in columns})
 
 
-def _times(moments: NDArray[Any], like: Any, cells: Sequence[str]) -> Any:
+def _times(timestamps: NDArray[Any], like: Any, cells: Sequence[str]) -> Any:
     """Times of the kind that the column has: strings in its style, dates in its zone, or numbers."""
     if isinstance(like, str):
-        return [written(moment, cells) for moment in moments]
+        return [written(timestamp, cells) for timestamp in timestamps]
     if isinstance(like, datetime) and like.tzinfo is not None:
-        return [moment.replace(tzinfo=UTC).astimezone(like.tzinfo) for moment in moments.tolist()]
-    return moments.astype(np.int64) if isinstance(like, int) else moments
+        return [timestamp.replace(tzinfo=UTC).astimezone(like.tzinfo) for timestamp in timestamps.tolist()]
+    return timestamps.astype(np.int64) if isinstance(like, int) else timestamps
 
 
 def series_of(prompt: str, channels: Sequence[str]) -> Series:
@@ -153,10 +153,10 @@ def appended(
         yield line(columns, delimiter)
     for series, ahead in forecasts:
         like = table.cells(time) if table is not None and time is not None else [""]
-        for step, moment in enumerate(ahead.time_H):
+        for step, timestamp in enumerate(ahead.time_H):
             cells: dict[str, str] = {}
             if time is not None:
-                cells[time] = written(moment, like)
+                cells[time] = written(timestamp, like)
             if id_ is not None:
                 cells[id_] = series.id
             names = (*known.channels, *known.covariates)
@@ -192,12 +192,12 @@ def number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def moment_of(moment: Any) -> str | float | int:
-    if isinstance(moment, np.datetime64):
-        return str(moment.astype("datetime64[us]")).removesuffix(".000000")
-    return int(moment) if float(moment).is_integer() else float(moment)
+def timestamp_of(timestamp: Any) -> str | float | int:
+    if isinstance(timestamp, np.datetime64):
+        return str(timestamp.astype("datetime64[us]")).removesuffix(".000000")
+    return int(timestamp) if float(timestamp).is_integer() else float(timestamp)
 
 
-def written(moment: Any, like: Sequence[str]) -> str:
+def written(timestamp: Any, like: Sequence[str]) -> str:
     """As the column of these cells writes its times."""
-    return date_format(like).format(moment) if isinstance(moment, np.datetime64) else str(moment_of(moment))
+    return date_format(like).format(timestamp) if isinstance(timestamp, np.datetime64) else str(timestamp_of(timestamp))

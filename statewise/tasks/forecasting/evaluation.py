@@ -270,7 +270,7 @@ def evaluate_frames(
     part: str,
     device: torch.device,
 ) -> ForecastEvaluation:
-    """Each series from its beginning, one step ahead at every moment but the first."""
+    """Each series from its beginning, one step ahead at every time step but the first."""
     bits = spec.objective.of_bits
     tally, naive = Tally(horizon=1), Tally(horizon=1)
     total, weight = 0.0, 0.0
@@ -329,7 +329,7 @@ def evaluate_whole(
     device: torch.device,
     steps: Sequence[int] = STEPS,
 ) -> ForecastEvaluation:
-    """One step ahead at every moment; and, of real values, one closed loop a series, from as far on as all allow."""
+    """One step ahead at every time step; and, of real values, one closed loop a series, from as far on as all allow."""
     frames = evaluate_frames(model, spec, known, spans=spans, part=part, device=device)
     horizon = spec.forecast.horizon
     read = min(max(span.begin, span.end - horizon) if span.begin == span.reach else span.begin for span in spans)

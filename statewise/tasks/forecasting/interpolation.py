@@ -15,7 +15,7 @@ from statewise.tasks.forecasting.known import Known
 
 
 class Interpolation(NamedTuple):
-    """Mean squared errors of filling holes of `gap` moments, in units of the training part's deviation."""
+    """Mean squared errors of filling holes of `gap` time steps, in units of the training part's deviation."""
 
     gap: int
     holes: int

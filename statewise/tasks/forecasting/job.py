@@ -181,7 +181,7 @@ class ForecastingJob(Job):
         from_ = batch.context if self.spec.forecast.mode == "direct" else 1
         weight = _counted(everyone_batch.observed_BTC[:, from_:], bits)
         told = self.spec.forecast.mode == "direct" or isinstance(self.spec.forecast.forcing, TeacherForcing)
-        obstacle = None if told else "the model may read itself, which is decided moment by moment"
+        obstacle = None if told else "the model may read itself, which is decided time step by time step"
         if not bool(batch.observed_BTC.all()):
             obstacle = "values are missing, and how many is not the same in every window"
         return Window(
@@ -253,7 +253,7 @@ def forecaster_loss(
     first_row: int = 0,
     ahead_only: bool = False,
 ) -> WeightedSum:
-    """The head's loss. A recursive model learns at every moment but the first, `ahead_only`: of the horizon."""
+    """The head's loss. A recursive model learns at every time step but the first, `ahead_only`: of the horizon."""
     if isinstance(model, DirectForecaster):
         params, shift_BHC = model(prepared.past)
         return real_loss(model.head, params, (prepared.target_BHC - shift_BHC).flatten(1))
@@ -301,7 +301,7 @@ def forecaster_loss(
 
 
 def as_sequence(model: RecursiveForecaster, prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs at every moment but the last; and all values, and which of them were observed."""
+    """Inputs at every time step but the last; and all values, and which of them were observed."""
     values_BLC, observed_BLC, covariates_BTX = prepared.past
     all_BTC = torch.cat([values_BLC, prepared.target_BHC.nan_to_num()], 1)
     seen_BTC = torch.cat([observed_BLC, ~prepared.target_BHC.isnan()], 1)
@@ -362,7 +362,7 @@ def cut(span: Span) -> Series:
 
 
 def as_prepared(rows: SeriesRows) -> Prepared:
-    """A context of one moment and a horizon of all the others."""
+    """A context of one time step and a horizon of all the others."""
     target_BTC = rows.values_BTC[:, 1:].masked_fill(~rows.observed_BTC[:, 1:], torch.nan)
     return Prepared(Past(rows.values_BTC[:, :1], rows.observed_BTC[:, :1], rows.covariates_BTX), target_BTC)
 

@@ -16,7 +16,7 @@ from statewise.figures import Axis, Figure, Series, csv_text, paint, svg_file
 from statewise.specs import ForecastingSpec, UserError, optional
 from statewise.tasks.answers import Course
 from statewise.tasks.forecasting.ahead import Ahead
-from statewise.tasks.forecasting.answer import moment_of
+from statewise.tasks.forecasting.answer import timestamp_of
 from statewise.tasks.forecasting.examples import read_parts
 
 _ENDINGS = (".svg", ".png", ".pdf", ".csv")
@@ -109,11 +109,11 @@ def _numbers(shown: Shown) -> Iterator[Sequence[Any]]:
         return
     levels = sorted(shown.quantiles)
     yield ["time", "truth", "forecast", *(f"quantile {level:g}" for level in levels)]
-    ahead = {str(moment): step for step, moment in enumerate(shown.ahead_time)}
-    for moment, truth in zip(shown.time, shown.truth, strict=True):
-        at = ahead.get(str(moment))
+    ahead = {str(timestamp): step for step, timestamp in enumerate(shown.ahead_time)}
+    for timestamp, truth in zip(shown.time, shown.truth, strict=True):
+        at = ahead.get(str(timestamp))
         told = [] if at is None else [shown.mean[at], *(shown.quantiles[level][at] for level in levels)]
-        yield [moment, "" if np.isnan(truth) else truth, *("" if np.isnan(one) else one for one in told)]
+        yield [timestamp, "" if np.isnan(truth) else truth, *("" if np.isnan(one) else one for one in told)]
 
 
 def _errors(shown: Shown) -> Figure:
@@ -130,7 +130,7 @@ def _errors(shown: Shown) -> Figure:
 def _forecast(shown: Shown) -> Figure:
     """Along x, time steps after the last value that was read."""
     origin = len(shown.time) - len(shown.ahead_time) - 1
-    last = moment_of(shown.time[max(origin, 0)])
+    last = timestamp_of(shown.time[max(origin, 0)])
     ahead = np.arange(1, len(shown.ahead_time) + 1)
     series = [_known("truth", np.arange(len(shown.time)) - origin, shown.truth, entry="truth")]
     levels = sorted(shown.quantiles)

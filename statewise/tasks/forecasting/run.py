@@ -311,7 +311,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         else:
             series = self._chosen(None, None, scaled=False)[1][-1].series
         ahead = self.forecast(series, horizon=tokens, levels=(), draw=sampling.seed if sampling.temperature else None)
-        return "\n".join(",".join(f"{value:.10g}" for value in moment) for moment in ahead.mean_HC)
+        return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in ahead.mean_HC)
 
     def predict(self, data: Data) -> Any:
         """Means of what comes next, in the form of `data`: `[T, C]` gives `[horizon, C]`, a frame gives a frame.
@@ -329,7 +329,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             return frame_ahead(data, file.paths[0], forecasts, spec=file.data, known=self.known)
 
     def _rows(self, paths: Sequence[str], data: SeriesDataSpec) -> Iterator[dict[str, Any]]:
-        """Each series of the files, continued: a row for every moment and channel. Standard input is a CSV."""
+        """Each series of the files, continued: a row for every time step and channel. Standard input is a CSV."""
         for path in paths:
             with spooled(path, ending=_TABLE) as file:
                 found = self._read([file], data)

@@ -1,6 +1,6 @@
 """Series under a lens: windows of them, or each from its beginning.
 
-N copies of a row, L context, T moments of a row, H ahead, C channels, Q questions, W windows.
+N copies of a row, L context, T time steps of a row, H ahead, C channels, Q questions, W windows.
 """
 
 import copy
@@ -32,10 +32,10 @@ from statewise.tasks.specimen import (
 )
 
 _VALUES = 1 << 18  # of windows whose errors are asked for, at most
-_LONGEST = 4096  # moments of a whole series that are looked at in one go
+_LONGEST = 4096  # time steps of a whole series that are looked at in one go
 _CHANNELS = 8  # that units are compared with
 
-_WORDS = Words("moment", "moment", "", "moments before the one that is forecast", "moment", classes=False)
+_WORDS = Words("time step", "time step", "", "time steps before the one that is forecast", "time step", classes=False)
 
 
 @final
@@ -179,8 +179,8 @@ class ForecastingSpecimens(Specimens):
             read=lambda z_NTI: machine(z_NTI)[0],
             judge=judge,
             answer=answer,
-            questions=tuple(f"moment {first + t + 1}" for t in asked),
-            # What comes after the moment just before the forecast has no say in it.
+            questions=tuple(f"time step {first + t + 1}" for t in asked),
+            # What comes after the time step just before the forecast has no say in it.
             distance=lambda question: _not_after((asked[question] + 1 - np.arange(places)).astype(np.float64)),
             machine=machine,
             signals=self._signals(x_TC),
@@ -219,7 +219,7 @@ class ForecastingSpecimens(Specimens):
 
     @torch.no_grad()
     def _frames(self, model: RecursiveForecaster, poll: Poll) -> Courses:
-        """One step ahead at every moment."""
+        """One step ahead at every time step."""
         bits = self._spec.objective.of_bits
         losses, naive, origins, rows = [], [], [], []
         for number, span in enumerate(self._spans):
@@ -274,7 +274,7 @@ def _not_after(distance_T: Floats) -> Floats:
 
 
 def _cut_up(span: Span) -> list[Span]:
-    """A long series in parts, each read afresh; none shorter than two moments."""
+    """A long series in parts, each read afresh; none shorter than two time steps."""
     parts = max(1, -(-(span.end - span.begin) // _LONGEST))
     edges = np.linspace(span.begin, span.end, parts + 1).astype(int).tolist()
     return [span._replace(begin=a, end=b, reach=a) for a, b in pairwise(edges) if b - a > 1]
