@@ -27,6 +27,7 @@ from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
 from statewise.tasks.proof import Finding as Finding
+from statewise.tasks.proof import count_forms as count_forms
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report
