@@ -38,7 +38,7 @@ from statewise.tasks.report import (
     worse_than_trivial,
 )
 from statewise.tasks.run import PredictingRun, named
-from statewise.tasks.specimen import UNTOLD
+from statewise.tasks.specimen import UNKNOWN
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
@@ -205,7 +205,7 @@ class ClassificationRun(PredictingRun):
                 )
             lines = [line for line in text.splitlines() if line.strip()]
             content: Sequence[Any] = lines
-            label_N = np.full(len(lines), UNTOLD)
+            label_N = np.full(len(lines), UNKNOWN)
             where, source = [f"line {number}" for number in range(1, len(lines) + 1)], "the given text"
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
