@@ -38,7 +38,7 @@ from statewise.tasks.reproduce import reproduce as reproduce
 from statewise.tasks.run import PredictingRun as PredictingRun
 from statewise.tasks.run import Run as Run
 from statewise.tasks.run import SelfReadingRun as SelfReadingRun
-from statewise.tasks.specimen import UNTOLD as UNTOLD
+from statewise.tasks.specimen import UNKNOWN as UNKNOWN
 from statewise.tasks.specimen import Choices as Choices
 from statewise.tasks.specimen import Composed as Composed
 from statewise.tasks.specimen import Courses as Courses
