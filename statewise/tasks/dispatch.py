@@ -54,7 +54,7 @@ def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[A
     folder, mixers = find_run(path), own_mixers(mixer)
     published = find_published(folder, needs=NEEDS)
     spec = read_spec(published.path, mixers=mixers)
-    run = TASKS[spec.task].run.open(spec, Opened(folder, published.path, published.skipped, pick_device(device)))
+    run = TASKS[spec.task].run(spec, Opened(folder, published.path, published.skipped, pick_device(device)))
     run.mixers = mixers
     return run
 

@@ -57,19 +57,22 @@ class Run(ABC):
     skipped: list[str]  # damaged parts that were left out
     mixers: tuple[CustomMixer, ...]  # the user's own classes that it was opened with
 
-    @classmethod
+    def __init__(self, spec: Any, opened: Opened) -> None:
+        self.path, self.spec, self.skipped, self._device = opened.path, spec, list(opened.skipped), opened.device
+        self.model = self._open(opened).eval()
+
     @abstractmethod
-    def open(cls, spec: Any, opened: Opened) -> "Run":
-        """Read the folder of a run of this task."""
+    def _open(self, opened: Opened) -> Any:
+        """Read the folder; returns the model, with its weights."""
 
     @property
-    @abstractmethod
     def device(self) -> torch.device:
         """Where the model is.
 
         >>> sw.load("runs/lstm", device="cpu").device
         device(type='cpu')
         """
+        return self._device
 
     @abstractmethod
     def sizes(self) -> dict[str, Any]:
@@ -172,7 +175,6 @@ class Run(ABC):
         made.spec = kept
         return made
 
-    @abstractmethod
     def generate(
         self,
         prompt: str = "",
@@ -188,6 +190,10 @@ class Run(ABC):
         >>> sw.load("runs/classification").generate("a warm film") in ("good", "bad")
         True
         """
+        return self._generate(prompt, tokens, sampling or Sampling(), stop)
+
+    @abstractmethod
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str: ...
 
     def _asked(self, prompt: str) -> str:
         """The prompt of a run that cannot begin from nothing."""
