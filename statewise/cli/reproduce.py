@@ -32,8 +32,7 @@ def reproduce(
         typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
     ] = None,
     metric: Annotated[
-        str | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Report this metric of the task, e.g. span_f1."),
+        str | None, typer.Option("--metric", "-m", metavar="NAME", help="Report this metric of the task, e.g. span_f1.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run.")] = None,
     quiet: Quiet = False,
@@ -60,13 +59,7 @@ def reproduce(
     from statewise.training import make_display
 
     verdict = run_again(
-        name,
-        data=data,
-        settings=set_ or (),
-        test=test or (),
-        metric=metric,
-        out=out,
-        display=make_display(quiet=quiet),
+        name, data=data, settings=set_ or (), test=test or (), metric=metric, out=out, display=make_display(quiet=quiet)
     )
     if json_:
         print_json(verdict._asdict())

@@ -15,14 +15,7 @@ from statewise.comparison.search import with_recorded
 from statewise.comparison.study import changed, spec_of
 from statewise.comparison.study_data import Opener
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
-from statewise.specs import (
-    AnyRunSpec,
-    EntrySpec,
-    StudySpec,
-    Tried,
-    UserError,
-    nearest,
-)
+from statewise.specs import AnyRunSpec, EntrySpec, StudySpec, Tried, UserError, nearest
 from statewise.tasks import compared_data, metric_names, metric_of
 from statewise.training import judge_of
 

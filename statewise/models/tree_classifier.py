@@ -66,12 +66,7 @@ NodeClassifier = TreeClassifier | SpanClassifier | Classifier
 
 
 def build_node_classifier(
-    model: TreeModelSpec,
-    reader: ReaderSpec,
-    *,
-    num_classes: int,
-    vocab: int,
-    seed: int = 0,
+    model: TreeModelSpec, reader: ReaderSpec, *, num_classes: int, vocab: int, seed: int = 0
 ) -> NodeClassifier:
     """The first where the spec follows given trees; the others read spans."""
     if not isinstance(model, ComposerSpec):
@@ -107,11 +102,7 @@ def build_composer(spec: AnyComposerSpec, *, generator: torch.Generator | None =
     match spec:
         case CompositionSpec():
             return Composition(
-                spec.width,
-                input_width=spec.embedding_width,
-                arity=spec.arity,
-                init=spec.init,
-                generator=generator,
+                spec.width, input_width=spec.embedding_width, arity=spec.arity, init=spec.init, generator=generator
             )
         case ChildSumSpec():
             return ChildSumTreeLSTM(

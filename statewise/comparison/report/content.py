@@ -13,14 +13,7 @@ from statewise.comparison.report.costs import contexts, lesson, standings, throu
 from statewise.comparison.report.curves import learning_curves
 from statewise.comparison.report.lineage import Group, Model, colours, groups, models
 from statewise.comparison.report.results import Results, sort
-from statewise.comparison.report.surprise import (
-    Disagreement,
-    Surprised,
-    Written,
-    disagreements,
-    readings,
-    written,
-)
+from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
 from statewise.comparison.report.table import (
     Settings,
     entry_table,
@@ -112,12 +105,7 @@ class _Study(NamedTuple):
 
 
 def gather(
-    parts: Sequence[Part],
-    *,
-    title: str,
-    question: str,
-    command: str | None = None,
-    look: Figure | None = None,
+    parts: Sequence[Part], *, title: str, question: str, command: str | None = None, look: Figure | None = None
 ) -> Content:
     assert parts, "a report needs at least one study"
     studies = []

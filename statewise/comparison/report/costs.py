@@ -3,13 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from statewise.comparison.report.results import SAME, Results, differ, pareto, possible
-from statewise.comparison.report.verdict import (
-    compares_sizes,
-    few,
-    listed,
-    named,
-    separates_forms,
-)
+from statewise.comparison.report.verdict import compares_sizes, few, listed, named, separates_forms
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS, Found
 from statewise.display import Format, count, duration, plain, size

@@ -65,10 +65,7 @@ class TaggingEvaluation(NamedTuple):
             (
                 "most frequent tag of the word",
                 *_row(
-                    self.lexicon_accuracy,
-                    self.lexicon_new_word_accuracy,
-                    self.lexicon_macro_f1,
-                    self.lexicon_span_f1,
+                    self.lexicon_accuracy, self.lexicon_new_word_accuracy, self.lexicon_macro_f1, self.lexicon_span_f1
                 )[: len(columns)],
             ),
             (f"always {self.majority_tag!r}", *_row(self.majority_accuracy, None, None, None)[: len(columns)]),
