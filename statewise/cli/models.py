@@ -82,7 +82,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
                 "year": encoding.year,
                 "state": "none: it needs the whole input",
                 "learns": "gradient",
-                "parameters": sum(p.numel() for p in encoding.make().parameters()),
+                "parameters": sum(p.numel() for p in encoding.make(encoding.width).parameters()),
                 "context": context,
                 "context_bytes": 0,
                 "initial_bytes": 0,

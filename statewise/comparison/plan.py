@@ -15,8 +15,15 @@ from statewise.comparison.search import with_recorded
 from statewise.comparison.study import changed, spec_of
 from statewise.comparison.study_data import Opener
 from statewise.comparison.trial import COSTS, Found, Phase, Trial, trial_key
-from statewise.specs import AnyRunSpec, EntrySpec, StudySpec, Tried, UserError, nearest
-from statewise.tasks import compared_data, metric_names, metric_of
+from statewise.specs import (
+    AnyRunSpec,
+    EntrySpec,
+    StudySpec,
+    Tried,
+    UserError,
+    nearest,
+)
+from statewise.tasks import compared_data, metric_names, metric_of, metric_tables
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
@@ -212,6 +219,10 @@ def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
         raise UserError(
             f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, known)
         )
+    shown = [*metric_names(spec), *metric_tables(spec)]
+    for name in study.also:
+        if name not in shown:
+            raise UserError(f"also: {name!r} is not a metric of a {spec.task} run", fix=nearest(name, shown))
 
 
 def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:

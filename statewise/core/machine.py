@@ -5,7 +5,7 @@ B batch, T time, D width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -105,7 +105,14 @@ class Mixer(Machine[S]):
 
 
 class Encoder(Described, ABC):
-    """A function of the whole input, for what cannot be read step by step: no `step` is faked."""
+    """A function of the whole input, for what cannot be read step by step: no `step` is faked.
+
+    The laws it keeps are in `statewise.encoders.laws`.
+    """
+
+    axes: ClassVar[int] = 1  # of the input, between batch and width
+    input_width: int
+    output_width: int
 
     @abstractmethod
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
