@@ -198,7 +198,7 @@ def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
             spec_of(study, entry, {name: value})
         except UserError as error:
             problems.append(error)
-    if problems and not all(f"{name}: unknown key" in str(one) for one in problems):
+    if problems and not all(f"{name}: unknown key" in str(problem) for problem in problems):
         raise problems[0]
     return not problems
 

@@ -141,7 +141,9 @@ def ranking(
     ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
     comparisons = compare(ordered, error=error, confidence=confidence)
     groups: list[list[str]] = []
-    apart = {frozenset((one.first, one.second)) for one in comparisons if one.distinguishable}
+    apart = {
+        frozenset((comparison.first, comparison.second)) for comparison in comparisons if comparison.distinguishable
+    }
     for one in ordered:
         if groups and frozenset((groups[-1][0], one.entry)) not in apart:
             groups[-1].append(one.entry)

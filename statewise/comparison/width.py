@@ -74,12 +74,12 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
 
 
 def _that_build(candidates: list[_Candidate], data: OpenedData) -> Iterator[_Candidate]:
-    for one in candidates:
+    for candidate in candidates:
         try:
-            data.refuse_unbuildable(one.spec)
+            data.refuse_unbuildable(candidate.spec)
         except ValueError:
             continue
-        yield one
+        yield candidate
 
 
 def _finer(

@@ -126,7 +126,7 @@ def runs_right_to_left(text: str) -> bool:
 def levels(letters: Sequence[str], *, right: bool) -> list[int]:
     """The embedding level of each letter of a line: even is left-to-right, odd is right-to-left."""
     base = int(right)
-    kinds = _with_numbers([unicodedata.bidirectional(one[0]) for one in letters], "R" if right else "L")
+    kinds = _with_numbers([unicodedata.bidirectional(letter[0]) for letter in letters], "R" if right else "L")
     edge = "R" if right else "L"
     found: list[str] = []
     at = 0

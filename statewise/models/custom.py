@@ -165,7 +165,7 @@ def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]
         raise UserError(
             f"{file} defines no mixer: {there}and a mixer is a class that inherits statewise.core.Mixer", fix=_CONTRACT
         )
-    whole = [one for one in mixers if not inspect.isabstract(one)]
+    whole = [mixer for mixer in mixers if not inspect.isabstract(mixer)]
     return tuple(_of_class(one) for one in whole or mixers[:1])
 
 

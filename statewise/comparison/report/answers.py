@@ -44,7 +44,7 @@ def _of_one_seed(results: Results) -> dict[str, dict[tuple[str, str, str], str]]
 
 
 def _by_question(answers: list[Answer]) -> dict[tuple[str, str, str], str]:
-    return {(one.given, one.asked, one.truth): one.answer for one in answers}
+    return {(answer.given, answer.asked, answer.truth): answer.answer for answer in answers}
 
 
 def answered(asked: list[Asked]) -> str:

@@ -35,22 +35,22 @@ def lesson(results: Results, ranking: Ranking) -> Figure:
 def bars(results: Results, ranking: Ranking) -> Figure:
     """Shares of right answers, a bar per entry with what its state is and its bytes; trivial predictors last."""
     context = results.stated_context()
-    several = any(one.t_interval is not None for one in ranking.standings)
+    several = any(standing.t_interval is not None for standing in ranking.standings)
     series = []
-    for at, one in enumerate(ranking.standings):
-        low, high = _interval(results, one)
-        state = results.state_bytes(one.entry)
-        form = results.form(one.entry) if one.entry in results.kinds else ""
+    for at, standing in enumerate(ranking.standings):
+        low, high = _interval(results, standing)
+        state = results.state_bytes(standing.entry)
+        form = results.form(standing.entry) if standing.entry in results.kinds else ""
         note = ", ".join(filter(None, [form, size(state) if state else ""]))
         series.append(
             Series(
-                one.entry,
-                (one.mean,),
+                standing.entry,
+                (standing.mean,),
                 (float(at),),
                 (low,) if several else (),
                 (high,) if several else (),
-                entry=one.entry,
-                text=(f"{one.mean:.2f}{f' · {note}' if note else ''}",),
+                entry=standing.entry,
+                text=(f"{standing.mean:.2f}{f' · {note}' if note else ''}",),
             )
         )
     anchors = [
@@ -65,7 +65,9 @@ def bars(results: Results, ranking: Ranking) -> Figure:
         title=f"{metric} by kind of state" if forms else f"{metric} of each entry",
         kind="bars",
         x=Axis(results.metric, limits=(0.0, 1.0)),
-        y=Axis("", scale="category", categories=(*(one.entry for one in ranking.standings), *results.anchors)),
+        y=Axis(
+            "", scale="category", categories=(*(standing.entry for standing in ranking.standings), *results.anchors)
+        ),
         series=(*series, *anchors) if series else (),
         reading=f"Longer is better; beside each bar: {results.metric}{', what the state is' if forms else ''}{after}"
         f"{'; lines: 95 % interval over seeds' if several else ''}"
@@ -125,7 +127,7 @@ def _by_number(results: Results, ranking: Ranking, table: str, names: list[str])
     metric, what = metric_of(table).label.split(", ")
     places = [int(name.rpartition(".")[2]) for name in names]
     series = []
-    for entry in (one.entry for one in ranking.standings):
+    for entry in (standing.entry for standing in ranking.standings):
         runs = [[run.figures[name] for run in results.final[entry] if name in run.figures] for name in names]
         there = [(float(place), values) for place, values in zip(places, runs) if values]
         means, low, high = ([of(values) for _, values in there] for of in (fmean, min, max))
@@ -216,14 +218,14 @@ def _against(
     unit: Unit = "bytes",
 ) -> Figure:
     series, without = [], []
-    for one in ranking.standings:
-        x = of(one.entry)
+    for standing in ranking.standings:
+        x = of(standing.entry)
         if not x:
-            without.append(one.entry)
+            without.append(standing.entry)
             continue
-        low, high = _interval(results, one)
-        point = Series(one.entry, (x,), (one.mean,), entry=one.entry)
-        series.append(point if one.t_interval is None else point._replace(low=(low,), high=(high,)))
+        low, high = _interval(results, standing)
+        point = Series(standing.entry, (x,), (standing.mean,), entry=standing.entry)
+        series.append(point if standing.t_interval is None else point._replace(low=(low,), high=(high,)))
     down = "Lower left" if results.study.better == "lower" else "Upper left"
     return Figure(
         name=results.figure_name(f"quality-{name}"),

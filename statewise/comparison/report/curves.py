@@ -35,8 +35,8 @@ def learning_curves(results: Results) -> list[Figure]:
     others = [
         _Drawn(f"-{metric.name}", metric.label, metric.better, partial(_watched, metric.name)) for metric in watched
     ]
-    figures = [_curves(results, one, "steps", "steps", "whole", lambda point: float(point.step)) for one in others]
-    if not any(one.curve for runs in results.final.values() for one in runs):
+    figures = [_curves(results, other, "steps", "steps", "whole", lambda point: float(point.step)) for other in others]
+    if not any(run.curve for runs in results.final.values() for run in runs):
         return figures
     by_steps = _curves(results, own, "steps", "steps", "whole", lambda point: float(point.step))
     by_time = _curves(results, own, "time", "training time (seconds)", "seconds", lambda point: point.seconds)
@@ -96,9 +96,9 @@ def _steep(series: list[Series], better: Better) -> bool:
 
 def _partial(results: Results, drawn: _Drawn) -> str:
     """A note where no point of any curve equals the final score of its run."""
-    runs = [one for runs in results.final.values() for one in runs if len(one.curve) > 1]
+    runs = [run for runs in results.final.values() for run in runs if len(run.curve) > 1]
     figure = results.study.metric
-    if drawn.name or not runs or any(point.figure == one.figures[figure] for one in runs for point in one.curve):
+    if drawn.name or not runs or any(point.figure == run.figures[figure] for run in runs for point in run.curve):
         return ""
     return (
         " During training only part of the held-out data is scored, so curves end near the table's scores, not at them."
@@ -160,9 +160,9 @@ def _limits(series: list[Series], better: str) -> tuple[float, float] | None:
     if not curves:
         return None
     later = []
-    for one in curves:
-        early = _EARLY * (one.x[-1] - one.x[0]) + one.x[0]
-        later.append(max(sign * y for x, y in zip(one.x, one.y) if x >= early))
+    for curve in curves:
+        early = _EARLY * (curve.x[-1] - curve.x[0]) + curve.x[0]
+        later.append(max(sign * y for x, y in zip(curve.x, curve.y) if x >= early))
     ends = [sign * one.y[-1] for one in series]
     worst, best = max(*later, *ends), min(sign * y for one in series for y in (*one.low, *one.high))
     highest = max(sign * y for one in series for y in one.y)

@@ -140,10 +140,10 @@ def _samples(part: PartContent) -> str:
         return f"<p>{escape(part.sampled)}</p>"
     bounds = _bounds(part)
     cards = "".join(
-        f'<div class="card"><h3>{escape(one.entry)} <small class="note">seed {one.seed}, '
-        f"{plain(one.per_character())} bits per character</small></h3>"
-        f'<pre class="heat" tabindex="0">{_coloured(one.pieces, bounds)}</pre></div>'
-        for one in part.samples
+        f'<div class="card"><h3>{escape(sample.entry)} <small class="note">seed {sample.seed}, '
+        f"{plain(sample.per_character())} bits per character</small></h3>"
+        f'<pre class="heat" tabindex="0">{_coloured(sample.pieces, bounds)}</pre></div>'
+        for sample in part.samples
     )
     prompt = (
         f'<p>All samples continue this prompt:</p><pre class="command">{_code(part.prompt)}</pre>'
@@ -171,7 +171,7 @@ def _readings(part: PartContent) -> str:
 
 
 def _bounds(part: PartContent) -> tuple[float, ...]:
-    texts = [*(one.pieces for one in part.samples), *(one.pieces for one in part.readings)]
+    texts = [*(sample.pieces for sample in part.samples), *(reading.pieces for reading in part.readings)]
     return widened(LEVELS, [bits for pieces in texts for _, bits in pieces])
 
 
@@ -204,15 +204,17 @@ def _disagreements(part: PartContent) -> str:
     if not part.disagreements:
         return ""
     rows = []
-    for one in part.disagreements:
-        least, most = (plain(one.bits[name]) for name in (one.expected_by, one.surprised))
-        every = ", ".join(f"{name} {plain(bits)}" for name, bits in sorted(one.bits.items(), key=lambda item: item[1]))
+    for disagreement in part.disagreements:
+        least, most = (plain(disagreement.bits[name]) for name in (disagreement.expected_by, disagreement.surprised))
+        every = ", ".join(
+            f"{name} {plain(bits)}" for name, bits in sorted(disagreement.bits.items(), key=lambda item: item[1])
+        )
         rows.append(
-            f'<tr><td class="text wrap"><code>{_code(one.before)}<mark>{_code(one.piece)}</mark>'
-            f"{_code(one.after)}</code></td>"
-            f'<td class="text">{escape(one.expected_by)} <span class="note">{least}</span></td>'
-            f'<td class="text">{escape(one.surprised)} <span class="note">{most}</span></td>'
-            f'<td title="{escape(every)}">{plain(one.gap)}</td></tr>'
+            f'<tr><td class="text wrap"><code>{_code(disagreement.before)}<mark>{_code(disagreement.piece)}</mark>'
+            f"{_code(disagreement.after)}</code></td>"
+            f'<td class="text">{escape(disagreement.expected_by)} <span class="note">{least}</span></td>'
+            f'<td class="text">{escape(disagreement.surprised)} <span class="note">{most}</span></td>'
+            f'<td title="{escape(every)}">{plain(disagreement.gap)}</td></tr>'
         )
     heads = [("piece in context", "text"), ("fewest bits", "text"), ("most bits", "text"), ("difference (bits)", "")]
     head = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in heads)

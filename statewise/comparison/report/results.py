@@ -69,8 +69,8 @@ class Results(NamedTuple):
         """Trivial predictors and their score, the mean over all trials that have it."""
         told: dict[str, list[float]] = {}
         for runs in self.final.values():
-            for one in runs:
-                for name, value in one.anchors.items():
+            for run in runs:
+                for name, value in run.anchors.items():
                     told.setdefault(name, []).append(value)
         return {name: fmean(values) for name, values in told.items()}
 
@@ -80,7 +80,7 @@ class Results(NamedTuple):
 
     def also(self) -> dict[str, list[str]]:
         """The study's other metrics: of each what the trials have of it, of a table one for each of its numbers."""
-        there = {name for runs in self.final.values() for one in runs for name in one.figures}
+        there = {name for runs in self.final.values() for run in runs for name in run.figures}
         inside = {
             table: sorted(
                 (name for name in there if name.startswith(f"{table}.")), key=lambda name: int(name.rpartition(".")[2])
@@ -91,11 +91,11 @@ class Results(NamedTuple):
 
     def learned(self) -> bool:
         """Whether there are learning curves: a study of costs has none."""
-        return any(one.curve or one.watched for runs in self.final.values() for one in runs)
+        return any(run.curve or run.watched for runs in self.final.values() for run in runs)
 
     def watched(self) -> list[str]:
         """Validation metrics besides the study's own that any entry has a curve of."""
-        return sorted({name for runs in self.final.values() for one in runs for name in one.watched})
+        return sorted({name for runs in self.final.values() for run in runs for name in run.watched})
 
     def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
         """Over the seeds that have it."""
@@ -112,7 +112,7 @@ class Results(NamedTuple):
         return self.mean(entry, lambda one: float(one.state_bytes[at]) if at in one.state_bytes else None)
 
     def contexts(self) -> list[int]:
-        return sorted({context for runs in self.final.values() for one in runs for context in one.state_bytes})
+        return sorted({context for runs in self.final.values() for run in runs for context in run.state_bytes})
 
     def stated_context(self) -> int | None:
         """The context at which the table gives state bytes: that of the budget, or the nearest measured one."""
@@ -123,7 +123,7 @@ class Results(NamedTuple):
         """Seeds that have not finished, and what to do about them."""
         seeds, said, left = self.study.seeds, [], False
         for name in self.order:
-            failed = [one for one in self.failures if one.entry == name and one.phase == "final"]
+            failed = [failure for failure in self.failures if failure.entry == name and failure.phase == "final"]
             have = len(self.final.get(name, []))
             if have < seeds:
                 left = left or have + len(failed) < seeds

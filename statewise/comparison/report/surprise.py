@@ -63,13 +63,15 @@ def written(results: Results, ranking: Ranking) -> tuple[list[Written], str]:
 
     A sample counts as readable if its model needs at most half as many bits per byte as token frequencies do.
     """
-    sampled = [one.entry for one in ranking.standings if any(run.sample for run in results.final[one.entry])]
+    sampled = [
+        standing.entry for standing in ranking.standings if any(run.sample for run in results.final[standing.entry])
+    ]
     bound, metric = results.anchors.get(_UNIGRAM), results.study.metric
     if not sampled:
         return [], ""
     if metric != "bits_per_byte" or bound is None:
         return [], "No samples: the score of token frequencies is needed to judge whether text is readable."
-    means = {one.entry: one.mean for one in ranking.standings}
+    means = {standing.entry: standing.mean for standing in ranking.standings}
     readable = [name for name in sampled if means[name] <= READABLE * bound]
     first_of_kind = {results.kinds.get(name, name): name for name in reversed(readable)}
     shown = [name for name in readable if name in first_of_kind.values()][:SAMPLES]

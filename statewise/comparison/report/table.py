@@ -147,7 +147,7 @@ def _tried(trial: Tried | None, *, chosen: bool) -> Cell:
 
 def search_table(results: Results) -> Table | None:
     """Every search trial of every entry in order; the seeds were run with the chosen one."""
-    failed = [one for one in results.failures if one.phase == "search"]
+    failed = [failure for failure in results.failures if failure.phase == "search"]
     if not results.search and not failed:
         return None
     rows = []
@@ -220,8 +220,14 @@ def failure_table(results: Results) -> Table | None:
         Column("key", "trial", text=True),
     )
     rows = tuple(
-        (words(one.entry), Cell(one.seed, str(one.seed)), words(one.phase), words(one.error), words(one.key))
-        for one in results.failures
+        (
+            words(failure.entry),
+            Cell(failure.seed, str(failure.seed)),
+            words(failure.phase),
+            words(failure.error),
+            words(failure.key),
+        )
+        for failure in results.failures
     )
     return Table(columns, rows)
 

@@ -46,11 +46,11 @@ def read_split(spec: TaggedDataSpec, *, seed: int) -> tuple[list[Tagged], list[T
 
 
 def words_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [word for one in sentences for word in one.words]
+    return [word for sentence in sentences for word in sentence.words]
 
 
 def tags_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [tag for one in sentences for tag in one.tags]
+    return [tag for sentence in sentences for tag in sentence.tags]
 
 
 def learn_encoding(spec: WordsSpec, train: Sequence[Tagged]) -> Encoding:

@@ -222,7 +222,7 @@ def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]
 
 
 def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
-    return span.measure([one.tags for one in sentences], by_sentence(tags, sentences)).f1.value
+    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1.value
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:
