@@ -251,7 +251,7 @@ def scaled(study: StudySpec, minutes: float) -> StudySpec:
         raise UserError(f"minutes is {minutes:g}, expected more than 0")
     share = minutes / study.minutes
     base = _scaled(study.base, share)
-    entries = tuple(one.model_copy(update={"settings": _scaled(one.settings, share)}) for one in study.entry)
+    entries = tuple(entry.model_copy(update={"settings": _scaled(entry.settings, share)}) for entry in study.entry)
     budget = study.budget.stretched(share)
     return study.model_copy(update={"base": base, "entry": entries, "budget": budget, "minutes": float(minutes)})
 

@@ -48,7 +48,7 @@ def solve_width(
             return fitting[0].settings
     if not fitting:
         raise UserError(f"entry {entry.name!r}: no width near {crossing} can be built", fix=str(at(crossing)))
-    finer = [found for one in fitting[:4] for found in _finer(one, paths, at, wanted)]
+    finer = [found for candidate in fitting[:4] for found in _finer(candidate, paths, at, wanted)]
     return next(_that_build(sorted([*finer, fitting[0]], key=off), data)).settings
 
 

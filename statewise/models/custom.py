@@ -91,7 +91,9 @@ def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer
         name = type(given).__name__
         raise UserError(f"{name} was given as an object that is already built", fix=f"pass the class: mixer={name}")
     many = [given] if isinstance(given, type | str | Path | CustomMixer) else list(given)
-    found = [own for one in many for own in (_of_file(one) if isinstance(one, str | Path) else (_of_class(one),))]
+    found = [
+        own for given in many for own in (_of_file(given) if isinstance(given, str | Path) else (_of_class(given),))
+    ]
     return tuple(dict.fromkeys(found))
 
 

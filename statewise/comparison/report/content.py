@@ -153,7 +153,7 @@ def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
         figures=tuple(figures),
         samples=tuple(samples),
         sampled=sampled,
-        prompt=next((one.prompt for one in final if one.prompt), "") if samples else "",
+        prompt=next((run.prompt for run in final if run.prompt), "") if samples else "",
         answers=tuple(asked),
         answered=answered(asked),
         readings=tuple(sorted(read, key=lambda one: one.total)),

@@ -93,14 +93,16 @@ def standings(results: Results, ranking: Ranking) -> Figure:
     """Every entry with its interval and its seeds, the best at the top; trivial predictors below."""
     known = ranking.standings
     series = []
-    for at, one in enumerate(known):
-        low, high = _interval(results, one)
-        bounded = one.t_interval is not None
-        point = Series(one.entry, (one.mean,), (float(at),), entry=one.entry)
+    for at, standing in enumerate(known):
+        low, high = _interval(results, standing)
+        bounded = standing.t_interval is not None
+        point = Series(standing.entry, (standing.mean,), (float(at),), entry=standing.entry)
         series.append(point._replace(low=(low,), high=(high,)) if bounded else point)
         if results.several:
-            rows = (float(at),) * len(one.figures)
-            series.append(Series(f"{one.entry}, each seed", one.figures, rows, entry=one.entry, small=True))
+            rows = (float(at),) * len(standing.figures)
+            series.append(
+                Series(f"{standing.entry}, each seed", standing.figures, rows, entry=standing.entry, small=True)
+            )
     near, far = _near_and_far(results)
     series += [Series(name, (value,), (float(len(known) + at),)) for at, (name, value) in enumerate(near.items())]
     spread = "; bars: 95 % interval of the mean over seeds; small marks: seeds" if results.several else ""
@@ -110,7 +112,7 @@ def standings(results: Results, ranking: Ranking) -> Figure:
         title=f"{results.metric[:1].upper()}{results.metric[1:]} of each entry",
         kind="dots",
         x=Axis(results.metric, scale=results.scale),
-        y=Axis("", scale="category", categories=(*(one.entry for one in known), *near)),
+        y=Axis("", scale="category", categories=(*(standing.entry for standing in known), *near)),
         series=tuple(series) if known else (),
         reading=f"Best at the top, {results.study.better} is better{spread}{trivial}.",
         finding=_range(results, ranking, plain),
@@ -254,8 +256,8 @@ def _front(results: Results, series: list[Series], what: str, unit: Unit) -> str
     form = FORMATS[unit]
     if len(series) == 1:
         return f"Only {named(series[0].name)} has a known {what}: {form(series[0].x[0])}."
-    sizes = {one.name: one.x[0] for one in series}
-    names = pareto({one.name: (one.x[0], one.y[0]) for one in series}, results.study.better)
+    sizes = {curve.name: curve.x[0] for curve in series}
+    names = pareto({curve.name: (curve.x[0], curve.y[0]) for curve in series}, results.study.better)
     unmatched = [named(name) for name in names if name in results.unmatched]
     note = f" Not size-matched: {listed(unmatched)}." if unmatched else ""
     return f"Pareto-optimal: {listed([f'{named(name)} ({form(sizes[name])})' for name in names])}.{note}"
@@ -344,7 +346,7 @@ def _by_context(
 ) -> Figure:
     series, missing = [], []
     for entry in results.done:
-        tables = [table for one in results.final[entry] if (table := of(one))]
+        tables = [table for run in results.final[entry] if (table := of(run))]
         places = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
         means = [sum(table[place] for table in tables) / len(tables) for place in places]
         kept = [(float(place), mean) for place, mean in zip(places, means) if mean > 0]
@@ -369,15 +371,15 @@ def _growth(series: list[Series], form: Callable[[float], str], *, noise: float)
     """Who grows and who stays flat. Times vary between runs, so growth has to exceed the factor `noise`."""
     if not series:
         return ""
-    last = max(one.x[-1] for one in series)
-    growing = [one for one in series if one.y[-1] > noise * one.y[0]]
-    flat = [one for one in series if one not in growing]
+    last = max(curve.x[-1] for curve in series)
+    growing = [curve for curve in series if curve.y[-1] > noise * curve.y[0]]
+    flat = [curve for curve in series if curve not in growing]
     said = []
     if growing:
-        factors = [f"{named(one.name)} (× {count(one.y[-1] / one.y[0])})" for one in growing]
+        factors = [f"{named(curve.name)} (× {count(curve.y[-1] / curve.y[0])})" for curve in growing]
         said.append(f"{listed(factors)} {'grows' if len(growing) == 1 else 'grow'}")
     if flat:
-        ends = [one.y[-1] for one in flat]
+        ends = [curve.y[-1] for curve in flat]
         span = form(min(ends)) if min(ends) == max(ends) else f"{form(min(ends))} to {form(max(ends))}"
         whose = "all" if not growing else "the other" if len(flat) == 1 else f"the other {len(flat)}"
         said.append(f"{whose} {'stays' if len(flat) == 1 else 'stay'} flat at {span}")

@@ -40,7 +40,7 @@ def _lead(content: Content) -> str:
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.verdict)
     said = f'<div class="verdict" role="note">{sentences}</div>'
     first, others = content.lead[:1], content.lead[1:]
-    shown = "".join(html.figure(one, content.colours) for one in first)
+    shown = "".join(html.figure(figure, content.colours) for figure in first)
     below = html.figures(others, content.colours) if others else ""
     return f'<div class="lesson">{shown}{said}</div>{below}'
 
@@ -105,17 +105,19 @@ def _results(part: PartContent, content: Content, *, several: bool) -> str:
 
 def _models(some: Sequence[Model]) -> str:
     rows = []
-    for one in some:
-        paper = escape(one.paper)
-        linked = f'<a href="{escape(one.link)}" rel="noopener">{paper}</a>' if one.link else paper
-        names = "" if one.entries == (one.kind,) else f' <span class="note">({escape(", ".join(one.entries))})</span>'
+    for model in some:
+        paper = escape(model.paper)
+        linked = f'<a href="{escape(model.link)}" rel="noopener">{paper}</a>' if model.link else paper
+        names = (
+            "" if model.entries == (model.kind,) else f' <span class="note">({escape(", ".join(model.entries))})</span>'
+        )
         cells = [
-            f"{escape(one.kind).replace('_', '_<wbr>')}{names}",
-            str(one.year),
-            escape(one.state),
-            escape(one.fixed),
-            escape(one.cost),
-            f"{linked} · <code>{escape(one.page)}</code>",
+            f"{escape(model.kind).replace('_', '_<wbr>')}{names}",
+            str(model.year),
+            escape(model.state),
+            escape(model.fixed),
+            escape(model.cost),
+            f"{linked} · <code>{escape(model.page)}</code>",
         ]
         labels = ("", "", "state", "fixed", "costs", "read")
         rows.append(f"<tr>{''.join(_cell(*both) for both in zip(cells, labels))}</tr>")
@@ -166,7 +168,8 @@ def _readings(part: PartContent) -> str:
         "<h3 class='table'>The same held-out text, read by several models</h3>"
         f"<p>Stronger colour: more bits, the piece was less expected (mean over seeds). {escape(best.entry)} needs the "
         f"fewest, {plain(best.per_character())} bits per character.</p>{_scale(bounds)}"
-        f'<div class="cards">{"".join(_reading(one, bounds) for one in shown)}</div>{html.missing(part.missing_text)}'
+        f'<div class="cards">{"".join(_reading(reading, bounds) for reading in shown)}</div>'
+        f"{html.missing(part.missing_text)}"
     )
 
 

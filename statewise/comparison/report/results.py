@@ -76,7 +76,7 @@ class Results(NamedTuple):
 
     def scores(self, entry: str) -> list[float]:
         """The study's metric, a value per seed."""
-        return [one.figures[self.study.metric] for one in self.final[entry]]
+        return [run.figures[self.study.metric] for run in self.final[entry]]
 
     def also(self) -> dict[str, list[str]]:
         """The study's other metrics: of each what the trials have of it, of a table one for each of its numbers."""
@@ -99,7 +99,7 @@ class Results(NamedTuple):
 
     def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
         """Over the seeds that have it."""
-        values = [value for one in self.final[entry] if (value := of(one)) is not None and math.isfinite(value)]
+        values = [value for run in self.final[entry] if (value := of(run)) is not None and math.isfinite(value)]
         return fmean(values) if values else None
 
     def model_bytes(self, entry: str) -> float | None:
@@ -180,15 +180,15 @@ def sort(
 ) -> Results:
     """A result whose metric is absent or not finite counts as a failure, and is listed as one."""
     names = [entry.name for entry in entries] or [entry.name for entry in study.entry]
-    order = list(dict.fromkeys([*names, *(one.entry for one in found)]))
-    known = [one for one in found if math.isfinite(one.figures.get(study.metric, math.nan))]
+    order = list(dict.fromkeys([*names, *(run.entry for run in found)]))
+    known = [run for run in found if math.isfinite(run.figures.get(study.metric, math.nan))]
     without = [
-        Failure(one.key, one.entry, one.seed, one.phase, f"no finite {study.metric!r}", True)
-        for one in found
-        if one not in known
+        Failure(run.key, run.entry, run.seed, run.phase, f"no finite {study.metric!r}", True)
+        for run in found
+        if run not in known
     ]
     final = {
-        name: sorted((one for one in known if one.entry == name and one.phase == "final"), key=lambda one: one.seed)
+        name: sorted((run for run in known if run.entry == name and run.phase == "final"), key=lambda one: one.seed)
         for name in order
     }
     return Results(
@@ -198,7 +198,7 @@ def sort(
         order=tuple(order),
         kinds=kinds(entries, order),
         final={name: runs for name, runs in final.items() if runs},
-        search=[one for one in known if one.phase == "search"],
+        search=[run for run in known if run.phase == "search"],
         failures=[*failures, *without],
         unmatched=frozenset(entry.name for entry in entries if len(entry.held) < len(study.budget.held())),
     )

@@ -91,7 +91,7 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
     """The bits of each entry on the held-out text, and a note on entries that have none or read another text."""
     found, missing, texts = [], [], {}
     for entry in results.done:
-        runs = [one.surprise for one in results.final[entry] if one.surprise]
+        runs = [run.surprise for run in results.final[entry] if run.surprise]
         if not runs:
             missing.append(f"{entry}: bits per character were not measured.")
             continue
@@ -101,9 +101,9 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
         found.append(Surprised(entry, tuple(pieces), sum(bits for _, bits in pieces)))
     if found:
         shared = max(texts.values(), key=list(texts.values()).count)
-        other = [one.entry for one in found if texts[one.entry] != shared]
+        other = [reading.entry for reading in found if texts[reading.entry] != shared]
         missing += [f"{entry} read another text, so it is not compared." for entry in other]
-        found = [one for one in found if one.entry not in other]
+        found = [reading for reading in found if reading.entry not in other]
     return found, missing
 
 
@@ -111,10 +111,10 @@ def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
     """The pieces with the largest difference between two entries; tokenizers are compared where tokens of both end."""
     if len(read) < 2:
         return []
-    ends = shared_ends([one.pieces for one in read])
+    ends = shared_ends([reading.pieces for reading in read])
     text = text_of(read[0].pieces)
     spans = list(zip([0, *ends[:-1]], ends))
-    bits = {one.entry: between(one.pieces, ends) for one in read}
+    bits = {reading.entry: between(reading.pieces, ends) for reading in read}
     found = []
     for at, (start, end) in enumerate(spans):
         here = {entry: values[at] for entry, values in bits.items()}

@@ -238,7 +238,7 @@ def _price_of_form(results: Results, ranking: Ranking) -> str:
 
 def grows(results: Results, entry: str) -> bool:
     """Whether the state is larger after more tokens, as measured."""
-    known = [one.state_bytes for one in results.final[entry] if len(one.state_bytes) > 1]
+    known = [run.state_bytes for run in results.final[entry] if len(run.state_bytes) > 1]
     return any(table[max(table)] > table[min(table)] for table in known)
 
 

@@ -213,7 +213,8 @@ class ClassificationRun(PredictingRun):
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
             content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
-            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else source_name(data)
+            where = [str(place) for place in rows.where]
+            source = "the held-out rows" if data is None else source_name(data)
         return ClassificationSpecimens(
             self.model,
             content,

@@ -69,7 +69,7 @@ class Known(NamedTuple):
 
     @classmethod
     def learn(cls, spec: WordsSpec, train: Sequence[Tagged]) -> "Known":
-        lexicon = fit_frequent_tag([one.words for one in train], [one.tags for one in train])
+        lexicon = fit_frequent_tag([sentence.words for sentence in train], [sentence.tags for sentence in train])
         return cls(learn_encoding(spec, train), Labels.of(tags_of(train)), lexicon)
 
     @classmethod
