@@ -23,7 +23,7 @@ from statewise.specs import (
     UserError,
     nearest,
 )
-from statewise.tasks import compared_data, metric_names, metric_of
+from statewise.tasks import compared_data, metric_names, metric_of, metric_tables
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
@@ -219,6 +219,10 @@ def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
         raise UserError(
             f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, known)
         )
+    shown = [*metric_names(spec), *metric_tables(spec)]
+    for name in study.also:
+        if name not in shown:
+            raise UserError(f"also: {name!r} is not a metric of a {spec.task} run", fix=nearest(name, shown))
 
 
 def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:

@@ -103,11 +103,7 @@ class Figure(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         record = {name: value for name, value in self._asdict().items() if name not in ("grid", "circle", "joined")}
-        record |= {
-            "x": self.x._asdict(),
-            "y": self.y._asdict(),
-            "series": [series._asdict() for series in self.series],
-        }
+        record |= {"x": self.x._asdict(), "y": self.y._asdict(), "series": [series._asdict() for series in self.series]}
         if self.grid is not None:
             record["grid"] = self.grid._asdict()
         if self.circle is not None:

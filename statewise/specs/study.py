@@ -130,6 +130,9 @@ class StudySpec(Spec):
     search: SearchSpec = SearchSpec()
     metric: str = Field("bits_per_byte", description="the metric of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
+    also: tuple[str, ...] = Field(
+        (), description="other metrics of the evaluation, shown beside it in the table; they do not rank"
+    )
     minutes: float = Field(
         4.0, gt=0, description="what it takes on two cores as written; another number scales the steps"
     )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ class Verdict(NamedTuple):
 
     recipe: str
     metric: str
-    found: float
+    found: float  # the mean over the seeds
+    figures: tuple[float, ...]  # of each seed
     published: float | None
     source: str | None
     goal: float | None
@@ -51,7 +53,12 @@ class Verdict(NamedTuple):
     evaluated: tuple[str, ...]  # files of `found`; none: what was held out
     note: str  # what the evaluation says below its table: of how many rows, and what was odd about them
     seconds: float
-    run: str
+    runs: tuple[str, ...]  # a folder for each seed
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over the seeds."""
+        return statistics.stdev(self.figures) if len(self.figures) > 1 else None
 
 
 class Files(NamedTuple):
@@ -69,13 +76,14 @@ def reproduce(
     settings: Mapping[str, Any] | Sequence[str] = (),
     test: Sequence[str] = (),
     metric: str | None = None,
+    seeds: int = 1,
     out: str | Path | None = None,
     display: Display | None = None,
 ) -> Verdict:
     """Train the recipe of a published result on the files in `data`, evaluate it, and compare.
 
     A file that a setting names, or `test` for the final evaluation, is not searched for in `data`. `metric` is any of
-    the task's metrics, in place of the recipe's.
+    the task's metrics, in place of the recipe's. Of several `seeds`, counted from the recipe's, the mean is compared.
     """
     table, reproduction = load_published(name)
     metric = metric or reproduction.metric
@@ -89,14 +97,20 @@ def reproduce(
     spec = make_spec(table, [*said, *settings], source=f"recipe {name}")
     if metric not in metric_names(spec):
         raise UserError(f"{metric!r} is not a metric of a {spec.task} run", fix=nearest(metric, metric_names(spec)))
-    trained = train(spec, out=out, display=display)
-    evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
-    found = evaluation._asdict()[metric]
-    if not isinstance(found, float):
-        raise UserError(
-            f"this evaluation has no {metric}: it does not apply to these data",
-            fix=f"see what it has: statewise evaluate {trained.path}",
-        )
+    figures, runs, note = [], [], ""
+    for seed in range(spec.seed, spec.seed + seeds):
+        folder = out if out is None or seeds == 1 else f"{out}-seed{seed}"
+        trained = train(spec.model_copy(update={"seed": seed}), out=folder, display=display)
+        evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
+        figure = evaluation._asdict()[metric]
+        if not isinstance(figure, float):
+            raise UserError(
+                f"this evaluation has no {metric}: it does not apply to these data",
+                fix=f"see what it has: statewise evaluate {trained.path}",
+            )
+        figures.append(figure)
+        runs.append(str(trained.path))
+        note = evaluation.report(name).note
     changed = (
         *(f"{path}={value}" for path, value in elsewhere.items() if path not in given),
         *(f"{path}={value}" for path, value in given.items() if path not in reproduction.files),
@@ -104,21 +118,21 @@ def reproduce(
     return judge(
         name,
         reproduction,
-        found,
+        figures,
         metric=metric,
         other_data=files.other,
         changed=changed,
         evaluated=files.evaluated,
-        note=evaluation.report(name).note,
+        note=note,
         seconds=time.monotonic() - began,
-        run=str(trained.path),
+        runs=tuple(runs),
     )
 
 
 def judge(
     name: str,
     reproduction: ReproductionSpec,
-    found: float,
+    figures: Sequence[float],
     *,
     metric: str | None = None,
     other_data: tuple[str, ...] = (),
@@ -126,10 +140,11 @@ def judge(
     evaluated: tuple[str, ...] = (),
     note: str = "",
     seconds: float,
-    run: str,
+    runs: tuple[str, ...],
 ) -> Verdict:
+    found = statistics.fmean(figures)
     comparable = not other_data and metric in (None, reproduction.metric)
-    published, goal, expected = reproduction.published, reproduction.goal, reproduction.expected
+    published, goal, expected = reproduction.published, reproduction.goal, reproduction.interval
     if not comparable:
         published = goal = expected = None
 
@@ -142,6 +157,7 @@ def judge(
         recipe=name,
         metric=metric or reproduction.metric,
         found=found,
+        figures=tuple(figures),
         published=None if published is None else published.figure,
         source=None if published is None else published.source,
         goal=None if goal is None else goal.figure,
@@ -155,7 +171,7 @@ def judge(
         evaluated=evaluated,
         note=note,
         seconds=seconds,
-        run=run,
+        runs=runs,
     )
 
 

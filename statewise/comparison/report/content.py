@@ -9,18 +9,11 @@ from typing import Any, NamedTuple
 from statewise.comparison.budget import Entry
 from statewise.comparison.report.answers import Asked, answered, courses, disputed
 from statewise.comparison.report.choice import Choices, choices
-from statewise.comparison.report.costs import contexts, lesson, standings, throughput, tradeoffs
+from statewise.comparison.report.costs import by_number, contexts, lesson, standings, throughput, tradeoffs
 from statewise.comparison.report.curves import learning_curves
 from statewise.comparison.report.lineage import Group, Model, colours, groups, models
 from statewise.comparison.report.results import Results, sort
-from statewise.comparison.report.surprise import (
-    Disagreement,
-    Surprised,
-    Written,
-    disagreements,
-    readings,
-    written,
-)
+from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
 from statewise.comparison.report.table import (
     Settings,
     entry_table,
@@ -62,6 +55,7 @@ class PartContent(NamedTuple):
     title: str
     question: str
     table: Table
+    also: tuple[str, ...]  # its columns that hold the study's other metrics
     method: str  # of the statistical tests
     noisy: str  # entries whose variance makes the tests coarse; often nothing
     choices: Choices | None
@@ -112,12 +106,7 @@ class _Study(NamedTuple):
 
 
 def gather(
-    parts: Sequence[Part],
-    *,
-    title: str,
-    question: str,
-    command: str | None = None,
-    look: Figure | None = None,
+    parts: Sequence[Part], *, title: str, question: str, command: str | None = None, look: Figure | None = None
 ) -> Content:
     assert parts, "a report needs at least one study"
     studies = []
@@ -157,6 +146,7 @@ def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
         title=part.study.title,
         question=part.study.question,
         table=entry_table(results, ranked, {entry.name: entry for entry in part.entries}),
+        also=tuple(name for names in results.also().values() for name in names),
         method=ranked.method,
         noisy=_noisy(ranked),
         choices=choices(results, ranked),
@@ -190,6 +180,7 @@ def _choose(studies: Sequence[_Study], look: Figure | None) -> tuple[list[Figure
     against = {study.part.name: tradeoffs(study.results, study.ranking) for study in done}
     widest = max(done, key=lambda study: len(study.results.done), default=None)
     wanted: list[tuple[str, Figure]] = []  # the most telling first
+    wanted += [(study.part.name, figure) for study in done for figure in by_number(study.results, study.ranking)]
     wanted += [(name, figure) for name, some in learning.items() for figure in some[:1]]
     wanted += [(widest.part.name, figure) for figure in growth[widest.part.name]] if widest is not None else []
     wanted += [(study.part.name, figure) for study in done for figure in courses(study.results)]
@@ -240,6 +231,7 @@ def _part_dict(part: PartContent) -> dict[str, Any]:
         "title": part.title,
         "question": part.question,
         "table": part.table.as_dict(),
+        "also": list(part.also),
         "method": part.method,
         "noisy": part.noisy,
         "choices": None if part.choices is None else {**part.choices.table.as_dict(), "said": part.choices.said},

@@ -1,19 +1,16 @@
 """Scores and what they cost: the figure that carries the lesson, scores against size, speed, growth with context."""
 
+import math
 from collections.abc import Callable, Mapping
+from statistics import fmean
 
 from statewise.comparison.report.results import SAME, Results, differ, pareto, possible
-from statewise.comparison.report.verdict import (
-    compares_sizes,
-    few,
-    listed,
-    named,
-    separates_forms,
-)
+from statewise.comparison.report.verdict import compares_sizes, few, listed, named, separates_forms
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS, Found
 from statewise.display import Format, count, duration, plain, size
 from statewise.figures import FORMATS, Axis, Figure, Series, Unit
+from statewise.tasks import metric_of
 
 _ROOM = 0.5  # beside the entries, for trivial predictors: as a share of their range
 
@@ -116,6 +113,37 @@ def standings(results: Results, ranking: Ranking) -> Figure:
         reading=f"Best at the top, {results.study.better} is better{spread}{trivial}.",
         finding=_range(results, ranking, plain),
         missing=(f"Outside the axis: {far}.",) if far else (),
+    )
+
+
+def by_number(results: Results, ranking: Ranking) -> list[Figure]:
+    """A line per entry, for other metrics of the study that are tables by a number, such as accuracy by distance."""
+    return [_by_number(results, ranking, *one) for one in results.also().items() if len(one[1]) > 1]
+
+
+def _by_number(results: Results, ranking: Ranking, table: str, names: list[str]) -> Figure:
+    metric, what = metric_of(table).label.split(", ")
+    places = [int(name.rpartition(".")[2]) for name in names]
+    series = []
+    for entry in (one.entry for one in ranking.standings):
+        runs = [[run.figures[name] for run in results.final[entry] if name in run.figures] for name in names]
+        there = [(float(place), values) for place, values in zip(places, runs) if values]
+        means, low, high = ([of(values) for _, values in there] for of in (fmean, min, max))
+        x = tuple(place for place, _ in there)
+        series.append(Series(entry, x, tuple(means), tuple(low), tuple(high), entry=entry))
+    far = sorted(series, key=lambda one: one.y[-1] if one.y else -math.inf, reverse=metric_of(table).better == "higher")
+    ends = (
+        f"{named(far[0].name)} is best ({plain(far[0].y[-1])}) and {named(far[-1].name)} worst ({plain(far[-1].y[-1])})"
+    )
+    return Figure(
+        name=results.figure_name(table.replace("_", "-")),
+        title=f"{metric[:1].upper()}{metric[1:]} against {what}",
+        kind="line",
+        x=Axis(what, scale="log", base=2, unit="whole"),
+        y=Axis(metric, limits=(0.0, 1.0) if metric_of(table).share else None),
+        series=tuple(series),
+        reading=f"Mean over seeds, band: lowest to highest seed; {metric_of(table).better} is better.",
+        finding=f"At {what} {places[-1]}, {ends}.",
     )
 
 

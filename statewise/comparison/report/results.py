@@ -78,6 +78,17 @@ class Results(NamedTuple):
         """The study's metric, a value per seed."""
         return [one.figures[self.study.metric] for one in self.final[entry]]
 
+    def also(self) -> dict[str, list[str]]:
+        """The study's other metrics: of each what the trials have of it, of a table one for each of its numbers."""
+        there = {name for runs in self.final.values() for one in runs for name in one.figures}
+        inside = {
+            table: sorted(
+                (name for name in there if name.startswith(f"{table}.")), key=lambda name: int(name.rpartition(".")[2])
+            )
+            for table in self.study.also
+        }
+        return {name: [name] if name in there else inside[name] for name in self.study.also}
+
     def learned(self) -> bool:
         """Whether there are learning curves: a study of costs has none."""
         return any(one.curve or one.watched for runs in self.final.values() for one in runs)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from statewise.comparison.budget import UNITS, Entry
@@ -12,6 +13,7 @@ from statewise.comparison.trial import TRAINING_FLOPS, Found
 from statewise.display import NONE, count, duration, plain, share, size, whole
 from statewise.figures import Cell, Column, Table, number, words
 from statewise.specs import HeldKind, Tried
+from statewise.tasks import Metric, metric_of
 
 _KEPT = ("entry", "metric", "model_bytes", "state_bytes")  # columns that are shown even where all entries agree
 
@@ -21,12 +23,14 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
     context = results.stated_context()
     held = [kind for kind, _ in results.study.budget.held()]
     interval = f"{'mean ± 95 % interval' if results.several else 'one seed'}, {results.study.better} is better"
+    also = [metric_of(name) for names in results.also().values() for name in names]
     columns = [
         Column("entry", "model", text=True),
         Column("form", "state is", text=True, minor=True),
         Column("metric", results.metric, interval),
         Column("low", "interval from", shown=False),
         Column("high", "interval to", shown=False),
+        *(Column(metric.name, *_heading(metric)) for metric in also),
         Column("group", "group", "same number: statistically tied", minor=True),
         Column("parameters", "parameters", minor=True),
         Column("model_bytes", "model size", "everything needed to predict"),
@@ -53,6 +57,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                 Cell(standing.mean, score_text(standing)),
                 number(low, plain),
                 number(high, plain),
+                *(number(results.mean(name, partial(_figure, metric.name)), plain) for metric in also),
                 Cell(ranking.group(name), str(ranking.group(name))) if several else Cell(None, NONE),
                 number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # count models have none
                 number(results.model_bytes(name), size),
@@ -73,6 +78,16 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
             cells["seeds"] = Cell(0, f"0 of {results.study.seeds}")
             rows.append(tuple(cells.get(column.name, Cell(None, NONE)) for column in columns))
     return _informative(Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None))
+
+
+def _heading(metric: Metric) -> tuple[str, str]:
+    """Title and unit: `accuracy`, `distance 8`."""
+    title, _, unit = metric.label.partition(", ")
+    return title, unit or f"{metric.better} is better"
+
+
+def _figure(metric: str, one: Found) -> float | None:
+    return one.figures.get(metric)
 
 
 class Settings(NamedTuple):

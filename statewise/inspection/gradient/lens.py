@@ -231,7 +231,7 @@ def _not_followed(specimens: Specimens, rows: list[Specimen]) -> list[str]:
         missing.append(f"The {rows[0].parts[0].name} is read at once: there is no state along it to follow.")
     if not words.distance:
         missing.append(f"A {words.place} has no distance in time from the answer: there is only a map.")
-    if not specimens.told:
+    if not specimens.has_truth:
         missing.append("The right answers are not known: the loss is that of the model's own answers.")
     return missing
 

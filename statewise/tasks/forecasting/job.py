@@ -31,7 +31,7 @@ from statewise.models import (
     row_flops,
 )
 from statewise.specs import ForcingSpec, ForecastingSpec, SquaredSpec, TeacherForcing
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
 from statewise.tasks.forecasting.known import Known, learn
 from statewise.tasks.job import Job, Opening
@@ -115,11 +115,7 @@ class ForecastingJob(Job):
         else:
             path = opening.kept / "series.json"
             known = Known.from_json(path.read_text(encoding="utf-8"), where=opening.kept)
-        job = cls(spec, parts, known, opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, parts, known, opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:

@@ -67,7 +67,8 @@ class TextSpecimens(Specimens):
     Every row is read from the initial state. `answers` carries the state from a row to the next, as evaluation does.
     """
 
-    told = True
+    model: Machine[Any]
+    has_truth = True
     words = Words(
         *("token", "token", "nats", "tokens between it and the answer", "token"),
         text=True,
@@ -100,11 +101,6 @@ class TextSpecimens(Specimens):
 
     def length(self, number: int) -> int:
         return len(self.rows[number])
-
-    def precise(self) -> "TextSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def windows(self, length: int, count: int) -> "TextSpecimens":
         """The same text in up to `count` rows of `length` tokens, spread over it; each within a document if it can."""

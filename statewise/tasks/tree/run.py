@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from statewise.core import Machine
@@ -127,50 +126,13 @@ class TreeRun(PredictingRun):
     spec: TreeSpec
     model: NodeClassifier
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: TreeSpec,
-        model: NodeClassifier,
-        tokenizer: Tokenizer,
-        classes: Labels,
-        roots: Labels,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.tokenizer, self.classes, self.roots = tokenizer, classes, roots
-        self.skipped = list(skipped)
-        self._device = device
-
-    @classmethod
-    def open(cls, spec: TreeSpec, opened: Opened) -> "TreeRun":
-        tokenizer = Tokenizer.load(opened.verified / "tokenizer.json")
-        classes = Labels.from_json(opened.text("labels.json"))
-        model = opened.model(
-            lambda: build_node_classifier(
-                spec.model,
-                spec.reader,
-                num_classes=len(classes),
-                vocab=tokenizer.vocab,
-                seed=spec.seed,
-            )
-        )
-        return cls(
-            opened.path,
-            spec=spec,
-            model=model,
-            tokenizer=tokenizer,
-            classes=classes,
-            roots=Labels.from_json(opened.text("roots.json")),
-            device=opened.device,
-            skipped=opened.skipped,
-        )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+    def _open(self, opened: Opened) -> NodeClassifier:
+        spec = self.spec
+        self.tokenizer = Tokenizer.load(opened.verified / "tokenizer.json")
+        self.classes = Labels.from_json(opened.text("labels.json"))
+        options = {"num_classes": len(self.classes), "vocab": self.tokenizer.vocab, "seed": spec.seed}
+        self.roots = Labels.from_json(opened.text("roots.json"))
+        return opened.model(lambda: build_node_classifier(spec.model, spec.reader, **options))
 
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
@@ -270,14 +232,7 @@ class TreeRun(PredictingRun):
             device=self.device,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with temporary_file("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines([str(file)], encoding="utf-8"))
