@@ -4,7 +4,7 @@
     python benchmarks/chunked.py --only jordan     teacher forcing at once, against free running and BPTT
 
 Interleaved, medians, milliseconds; the last column is the largest difference of the outputs. A Jordan language model
-that is told the last outputs is compared with itself step by step, and with the same weights fed their own outputs.
+trained by teacher forcing is compared with itself step by step, and with the same weights fed their own outputs.
 """
 
 import statistics
@@ -48,8 +48,8 @@ def jordan(repeats: int) -> list[dict[str, Any]]:
     for heading in (
         "batch x time",
         "own output, BPTT",
-        "told, step by step",
-        "told, at once",
+        "forced, step by step",
+        "forced, at once",
         "speed-up",
         "difference",
     ):

@@ -143,7 +143,7 @@ def build_jordan(spec: JordanSpec, embedding: Embedding, *, generator: torch.Gen
         input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
         stack=Stack(blocks, final_norm=build_last_norm(spec, spec.width)),
         head=CategoricalHead(spec.width, vocab, tie=embedding if spec.tie else None, generator=generator),
-        told=spec.feedback == "truth",
+        forced=spec.feedback == "truth",
         init=spec.init,
         kernel=spec.kernel,
         generator=generator,

@@ -58,7 +58,7 @@ class HiddenLayer(Mixer[tuple[()]]):
 class JordanLanguageModel(EmbeddedMachine[JordanState]):
     """`h_t = φ(W (x_t + R e_{t-1}) + b)`, `o_t = V h_t + c`, where e is the vector of the last output.
 
-    `told`: the last output is known to be the token that is read now (the true one in training and in a prompt, the
+    `forced`: the last output is known to be the token that is read now (the true one in training and in a prompt, the
     sampled one in generation), so `e_{t-1} = x_t` and all time steps are computed at once. Otherwise the predicted
     distribution comes back, `e_{t-1} = softmax(o_{t-1}) E`, one time step after the other. The weights are the same.
     """
@@ -70,7 +70,7 @@ class JordanLanguageModel(EmbeddedMachine[JordanState]):
         input_dropout: Dropout,
         stack: Stack,
         head: CategoricalHead,
-        told: bool,
+        forced: bool,
         init: Scheme,
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -82,7 +82,7 @@ class JordanLanguageModel(EmbeddedMachine[JordanState]):
         self.r_EE = nn.Parameter(torch.empty(width, width))
         self.stack = stack
         self.head = head
-        self.told = told
+        self.forced = forced
         self.kernel: Wish = kernel
         fill_input(self.r_EE, gates=1, scheme=init, generator=generator)
 
@@ -94,14 +94,14 @@ class JordanLanguageModel(EmbeddedMachine[JordanState]):
         self, x_BTE: Tensor, state: JordanState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, JordanState]:
         before = state or self.init_state(x_BTE.shape[0])
-        if language_choice(told=self.told, wish=self.kernel).implementation == "naive":
+        if language_choice(forced=self.forced, wish=self.kernel).implementation == "naive":
             with one_sequence():
                 return unroll(self.read_one, x_BTE, before, lengths_B)
         y_BTD, _ = self.stack(self._with(x_BTE, x_BTE), None, lengths_B)
         return y_BTD, self._after(_last(y_BTD, lengths_B), before, lengths_B)
 
     def read_one(self, x_BE: Tensor, state: JordanState) -> tuple[Tensor, JordanState]:
-        last_BE = x_BE if self.told else self.embedding.gain * (state.o_BO @ self.embedding.weight)
+        last_BE = x_BE if self.forced else self.embedding.gain * (state.o_BO @ self.embedding.weight)
         y_BD, _ = self.stack.step(self._with(x_BE, last_BE), self.stack.init_state(x_BE.shape[0]))
         return y_BD, self._after(y_BD, state, None)
 

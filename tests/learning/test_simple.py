@@ -93,16 +93,16 @@ def test_row_a5_hidden_recurrence_recalls_what_the_last_output_does_not_say() ->
 def test_row_a5_output_recurrence_is_weaker_than_hidden_recurrence() -> None:
     """What follows a letter depends on how many there were, which no last output says.
 
-    At the same number of parameters: told the last output, Jordan's network is no better than the best bigram; fed its
+    At the same number of parameters: given the last output, Jordan's network is no better than the best bigram; fed its
     own distribution and trained through time, it hides some of the count in it; a hidden state holds all of it.
     """
-    told, size = loss_on_letters("jordan")
+    forced, size = loss_on_letters("jordan")
     own, own_size = loss_on_letters("jordan", feedback="output")
     hidden, hidden_size = loss_on_letters("elman")
     assert size == own_size == hidden_size
     bigram = best_bigram_loss(letters(500, seed=3))
-    assert bigram < told < bigram + 0.03
-    assert hidden + 0.08 < own < told - 0.1
+    assert bigram < forced < bigram + 0.03
+    assert hidden + 0.08 < own < forced - 0.1
 
 
 @pytest.mark.slow

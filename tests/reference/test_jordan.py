@@ -1,4 +1,4 @@
-"""The output-recurrent network, as a layer and as a language model: its equations in NumPy, told and untold."""
+"""The output-recurrent network, as a layer and as a language model: its equations in NumPy, forced and free."""
 
 from collections.abc import Callable
 from typing import Any
@@ -116,7 +116,7 @@ def language_model(feedback: str, **options: object) -> JordanLanguageModel:
 
 @pytest.mark.parametrize("feedback", ["truth", "output"])
 def test_the_language_model_in_numpy(feedback: str) -> None:
-    """Told, the vector of the last output is that of the token that is read; untold, the mean over the distribution."""
+    """Forced, the vector of the last output is that of the token that is read; free, the mean over the distribution."""
     made = language_model(feedback)
     tokens_BT = torch.randint(VOCAB, (BATCH, TIME), generator=torch.Generator().manual_seed(0))
     p = noise(BATCH, VOCAB, seed=2).softmax(-1)
@@ -162,7 +162,7 @@ def test_row_a5_teacher_forcing_is_the_default_and_takes_no_loop_over_time() -> 
     assert trained("output", 40) - trained("output", 20) == trained("output", 60) - trained("output", 40) >= 20 * 6
 
 
-def test_told_at_once_is_told_step_by_step() -> None:
+def test_forced_at_once_is_forced_step_by_step() -> None:
     made = language_model("truth", depth=2)
     tokens_BT = torch.randint(VOCAB, (BATCH, TIME), generator=torch.Generator().manual_seed(0))
     at_once, after = made(tokens_BT)
@@ -180,7 +180,7 @@ def test_told_at_once_is_told_step_by_step() -> None:
 
 
 def test_only_the_output_comes_back() -> None:
-    """Untold, every path to an earlier token leads through the distribution: one that is cut leaves none."""
+    """Running freely, every path to an earlier token leads through the distribution: one that is cut leaves none."""
     made = language_model("output")
     x_BTE = noise(BATCH, TIME, INPUT, seed=1).requires_grad_()
     y_BTD, _ = made.read(x_BTE)
@@ -191,8 +191,8 @@ def test_only_the_output_comes_back() -> None:
         ys.append(y_BD)
     assert_same(torch.stack(ys, 1).detach(), y_BTD.detach())
     assert not torch.autograd.grad(ys[-1].sum(), x_BTE)[0][:, :-1].any()
-    told_BTD, _ = language_model("truth").read(x_BTE)
-    assert not torch.autograd.grad(told_BTD[:, -1].sum(), x_BTE)[0][:, :-1].any()
+    forced_BTD, _ = language_model("truth").read(x_BTE)
+    assert not torch.autograd.grad(forced_BTD[:, -1].sum(), x_BTE)[0][:, :-1].any()
 
 
 def test_a_language_model_has_no_other_output() -> None:

@@ -16,8 +16,8 @@ def choice(*, wish: Wish = "auto") -> Choice:
     return choose("Elman", obstacles=["output recurrence"], wish=wish)
 
 
-def language_choice(*, told: bool, wish: Wish = "auto") -> Choice:
-    """Told the last outputs, all time steps are one product; otherwise each waits for the one before."""
-    obstacles = [] if told else ["output that is not known in advance"]
+def language_choice(*, forced: bool, wish: Wish = "auto") -> Choice:
+    """Given the last outputs, all time steps are one product; otherwise each waits for the one before."""
+    obstacles = [] if forced else ["output that is not known in advance"]
     traced = dict.fromkeys(get_args(Tool), "batched")
     return choose("Jordan", obstacles=obstacles, wish=wish, fast=("batched",), traced=traced)
