@@ -110,11 +110,7 @@ def build(
         return Markov(vocab, **spec.model_dump(exclude={"kind"}))
     generator = torch.Generator().manual_seed(seed)
     embedding = Embedding(
-        vocab,
-        spec.embedding_width,
-        row_dropout=spec.embedding_dropout,
-        scale=spec.token_scale,
-        generator=generator,
+        vocab, spec.embedding_width, row_dropout=spec.embedding_dropout, scale=spec.token_scale, generator=generator
     )
     stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
     return LanguageModel(
@@ -188,11 +184,7 @@ def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None)
     match spec:
         case TransformerSpec(position="learned" | "sinusoidal" as kind):
             return AddPosition(
-                spec.embedding_width,
-                kind=kind,
-                context=spec.context,
-                scale=spec.token_scale,
-                generator=generator,
+                spec.embedding_width, kind=kind, context=spec.context, scale=spec.token_scale, generator=generator
             )
         case _:
             return None
