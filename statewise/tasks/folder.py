@@ -75,7 +75,7 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
         table = read_toml(path)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
+    recorded = {custom_table.get("mixer"): custom_table.get("sha256") for custom_table in custom_tables(table)}
     home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
     try:
         spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)

@@ -281,4 +281,4 @@ def metrics_in(evaluation: type[Any]) -> tuple[Metric, ...]:
 
 def named(data: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of files, one or several."""
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]

@@ -142,11 +142,16 @@ class TaggingRun(PredictingRun):
             majority_tag=self.known.lexicon.otherwise,
             uniform_accuracy=1 / len(tags),
             per_tag={
-                one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
-                for one in own_scores.labels
+                score.label: {
+                    "precision": score.precision,
+                    "recall": score.recall,
+                    "f1": score.f1,
+                    "count": score.count,
+                }
+                for score in own_scores.labels
             },
             confusion=own_scores.confusion_KK.tolist(),
-            tags=[one.label for one in own_scores.labels],
+            tags=[score.label for score in own_scores.labels],
             unseen_tags=dict(unseen),
         )
 
@@ -222,7 +227,7 @@ def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]
 
 
 def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
-    return span.measure([one.tags for one in sentences], by_sentence(tags, sentences)).f1.value
+    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1.value
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:
