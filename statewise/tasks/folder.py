@@ -120,9 +120,11 @@ def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
         raise UserError(f"{str(folder / 'model.safetensors')!r} cannot be read: {error}") from None
     if described != stored:
         name = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
+        older = "if an older statewise trained it, this model has other weights now: train again, or use that version"
         raise UserError(
             f"{str(folder)!r}: run.toml describes a model with {name} of shape {described.get(name, 'none')}, "
-            f"model.safetensors holds {stored.get(name, 'none')}"
+            f"model.safetensors holds {stored.get(name, 'none')}",
+            fix=older if described.keys() != stored.keys() else "",
         )
 
 
