@@ -12,15 +12,7 @@ import torch
 
 from statewise.comparison.pool import News, Pool
 from statewise.comparison.progress import Board, Quiet
-from statewise.comparison.record import (
-    Log,
-    Order,
-    read_failure,
-    read_found,
-    trial_folder,
-    write_failure,
-    write_order,
-)
+from statewise.comparison.record import Log, Order, read_failure, read_found, trial_folder, write_failure, write_order
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED, sent

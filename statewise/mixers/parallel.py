@@ -53,13 +53,7 @@ def empty_window(weight_CK: Tensor | None, batch: int, *, like: Tensor) -> Windo
 
 
 def convolved(
-    a_BTC: Tensor,
-    window: Window,
-    weight_CK: Tensor | None,
-    lengths_B: Tensor | None,
-    *,
-    silu: bool = False,
-    wish: Wish,
+    a_BTC: Tensor, window: Window, weight_CK: Tensor | None, lengths_B: Tensor | None, *, silu: bool = False, wish: Wish
 ) -> tuple[Tensor, Window]:
     """The inputs convolved along time, with `silu` its SiLU; without weights the inputs themselves."""
     if weight_CK is None:

@@ -22,9 +22,7 @@ class ComposerSpec(Spec):
     input_dropout: float = Field(0.0, ge=0, lt=1, description="on the word vectors")
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
     embedding_scale: float | None = Field(
-        None,
-        gt=0,
-        description="standard deviation of the word vectors before training; default: as for other models",
+        None, gt=0, description="standard deviation of the word vectors before training; default: as for other models"
     )
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
     kernel: Literal["auto", "naive", "batched"] = Field("auto", description="force an implementation")
