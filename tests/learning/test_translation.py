@@ -16,8 +16,8 @@ LEARNED: dict[str, Any] = {"train.evaluate_every": 1000, "train.save_every": 100
 @pytest.mark.slow
 @pytest.mark.parametrize("context", ["initial", "each_step", "both"])
 def test_row_b4_the_kind_of_a_phrase_matters(context: str, tmp_path: Path) -> None:
-    """The recipe with fewer steps: nats with the right class, with that of another row, and of a uniform guess."""
-    settings = {**LEARNED, "model.context": context, "train.steps": 150, "model.decoder.width": 96}
+    """Nats with the right class, with that of another row, and of a uniform guess."""
+    settings = {**LEARNED, "model.context": context}
     run = train("class-to-text", settings=settings, out=tmp_path / "run", display=Silent()).load()
     assert isinstance(run, TranslationRun)
     found = run.evaluate()
@@ -30,12 +30,12 @@ def test_row_b4_the_kind_of_a_phrase_matters(context: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_row_b4_oscillations_are_written_from_three_numbers(tmp_path: Path) -> None:
-    settings = {**LEARNED, "train.steps": 400, "decoding.watch": 0}
+    settings = {**LEARNED, "decoding.watch": 0}
     run = train("vector-to-series", settings=settings, out=tmp_path / "run", display=Silent()).load()
     assert isinstance(run, TranslationRun)
     found = run.evaluate()
     assert found.mse is not None
-    assert found.mse < found.frequent["mse"] / 3
+    assert found.mse < found.frequent["mse"] / 5
 
 
 @pytest.mark.slow
