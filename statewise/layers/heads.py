@@ -118,13 +118,7 @@ class MultiHead(nn.Module):
         self.input_width = input_width or width
         self.output_width = width
         self.heads = Heads(
-            width,
-            heads=heads,
-            kv_heads=kv_heads,
-            input_width=input_width,
-            bias=bias,
-            init=init,
-            generator=generator,
+            width, heads=heads, kv_heads=kv_heads, input_width=input_width, bias=bias, init=init, generator=generator
         )
         self.position: Literal["none", "rotary", "alibi"] = position
         self.rotary_base = rotary_base

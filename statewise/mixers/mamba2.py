@@ -46,14 +46,11 @@ class Mamba2(ParallelMixer[Mamba2State]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         inner = expand * width
         check_heads(heads, width=inner, called="inner width")
-        self.input_width = input_width or width
-        self.output_width = width
         self.sizes = [inner, state, state]  # of x̃, B, C
         self.heads = heads
-        self.kernel: Wish = kernel
         channels = sum(self.sizes)
         self.w_CI = nn.Parameter(torch.empty(channels, self.input_width))
         self.w_step_HI = nn.Parameter(torch.empty(heads, self.input_width))

@@ -22,7 +22,7 @@ def test_row_b4_the_kind_of_a_phrase_matters(context: str, tmp_path: Path) -> No
     assert isinstance(run, TranslationRun)
     found = run.evaluate()
     assert found.shuffled_nats is not None
-    assert found.nats + 1 < found.shuffled_nats < found.uniform_nats
+    assert found.nats + 0.5 < found.shuffled_nats < found.uniform_nats
     for language, words in (("german", {"am", "dem"}), ("english", {"on", "the"})):
         drawn = [run.generate(f"{language} date", sampling=Sampling(seed=seed)) for seed in range(10)]
         assert sum(words <= set(text.split()) for text in drawn) >= 8

@@ -252,7 +252,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
     found = (
         _change_states(rows, machine, settings, progress) if machine is not None else _silence(rows, settings, progress)
     )
-    if not specimens.told:
+    if not specimens.has_truth:
         found.missing.append("The right answers are not known: the loss is that of the model's own answers.")
     means, base = found.means, float(found.base_P.mean())
     changes = {one: _changed(several, words) for one, several in found.effects.items()}

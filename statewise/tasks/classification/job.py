@@ -25,7 +25,7 @@ from statewise.tasks.classification.examples import (
     load_encoding,
     read_split,
 )
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric import directions
@@ -74,11 +74,7 @@ class ClassificationJob(Job):
         else:
             encoding = load_encoding(spec.data, opening.kept)
             classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        job = cls(spec, train, held, encoding, classes, opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, train, held, encoding, classes, opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:

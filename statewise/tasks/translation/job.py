@@ -13,7 +13,7 @@ from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
 from statewise.models import measured, pair_flops
 from statewise.specs import AnyRunSpec, TranslationSpec
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
@@ -57,11 +57,7 @@ class TranslationJob(Job):
         train, held = read_split(spec.data, seed=spec.seed)
         kept = opening.kept
         languages = Languages.learn(spec.data, train) if kept is None else Languages.load(spec.data, kept)
-        job = cls(spec, train, held, languages, opening.par)
-        if kept is not None:
-            refuse_other_data(kept, job.sha256)
-            refuse_other_size(job.build, kept)
-        return job
+        return cls(spec, train, held, languages, opening.par).of_checkpoint(kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final, overload
 
 import numpy as np
-import torch
 
 from statewise.core import Machine
 from statewise.data import Data, Text, array_of, as_files, read_lines, read_texts, source_name
@@ -65,41 +64,14 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     spec: TranslationSpec
     model: Machine[Any]
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: TranslationSpec,
-        model: Machine[Any],
-        languages: Languages,
-        frequent: str,
-        longest_learned: int | None,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.languages, self.frequent, self.skipped = languages, frequent, list(skipped)
-        self.longest_learned, self._device = longest_learned, device
-        self._translator = make_translator(spec, languages, device, longest_learned=longest_learned)
-
-    @classmethod
-    def open(cls, spec: TranslationSpec, opened: Opened) -> "TranslationRun":
-        languages = Languages.load(spec.data, opened.verified)
-        model = opened.model(make_translator(spec, languages, opened.device).build)
-        return cls(
-            opened.path,
-            spec=spec,
-            model=model,
-            languages=languages,
-            frequent=load_frequent(opened.text("frequent.json")),
-            longest_learned=_longest_learned(opened),
-            device=opened.device,
-            skipped=opened.skipped,
+    def _open(self, opened: Opened) -> Machine[Any]:
+        self.languages = Languages.load(self.spec.data, opened.verified)
+        self.frequent = load_frequent(opened.text("frequent.json"))
+        self.longest_learned = _longest_learned(opened)
+        self._translator = make_translator(
+            self.spec, self.languages, opened.device, longest_learned=self.longest_learned
         )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+        return opened.model(self._translator.build)
 
     def sizes(self) -> dict[str, Any]:
         if self.languages.shared:
@@ -313,14 +285,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             weights if align else None,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """A sampled translation of the prompt; at temperature 0 the most likely token at every step."""
         (source,) = self.languages.encode_sources([self._asked(prompt)])
         longest = int(self._translator.longest([source], self.spec.decoding)[0])
@@ -330,7 +295,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             self.model,
             source,
             self.spec.decoding,
-            sampling or Sampling(),
+            sampling,
             longest=longest if tokens is None else min(tokens, longest),
         )
         text = self._writer().text(drawn)

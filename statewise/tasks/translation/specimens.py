@@ -4,7 +4,6 @@ N copies of a row, S tokens of its source, T of its target with the symbol befor
 B rows of a batch, M answers.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
@@ -19,7 +18,7 @@ from statewise.models import ConditionalMachine, Terminating, with_vector_input
 from statewise.specs import UserError
 from statewise.tasks.loss import within
 from statewise.tasks.specimen import (
-    UNTOLD,
+    UNKNOWN,
     Choices,
     Floats,
     Index,
@@ -47,7 +46,7 @@ class Given(NamedTuple):
 
     rows: Rows
     where: list[str]
-    told: list[bool]
+    has_truth: list[bool]
     source: str  # of all of them, in words
 
 
@@ -55,9 +54,11 @@ class Given(NamedTuple):
 class TranslationSpecimens(Specimens):
     """Every token of a target, its end among them, is asked after the source and what stands before it."""
 
+    model: Translating
+
     def __init__(self, model: Translating, given: Given, *, languages: Languages, device: torch.device) -> None:
-        self.model, self.source, self.told = model, given.source, all(given.told)
-        self._rows, self._where, self._told = given.rows, given.where, given.told
+        self.model, self.source, self.has_truth = model, given.source, all(given.has_truth)
+        self._rows, self._where, self._has_truth = given.rows, given.where, given.has_truth
         self._languages, self._device = languages, device
         self._names: tuple[str, ...] | None = None
         self._knows_the_end = isinstance(model, Terminating) and model.told(1, 1) is not None
@@ -76,11 +77,6 @@ class TranslationSpecimens(Specimens):
 
     def length(self, number: int) -> int:
         return len(self._rows.sources[number]) + len(self._rows.targets[number])
-
-    def precise(self) -> "TranslationSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,9 +128,9 @@ class TranslationSpecimens(Specimens):
             for at, number in enumerate(index):
                 asked = int(asked_P[number])
                 some = slice(int(first_P[number]), int(first_P[number]) + asked)
-                truth_M[some] = found.truth_BT[at, :asked] if self._told[number] else UNTOLD
+                truth_M[some] = found.truth_BT[at, :asked] if self._has_truth[number] else UNKNOWN
                 guess_M[some], sure_M[some] = found.guess_BT[at, :asked], found.sure_BT[at, :asked]
-                nats_M[some] = found.nats_BT[at, :asked] if self._told[number] else np.nan
+                nats_M[some] = found.nats_BT[at, :asked] if self._has_truth[number] else np.nan
                 entropy_M[some] = found.entropy_BT[at, :asked]
                 row_M[some], along_M[some] = number, np.arange(asked)
                 place_M[some] = len(self._rows.sources[number]) + np.arange(asked)
