@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from asked import console
+from command_line import console
 from rich.table import Table
 
 from statewise.data import open_corpus

@@ -18,8 +18,7 @@ _OF_A_RUN = ("run.toml", "checkpoints")
 
 def inspect(
     run: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN", help="A trained folder. Default: list the lenses and their settings."),
+        str | None, typer.Argument(metavar="RUN", help="A trained folder. Default: list the lenses and their settings.")
     ] = None,
     lens: Annotated[str | None, typer.Argument(metavar="LENS", help="Default: every quick lens.")] = None,
     text: Annotated[
@@ -48,8 +47,7 @@ def inspect(
     ] = None,
     mixer: MixerOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS."),
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS.")
     ] = None,
     static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
     quiet: Quiet = False,

@@ -16,8 +16,7 @@ _READABLE = 110  # letters of a line
 def models(
     name: Annotated[str | None, typer.Argument(metavar="MODEL", help="One model. Default: all of them.")] = None,
     context: Annotated[
-        int,
-        typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens."),
+        int, typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens.")
     ] = 1024,
     json_: Json = False,
 ) -> None:
@@ -83,7 +82,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
                 "year": encoding.year,
                 "state": "none: it needs the whole input",
                 "learns": "gradient",
-                "parameters": sum(p.numel() for p in encoding.make().parameters()),
+                "parameters": sum(p.numel() for p in encoding.make(encoding.width).parameters()),
                 "context": context,
                 "context_bytes": 0,
                 "initial_bytes": 0,

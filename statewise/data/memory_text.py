@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data.lines import Line, Where
-from statewise.data.memory_object import (
-    Data,
-    MemoryFile,
-    Role,
-    Rows,
-    is_missing,
-    library_type,
-    listed,
-    rows_of,
-    shown,
-)
+from statewise.data.memory_object import Data, MemoryFile, Role, Rows, is_missing, library_type, listed, rows_of, shown
 from statewise.data.tagged import TAGS, WORDS
 from statewise.data.trees import LabelledTree, bracketed
 from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError

@@ -41,6 +41,8 @@ from statewise.models.forecaster import Past as Past
 from statewise.models.forecaster import RecursiveForecaster as RecursiveForecaster
 from statewise.models.grid_classifier import GridClassifier as GridClassifier
 from statewise.models.head import Head as Head
+from statewise.models.jordan import JordanLanguageModel as JordanLanguageModel
+from statewise.models.language_model import EmbeddedMachine as EmbeddedMachine
 from statewise.models.language_model import LanguageModel as LanguageModel
 from statewise.models.lineage import LINEAGE as LINEAGE
 from statewise.models.lineage import Ancestor as Ancestor

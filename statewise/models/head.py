@@ -151,11 +151,8 @@ class CategoricalHead(Head[Tensor]):
         return torch.multinomial(p_NV, 1, generator=generator).view(params.shape[:-1])
 
 
-@final
-class BernoulliHead(Head[Tensor]):
-    """Logits `[..., C]`; the nats of a frame are the sum over its bits."""
-
-    loss: ClassVar[str] = "nats"
+class ScalarHead(Head[Tensor]):
+    """One number for each channel, `[..., C]`."""
 
     def __init__(self, width: int, channels: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -163,6 +160,13 @@ class BernoulliHead(Head[Tensor]):
 
     def forward(self, y: Tensor) -> Tensor:
         return self.project(y).squeeze(-1)
+
+
+@final
+class BernoulliHead(ScalarHead):
+    """Logits `[..., C]`; the nats of a frame are the sum over its bits."""
+
+    loss: ClassVar[str] = "nats"
 
     def nats(self, params: Tensor, target: Tensor) -> Tensor:
         """Of each frame, `[...]`."""

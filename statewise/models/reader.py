@@ -79,6 +79,11 @@ class Reader(nn.Module):
         self.summary: Summary = summary
         self.width = layers.width
 
+    @property
+    def admitted_width(self) -> int:
+        """Of the vectors that the layers read."""
+        return self.entry_width if self.enter is None else self.enter.out_features
+
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
         if lengths_B is not None and isinstance(source, Tensor):
             source = blanked(source, lengths_B)

@@ -61,8 +61,6 @@ ClassifierModelSpec = Annotated[Annotated[AnyMixerSpec | GridSpec, Field(discrim
 
 
 class ClassificationSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
-
     task: Literal["classification"] = "classification"
     data: LabelledDataSpec = LabelledDataSpec()
     model: ClassifierModelSpec = LSTMSpec()
@@ -72,10 +70,6 @@ class ClassificationSpec(RunSpec):
     @property
     def layout(self) -> str:
         return "cells" if self.model.reads_cells else "rows"
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-classification"
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

@@ -96,7 +96,14 @@ class JordanSpec(StackedSpec):
     vector_state: ClassVar[bool] = True
 
     kind: Literal["jordan"] = "jordan"
-    output: int | None = Field(None, ge=1, description="width of the output that comes back; default: `width`")
+    feedback: Literal["truth", "output"] = Field(
+        "truth",
+        description="what comes back in a language model: the token that is read, known in advance in training, "
+        "or the predicted distribution, trained through time",
+    )
+    output: int | None = Field(
+        None, ge=1, description="in other tasks, width of the output vector that comes back; default: `width`"
+    )
     activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
     def mixer_output(self) -> int:

@@ -140,7 +140,6 @@ TranslatorSpec = Annotated[Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discrimin
 
 
 class TranslationSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
     file_settings: ClassVar[tuple[str, ...]] = ("train", "target", "validation", "validation_target")
 
     task: Literal["translation"] = "translation"

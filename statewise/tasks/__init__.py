@@ -8,6 +8,7 @@ from statewise.tasks.dispatch import compared_data as compared_data
 from statewise.tasks.dispatch import evaluation_packages as evaluation_packages
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names
+from statewise.tasks.dispatch import metric_tables as metric_tables
 from statewise.tasks.dispatch import open_job as open_job
 from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
@@ -28,6 +29,7 @@ from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
 from statewise.tasks.proof import Finding as Finding
+from statewise.tasks.proof import count_forms as count_forms
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report

@@ -64,6 +64,12 @@ def metric_names(spec: AnyRunSpec) -> list[str]:
     return [metric.name for metric in metrics_in(TASKS[spec.task].run._evaluation)]
 
 
+def metric_tables(spec: AnyRunSpec) -> list[str]:
+    """Tables of one metric by a number, such as a distance, that a run's evaluation gives."""
+    fields = TASKS[spec.task].run._evaluation.__annotations__.items()
+    return [name for name, kind in fields if kind == dict[int, float]]
+
+
 def evaluation_packages(task: str) -> tuple[str, ...]:
     """What an evaluation of this task imports, and what takes a while."""
     return TASKS[task].run._packages if task in TASKS else ()

@@ -105,7 +105,11 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
     scaled, unscaled = (saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False))
     figures = [
         *picture.decays(sides, settings.threshold, _TOKENS, noise=0.0),
-        *picture.window_maps(flows),
+        *(
+            picture.row_drawings(text.windows(length, settings.rows or _WINDOWS).at(0), flows[0], _TOKENS)
+            if sides
+            else ()
+        ),
         *recurrence_figures(found),
         context_figure(worth, settings.threshold),
         *clipping_figures(clips),

@@ -130,7 +130,7 @@ class ValueEncoding(NamedTuple):
                     fix="give arrays of the shape that was learned from",
                 )
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]
-        return Rows([one[: self.longest] for one in scaled], sum(len(one) > self.longest for one in scaled))
+        return Rows([row[: self.longest] for row in scaled], sum(len(row) > self.longest for row in scaled))
 
     def files(self) -> dict[str, Payload]:
         return {"scaling.json": json.dumps(self.scaling.to_json()) + "\n"}
@@ -156,7 +156,7 @@ class GridEncoding(NamedTuple):
                     fix="bring all to one width, or set model.kind = grid",
                 )
         scaled = [self.scaling.scaled(values_HWC.astype(np.float64)).astype(np.float32) for values_HWC in content]
-        return Rows(scaled if self.columns is None else [one.reshape(len(one), -1) for one in scaled], 0)
+        return Rows(scaled if self.columns is None else [row.reshape(len(row), -1) for row in scaled], 0)
 
     def files(self) -> dict[str, Payload]:
         return {"scaling.json": json.dumps({**self.scaling.to_json(), "columns": self.columns}) + "\n"}
@@ -183,10 +183,10 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
 
 
 def _scaling(content: Sequence[NDArray[Any]]) -> Scaling:
-    for one in content:
-        if one.shape[-1] != content[0].shape[-1]:
-            raise UserError(f"files have {content[0].shape[-1]} and {one.shape[-1]} values at a place: use one number")
-    flat_NC = np.concatenate([one.reshape(-1, one.shape[-1]) for one in content]).astype(np.float64)
+    for row in content:
+        if row.shape[-1] != content[0].shape[-1]:
+            raise UserError(f"files have {content[0].shape[-1]} and {row.shape[-1]} values at a place: use one number")
+    flat_NC = np.concatenate([row.reshape(-1, row.shape[-1]) for row in content]).astype(np.float64)
     std_C = flat_NC.std(0)
     std_C[std_C == 0] = 1.0
     return Scaling(tuple(flat_NC.mean(0).tolist()), tuple(std_C.tolist()))
@@ -265,7 +265,7 @@ def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids
 
 
 def _of_texts(found: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
-    return Labels([one.text for one in found], [one.label for one in found], [one.where for one in found], left_out)
+    return Labels([row.text for row in found], [row.label for row in found], [row.where for row in found], left_out)
 
 
 def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:

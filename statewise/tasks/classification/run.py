@@ -69,8 +69,8 @@ class ClassificationEvaluation(NamedTuple):
             ("perfect", percent(1.0), "1.000", "0.000"),
             (name, percent(self.accuracy), f"{self.macro_f1:.3f}", nats),
             *(
-                (key, percent(one["accuracy"]), f"{one['macro_f1']:.3f}", f"{one['nats']:.3f}")
-                for key, one in self.baselines.items()
+                (key, percent(baseline["accuracy"]), f"{baseline['macro_f1']:.3f}", f"{baseline['nats']:.3f}")
+                for key, baseline in self.baselines.items()
             ),
             (always, percent(self.majority_accuracy), "", ""),
             ("uniform (knows nothing)", percent(self.uniform_accuracy), "", f"{self.uniform_nats:.3f}"),
@@ -80,7 +80,10 @@ class ClassificationEvaluation(NamedTuple):
         learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
         more = confusion_table(self.labels, self.confusion)
-        trivial = {always: self.majority_accuracy, **{key: one["accuracy"] for key, one in self.baselines.items()}}
+        trivial = {
+            always: self.majority_accuracy,
+            **{key: baseline["accuracy"] for key, baseline in self.baselines.items()},
+        }
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
@@ -210,7 +213,8 @@ class ClassificationRun(PredictingRun):
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
             content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
-            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else source_name(data)
+            where = [str(place) for place in rows.where]
+            source = "the held-out rows" if data is None else source_name(data)
         return ClassificationSpecimens(
             self.model,
             content,
@@ -248,7 +252,7 @@ class ClassificationRun(PredictingRun):
                     delimiter=data.delimiter,
                     encoding=data.encoding,
                 )
-            content, where = [one.text for one in texts], [one.where for one in texts]
+            content, where = [text.text for text in texts], [text.where for text in texts]
         for begin in range(0, len(content), _ROWS):
             some = content[begin : begin + _ROWS]
             log_NK = log_probabilities(self.model, self.encoding.encode(some), device=self.device)

@@ -339,7 +339,7 @@ def whole_batches(spans: Sequence[Span]) -> list[tuple[Sequence[Span], SeriesRow
     """Of similar lengths together; an order that does not matter to sums."""
     ordered = sorted(spans, key=lambda span: span.end - span.begin)
     some = [ordered[i : i + 64] for i in range(0, len(ordered), 64)]
-    return [(one, _whole(one)) for one in some]
+    return [(series_, _whole(series_)) for series_ in some]
 
 
 def _whole(spans: Sequence[Span]) -> SeriesRows:

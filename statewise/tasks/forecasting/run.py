@@ -358,4 +358,4 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         found = self.evaluate(part=part)
         if not found.curve:
             raise UserError("this run has no error against the distance: its time steps are bits")
-        return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}
+        return {self.spec.name: found.curve, **{name: baseline["mse_at"] for name, baseline in found.baselines.items()}}

@@ -1,8 +1,8 @@
 """A trained language model, opened."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class LanguageModelRun(SelfReadingRun):
     """
 
     _evaluation = LanguageModelEvaluation
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"data": ("evaluate_state",)}
 
     spec: LanguageModelSpec
     model: TokenMachine[Any]
@@ -91,6 +92,7 @@ class LanguageModelRun(SelfReadingRun):
             vocab=self.tokenizer.vocab,
             train_counts_V=self.train_counts_V,
             fresh=fresh_window(self.spec),
+            beside=self.spec.train.window_tokens() if self.spec.data.evaluate_state == "both" else None,
         )
 
     def exposure_gap(

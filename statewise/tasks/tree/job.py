@@ -35,14 +35,7 @@ class TreeJob(Job):
     spec: TreeSpec
 
     def __init__(
-        self,
-        spec: TreeSpec,
-        train: Read,
-        held: Read,
-        *,
-        tokenizer: Tokenizer,
-        classes: Labels,
-        par: Parallel,
+        self, spec: TreeSpec, train: Read, held: Read, *, tokenizer: Tokenizer, classes: Labels, par: Parallel
     ) -> None:
         self.spec, self.tokenizer, self.classes, self._par = spec, tokenizer, classes, par
         self.sha256 = fingerprint(map(str, train.trees))
@@ -161,12 +154,7 @@ class TreeJob(Job):
             target_M = onto(device, torch.from_numpy(self._target_N[batch.node_M]))
             weight_M = onto(device, torch.from_numpy(self._weight_N[batch.node_M]).float())
             loss_M = F.cross_entropy(
-                logits_MK,
-                target_M,
-                weight=weight_K,
-                label_smoothing=smoothing,
-                ignore_index=NO_LABEL,
-                reduction="none",
+                logits_MK, target_M, weight=weight_K, label_smoothing=smoothing, ignore_index=NO_LABEL, reduction="none"
             )
             total = total + (loss_M * weight_M).sum()
         return total, state
