@@ -64,6 +64,11 @@ def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> Tr
             f"window = {spec.window} looks back only, but this Transformer reads both ways",
             fix="leave window out, or set bidirectional = false",
         )
+    if spec.head_width is not None or spec.query_key_norm:
+        raise UserError(
+            "head_width and query_key_norm are of Transformers that look back only",
+            fix="leave them out, or set bidirectional = false",
+        )
     return TransformerEncoder(
         spec.width,
         depth=spec.depth,

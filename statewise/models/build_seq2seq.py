@@ -110,7 +110,9 @@ def build_decoder(
 
 def _head(spec: Seq2SeqSpec, embedding: Embedding, width: int, generator: torch.Generator | None) -> CategoricalHead:
     vocab = embedding.weight.shape[0]
-    return CategoricalHead(width, vocab, tie=embedding if spec.decoder.tie else None, generator=generator)
+    return CategoricalHead(
+        width, vocab, tie=embedding if spec.decoder.tie else None, bias=spec.decoder.head_bias, generator=generator
+    )
 
 
 def _build_look(
