@@ -14,6 +14,7 @@ from statewise.cli.bench import bench
 from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.generate import generate
+from statewise.cli.import_ import import_
 from statewise.cli.inspect import inspect
 from statewise.cli.models import models
 from statewise.cli.output import tell
@@ -97,6 +98,7 @@ def _options(
 
 for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, reproduce, verify):
     app.command(cls=_Verb)(_verb)
+app.command("import", cls=_Verb)(import_)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 
