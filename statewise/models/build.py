@@ -120,7 +120,9 @@ def build(
         embedding=embedding,
         input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
         stack=stack,
-        head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
+        head=CategoricalHead(
+            width, vocab, tie=embedding if spec.tie else None, bias=spec.head_bias, generator=generator
+        ),
     )
 
 
@@ -255,6 +257,8 @@ def build_mixer(
             shared |= {
                 "heads": spec.num_heads,
                 "kv_heads": spec.kv_heads,
+                "head_width": spec.head_width,
+                "query_key_norm": (spec.norm_epsilon or 1e-6) if spec.query_key_norm else None,
                 "position": spec.position if spec.position in ("rotary", "alibi") else "none",  # others stand below
                 "rotary_base": spec.rotary_base,
                 "bias": spec.bias,

@@ -91,15 +91,28 @@ def check_probability(q: float) -> None:
 
 @final
 class CategoricalHead(Head[Tensor]):
-    """`logits = V y + c`; tied, V is the embedding matrix (through a narrowing map where widths differ)."""
+    """`logits = V y + c`; tied, V is the embedding matrix (through a narrowing map where widths differ).
+
+    Without `bias`, c is 0.
+    """
 
     loss: ClassVar[str] = "nats"
 
     def __init__(
-        self, width: int, vocab: int, *, tie: Embedding | None = None, generator: torch.Generator | None = None
+        self,
+        width: int,
+        vocab: int,
+        *,
+        tie: Embedding | None = None,
+        bias: bool = True,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.bias_V = nn.Parameter(torch.zeros(vocab))
+        self.bias_V: Tensor
+        if bias:
+            self.bias_V = nn.Parameter(torch.zeros(vocab))
+        else:
+            self.register_buffer("bias_V", torch.zeros(vocab), persistent=False)
         self.narrow_ED: nn.Parameter | None = None
         if tie is None:
             self.weight_VE = nn.Parameter(torch.empty(vocab, width))

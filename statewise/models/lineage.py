@@ -266,9 +266,9 @@ _ROWS = (
             TransformerSpec(width=12, depth=1, heads=4, kv_heads=2, position="learned", context=32),
             TransformerSpec(width=12, depth=1, heads=2, position="sinusoidal", norm_place="post", mlp="relu"),
             TransformerSpec(width=12, depth=1, heads=3, position="alibi", norm="rms", mlp="swiglu", bias=False),
-            TransformerSpec(width=12, depth=1, heads=3, kv_heads=1, window=3, norm="rms"),
+            TransformerSpec(width=12, depth=1, heads=3, kv_heads=1, window=3, norm="rms", head_bias=False),
             TransformerSpec(width=12, depth=2, heads=4, kv_heads=2, window=20, position="alibi"),
-            TransformerSpec(width=12, depth=1, heads=2, kernel="naive"),
+            TransformerSpec(width=12, depth=1, heads=2, head_width=10, query_key_norm=True, kernel="naive"),
         ),
     ),
     Ancestor(
@@ -301,7 +301,7 @@ _ROWS = (
         spec=Mamba2Spec(),
         variants=(
             Mamba2Spec(width=12, conv=0, gate=False, heads=3),
-            Mamba2Spec(width=12, expand=1, state=4, conv=2, heads=1, mlp="gelu"),
+            Mamba2Spec(width=12, expand=1, state=4, conv=2, conv_bias=True, heads=1, mlp="gelu"),
             Mamba2Spec(width=12, kernel="naive"),
         ),
     ),

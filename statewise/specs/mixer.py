@@ -158,6 +158,8 @@ class TransformerSpec(StackedSpec):
     kv_heads: int | None = Field(
         None, ge=1, description="heads of keys and values (grouped-query attention); default: `heads`"
     )
+    head_width: int | None = Field(None, ge=1, description="units of a head; default: `width` divided by `heads`")
+    query_key_norm: bool = Field(False, description="RMS norm of each head's queries and keys (Henry et al. 2020)")
     window: int | None = Field(None, ge=1, description="see only so many newest entries, so that the state is bounded")
     position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = Field(
         "rotary", description="position encoding: none, added vectors, rotary keys, or linear biases on the scores"
@@ -170,7 +172,7 @@ class TransformerSpec(StackedSpec):
 
     @model_validator(mode="after")
     def _heads_share_out_the_width(self) -> Self:
-        if self.width % self.num_heads:
+        if self.head_width is None and self.width % self.num_heads:
             fitting = [n for n in range(1, self.width + 1) if self.width % n == 0]
             raise ValueError(
                 f"width {self.width} is not a multiple of heads {self.num_heads}; "
@@ -266,6 +268,7 @@ class Mamba2Spec(LinearRecurrenceSpec):
     state: int = Field(16, ge=1, description="numbers each inner unit remembers")
     expand: int = Field(2, ge=1, description="inner width, as a multiple of the width")
     conv: int = Field(4, ge=0, description="taps of a causal convolution before the recurrence; 0: none")
+    conv_bias: bool = Field(False, description="a bias after that convolution")
     gate: bool = Field(True, description="multiply what is read by a function of the input")
 
     @model_validator(mode="after")

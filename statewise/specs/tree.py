@@ -1,6 +1,6 @@
 """Tree classification as data: a label for every node, by a composer along the tree or by any model of the lineage."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -115,17 +115,11 @@ class TreeObjectiveSpec(CategoricalSpec):
 
 
 class TreeSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
-
     task: Literal["tree"] = "tree"
     data: TreeDataSpec = TreeDataSpec()
     model: TreeModelSpec = ChildSumSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TreeObjectiveSpec = TreeObjectiveSpec()
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-tree"
 
     @property
     def layout(self) -> str:
