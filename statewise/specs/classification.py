@@ -34,8 +34,10 @@ class LabelledDataSpec(Spec):
     distance: int = Field(16, ge=0, le=65_536, description="recall: what is passed over before the question")
     validation: Paths = Field((), description="files held out; empty: a share of `train`, of each label alike")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
-    kind: Literal["text", "values", "grid"] = Field(
-        "text", description="what a row holds: a text, a sequence of numbers, or a grid of them"
+    kind: Literal["text", "values", "grid", "vector"] = Field(
+        "text",
+        description="what a row holds: a text, a sequence of numbers, a grid of them, or a vector, which is one time "
+        "step (one to one)",
     )
     format: Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"] = Field(
         "auto", description="auto: by the file's ending"

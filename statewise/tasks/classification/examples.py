@@ -170,7 +170,7 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     spec = run.data
     if spec.kind != "text":
         scaling = _scaling(train.content)
-        if spec.kind == "values":
+        if spec.kind != "grid":
             return ValueEncoding(scaling, spec.longest)
         return GridEncoding(scaling, None if run.model.reads_cells else train.content[0].shape[1])
     named = Path(spec.tokenizer)
@@ -202,7 +202,7 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{str(folder)!r}: scaling.json cannot be read") from None
     scaling = Scaling.from_json(record)
-    return ValueEncoding(scaling, spec.longest) if spec.kind == "values" else GridEncoding(scaling, columns)
+    return GridEncoding(scaling, columns) if spec.kind == "grid" else ValueEncoding(scaling, spec.longest)
 
 
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
@@ -222,12 +222,13 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = 
         return _of_texts(found, found.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
-    return _of_arrays([_arrays(spec, path, labelled) for path in paths])
+    return _of_arrays([_arrays(spec, path, labelled) for path in paths], vectors=spec.kind == "vector")
 
 
-def _of_arrays(parts: Sequence[Arrays | Grids]) -> Labels:
+def _of_arrays(parts: Sequence[Arrays | Grids], *, vectors: bool) -> Labels:
+    """With `vectors`, all numbers of a row are one time step."""
     return Labels(
-        [values for part in parts for values in part[0]],
+        [values.reshape(1, -1) if vectors else values for part in parts for values in part[0]],
         [label for part in parts for label in part.labels],
         [where for part in parts for where in part.where],
     )
@@ -279,7 +280,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
             probed = spec.embedded == "recall"
             embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()
             return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
-    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()])
+    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()], vectors=spec.kind == "vector")
     for label in spec.leave_out:
         if excluded_label(label) not in rows.left_out:
             raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))

@@ -101,7 +101,7 @@ class ClassificationJob(Job):
         size = sum(p.numel() for p in self.build().parameters())
         name = (
             ", ".join(self.spec.data.train)
-            or f"the embedded {'digits' if self.spec.data.kind == 'grid' else self.spec.data.embedded}"
+            or f"the embedded {self.spec.data.embedded if self.spec.data.kind == 'text' else 'digits'}"
         )
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
         cut += self._left_out

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.core import Machine
-from statewise.data import Data, array_of, as_files, read_texts, source_name
+from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.decoding import Sampling
 from statewise.models import AnyClassifier, Classifier, build_classifier
@@ -228,12 +228,15 @@ class ClassificationRun(PredictingRun):
 
     def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The class of the prompt."""
-        if self.spec.data.kind != "text":
+        asked: Any = self._asked(prompt)
+        if self.spec.data.kind == "vector":
+            asked = numbers_in(asked, where="the prompt")[None]
+        elif self.spec.data.kind != "text":
             raise UserError(
                 f"this run classifies {self.spec.data.kind}, and a prompt is a text",
                 fix=f"statewise predict {self.path} FILE",
             )
-        log_NK = log_probabilities(self.model, self.encoding.encode([self._asked(prompt)]), device=self.device)
+        log_NK = log_probabilities(self.model, self.encoding.encode([asked]), device=self.device)
         return self.classes.names[int(log_NK[0].argmax())]
 
     def _rows(self, paths: Sequence[str], data: LabelledDataSpec) -> Iterator[dict[str, Any]]:
@@ -274,6 +277,8 @@ class ClassificationRun(PredictingRun):
         if found is None:
             return isinstance(data, str)
         assert isinstance(self.encoding, ValueEncoding | GridEncoding)
+        if self.spec.data.kind == "vector":
+            return found.ndim == 1
         channels = len(self.encoding.scaling.mean_C)
         axes = 2 if self.spec.data.kind == "grid" else 1
         return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
