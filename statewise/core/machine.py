@@ -145,6 +145,18 @@ def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) 
     return y, map_state(lambda new, old: new.to(old.dtype), after, state)
 
 
+def unroll_vector(
+    step: Callable[[Tensor, Tensor], Tensor], x: Tensor, h: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`unroll` of a step whose output is its new state, a vector."""
+
+    def step_twice(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        h = step(x, h)
+        return h, h
+
+    return unroll(step_twice, x, h, lengths_B)
+
+
 def unroll_many(
     step: Callable[..., tuple[Tensor, S]], inputs: Sequence[Tensor], state: S, lengths_B: Tensor | None
 ) -> tuple[Tensor, S]:

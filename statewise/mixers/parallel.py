@@ -57,13 +57,17 @@ def convolved(
     window: Window,
     weight_CK: Tensor | None,
     lengths_B: Tensor | None,
+    bias_C: Tensor | None = None,
     *,
     silu: bool = False,
     wish: Wish,
 ) -> tuple[Tensor, Window]:
-    """The inputs convolved along time, with `silu` its SiLU; without weights the inputs themselves."""
+    """The inputs convolved along time, plus a bias, with `silu` its SiLU; without weights the inputs themselves."""
     if weight_CK is None:
         return F.silu(a_BTC) if silu else a_BTC, window
     (window_BWC,) = window
-    a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, weight_CK, lengths_B, silu=silu, wish=wish)
+    fused = silu and bias_C is None
+    a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, weight_CK, lengths_B, silu=fused, wish=wish)
+    if bias_C is not None:
+        a_BTC = F.silu(a_BTC + bias_C) if silu else a_BTC + bias_C
     return a_BTC, (window_BWC,)

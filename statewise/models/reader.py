@@ -207,6 +207,21 @@ class AllAtOnce(Layers):
         return last_of(y_BSC, lengths_B)
 
 
+@final
+class NoLayers(Layers):
+    """What enters is what was read: for a source of one position, a class or a vector."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        return x_BSE
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        return last_of(y_BSC, lengths_B)
+
+
 def last_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
     """Each row's output at its own end; 0 for an empty row."""
     at_B = (lengths_B - 1).clamp(min=0)

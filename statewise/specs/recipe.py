@@ -81,7 +81,7 @@ def _read(path: Path, *, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
     every = [path.parent / base, path.parent / f"{base}.toml"]
     every += [folder / f"{base}.toml" for folder in (recipe_folder(), recipe_folder() / "published")]
     known = [*recipe_names(), *published_names()]
-    below = next((one for one in every if one.is_file()), None)
+    below = next((path for path in every if path.is_file()), None)
     if below is None:
         raise UserError(f"recipe {str(path)!r} is based on {base!r}, which does not exist", fix=nearest(base, known))
     if below.resolve() in (path.resolve(), *derived):

@@ -88,7 +88,9 @@ def by_path(value: Any) -> Any:
     for name, inner in value.items():
         inside = by_path(inner)
         found |= (
-            {f"{name}.{path}": one for path, one in inside.items()} if isinstance(inside, Mapping) else {name: inner}
+            {f"{name}.{path}": value for path, value in inside.items()}
+            if isinstance(inside, Mapping)
+            else {name: inner}
         )
     return found
 

@@ -24,6 +24,7 @@ from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import TextSpecimens as TextSpecimens
 from statewise.tasks.language_model import measure as measure
+from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of

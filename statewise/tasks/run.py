@@ -14,23 +14,13 @@ from statewise.data import Data, as_temporary_file, file_names
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
 from statewise.models import CustomMixer
-from statewise.specs import (
-    AnyRunSpec,
-    UserError,
-    make_spec,
-    mixers_of,
-    option,
-)
+from statewise.specs import AnyRunSpec, UserError, make_spec, mixers_of, option
 from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import Metric, metric_of
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
-from statewise.training import (
-    ExposureGap,
-    History,
-    read_history,
-)
+from statewise.training import ExposureGap, History, read_history
 
 _PLACE = ("file", "line")
 
@@ -176,12 +166,7 @@ class Run(ABC):
         return made
 
     def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
+        self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None, stop: Sequence[str] = ()
     ) -> str:
         """What the model writes after a prompt, until `tokens`, its own end, or a stop string.
 
@@ -198,10 +183,7 @@ class Run(ABC):
     def _asked(self, prompt: str) -> str:
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
-            raise UserError(
-                f"a {self.spec.task} run needs a prompt",
-                fix=f"give one: {option('prompt', 'TEXT')}",
-            )
+            raise UserError(f"a {self.spec.task} run needs a prompt", fix=f"give one: {option('prompt', 'TEXT')}")
         return prompt
 
     def __repr__(self) -> str:
@@ -279,12 +261,7 @@ class SelfReadingRun(Run):
 
     @abstractmethod
     def exposure_gap(
-        self,
-        data: Data | None = None,
-        *,
-        rows: int = 128,
-        choice: Literal["sample", "best"] = "sample",
-        seed: int = 0,
+        self, data: Data | None = None, *, rows: int = 128, choice: Literal["sample", "best"] = "sample", seed: int = 0
     ) -> ExposureGap:
         """How much the loss rises, position by position, when the model reads its own output instead of the truth.
 
@@ -304,4 +281,4 @@ def metrics_in(evaluation: type[Any]) -> tuple[Metric, ...]:
 
 def named(data: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of files, one or several."""
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]

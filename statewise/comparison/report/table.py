@@ -129,9 +129,9 @@ def record_table(results: Results) -> Table | None:
     for name in dict.fromkeys(trial.entry for trial in study.record):
         trials = {_combination(trial, short): trial for trial in study.record if trial.entry == name}
         chosen = study.chosen(name)
-        cells = [_tried(trials.get(one), chosen=trials.get(one) is chosen) for one in tried]
+        cells = [_tried(trials.get(setting), chosen=trials.get(setting) is chosen) for setting in tried]
         rows.append((words(name), *cells))
-    titles = [Column(one, one, results.metric) for one in tried]
+    titles = [Column(setting, setting, results.metric) for setting in tried]
     return Table((Column("entry", "model", text=True), *titles), tuple(rows))
 
 
@@ -148,7 +148,7 @@ def _tried(trial: Tried | None, *, chosen: bool) -> Cell:
 
 def search_table(results: Results) -> Table | None:
     """Every search trial of every entry in order; the seeds were run with the chosen one."""
-    failed = [one for one in results.failures if one.phase == "search"]
+    failed = [failure for failure in results.failures if failure.phase == "search"]
     if not results.search and not failed:
         return None
     rows = []
@@ -166,7 +166,9 @@ def search_table(results: Results) -> Table | None:
             figure = one.figures[results.study.metric]
             rows.append((words(name), words(settings_text(one.settings)), Cell(figure, plain(figure)), words(mark)))
         rows += [
-            (words(name), words(NONE), Cell(None, "failed"), words(one.error)) for one in failed if one.entry == name
+            (words(name), words(NONE), Cell(None, "failed"), words(failure.error))
+            for failure in failed
+            if failure.entry == name
         ]
     columns = (
         Column("entry", "model", text=True),
@@ -192,19 +194,19 @@ def trial_table(results: Results) -> Table:
     )
     rows = []
     for name in results.done:
-        for one in results.final[name]:
-            figure = one.figures[results.study.metric]
+        for run in results.final[name]:
+            figure = run.figures[results.study.metric]
             rows.append(
                 (
                     words(name),
-                    Cell(one.seed, str(one.seed)),
+                    Cell(run.seed, str(run.seed)),
                     Cell(figure, plain(figure)),
-                    words(settings_text(one.settings)),
-                    Cell(one.steps, whole(one.steps)),
-                    Cell(one.tokens, whole(one.tokens)),
-                    Cell(one.seconds, duration(one.seconds)),
-                    words(one.key),
-                    Cell(one.weights_sha256, one.weights_sha256[:16]),
+                    words(settings_text(run.settings)),
+                    Cell(run.steps, whole(run.steps)),
+                    Cell(run.tokens, whole(run.tokens)),
+                    Cell(run.seconds, duration(run.seconds)),
+                    words(run.key),
+                    Cell(run.weights_sha256, run.weights_sha256[:16]),
                 )
             )
     return Table(columns, tuple(rows))
@@ -221,8 +223,14 @@ def failure_table(results: Results) -> Table | None:
         Column("key", "trial", text=True),
     )
     rows = tuple(
-        (words(one.entry), Cell(one.seed, str(one.seed)), words(one.phase), words(one.error), words(one.key))
-        for one in results.failures
+        (
+            words(failure.entry),
+            Cell(failure.seed, str(failure.seed)),
+            words(failure.phase),
+            words(failure.error),
+            words(failure.key),
+        )
+        for failure in results.failures
     )
     return Table(columns, rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.core import Machine
-from statewise.data import Data, array_of, as_files, read_texts, source_name
+from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.data.embedded import distance_of
 from statewise.decoding import Sampling
@@ -71,8 +71,8 @@ class ClassificationEvaluation(NamedTuple):
             ("perfect", percent(1.0), "1.000", "0.000"),
             (name, percent(self.accuracy), f"{self.macro_f1:.3f}", nats),
             *(
-                (key, percent(one["accuracy"]), f"{one['macro_f1']:.3f}", f"{one['nats']:.3f}")
-                for key, one in self.baselines.items()
+                (key, percent(baseline["accuracy"]), f"{baseline['macro_f1']:.3f}", f"{baseline['nats']:.3f}")
+                for key, baseline in self.baselines.items()
             ),
             (always, percent(self.majority_accuracy), "", ""),
             ("uniform (knows nothing)", percent(self.uniform_accuracy), "", f"{self.uniform_nats:.3f}"),
@@ -84,7 +84,10 @@ class ClassificationEvaluation(NamedTuple):
         at = f" · accuracy by distance: {by_distance}" if by_distance else ""
         note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}{at}"
         more = confusion_table(self.labels, self.confusion)
-        trivial = {always: self.majority_accuracy, **{key: one["accuracy"] for key, one in self.baselines.items()}}
+        trivial = {
+            always: self.majority_accuracy,
+            **{key: baseline["accuracy"] for key, baseline in self.baselines.items()},
+        }
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
@@ -222,7 +225,8 @@ class ClassificationRun(PredictingRun):
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
             content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
-            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else source_name(data)
+            where = [str(place) for place in rows.where]
+            source = "the held-out rows" if data is None else source_name(data)
         return ClassificationSpecimens(
             self.model,
             content,
@@ -236,12 +240,15 @@ class ClassificationRun(PredictingRun):
 
     def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The class of the prompt."""
-        if self.spec.data.kind != "text":
+        asked: Any = self._asked(prompt)
+        if self.spec.data.kind == "vector":
+            asked = numbers_in(asked, where="the prompt")[None]
+        elif self.spec.data.kind != "text":
             raise UserError(
                 f"this run classifies {self.spec.data.kind}, and a prompt is a text",
                 fix=f"statewise predict {self.path} FILE",
             )
-        log_NK = log_probabilities(self.model, self.encoding.encode([self._asked(prompt)]), device=self.device)
+        log_NK = log_probabilities(self.model, self.encoding.encode([asked]), device=self.device)
         return self.classes.names[int(log_NK[0].argmax())]
 
     def _rows(self, paths: Sequence[str], data: LabelledDataSpec) -> Iterator[dict[str, Any]]:
@@ -260,7 +267,7 @@ class ClassificationRun(PredictingRun):
                     delimiter=data.delimiter,
                     encoding=data.encoding,
                 )
-            content, where = [one.text for one in texts], [one.where for one in texts]
+            content, where = [text.text for text in texts], [text.where for text in texts]
         for begin in range(0, len(content), _ROWS):
             some = content[begin : begin + _ROWS]
             log_NK = log_probabilities(self.model, self.encoding.encode(some), device=self.device)
@@ -278,13 +285,15 @@ class ClassificationRun(PredictingRun):
 
     def _is_one(self, data: Data) -> bool:
         """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
-        found = None if self.spec.data.kind == "text" else array_of(data)
-        if found is None:
+        array = None if self.spec.data.kind == "text" else array_of(data)
+        if array is None:
             return isinstance(data, str)
         assert isinstance(self.encoding, ValueEncoding | GridEncoding)
+        if self.spec.data.kind == "vector":
+            return array.ndim == 1
         channels = len(self.encoding.scaling.mean_C)
         axes = 2 if self.spec.data.kind == "grid" else 1
-        return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
+        return array.ndim == axes if channels == 1 else array.ndim == axes + 1 and array.shape[-1] == channels
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""

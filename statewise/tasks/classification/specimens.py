@@ -165,10 +165,10 @@ class ClassificationSpecimens(Specimens):
         if not isinstance(self._encoding, TextEncoding):
             return tuple(str(at) for at in range(len(row)))
         stream = TextStream(self._encoding.tokenizer.decode)
-        return tuple(stream.feed(int(one)) or "·" for one in row)
+        return tuple(stream.feed(int(token)) or "·" for token in row)
 
 
 def _from_a_corner(height: int, width: int, name: str, places: int) -> Index:
     corner = next((part for part in name.split(".") if part in CORNERS), CORNERS[0])
-    found: Index = seen_order(corner, height, width).numpy()
-    return found
+    order: Index = seen_order(corner, height, width).numpy()
+    return order

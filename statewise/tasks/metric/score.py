@@ -37,6 +37,7 @@ _KNOWN = (
     Metric("exact", "share of exact matches", "higher", share=True),
     Metric("length_exact", "share of right lengths", "higher", share=True),
     Metric("bleu", "BLEU", "higher"),
+    Metric("bleu_tokenised_lower", "BLEU, tokenised, lower case", "higher"),
     Metric("chrf", "chrF", "higher"),
     Metric("ter", "TER"),
     Metric("mse", "MSE"),

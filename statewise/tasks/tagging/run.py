@@ -65,10 +65,7 @@ class TaggingEvaluation(NamedTuple):
             (
                 "most frequent tag of the word",
                 *_row(
-                    self.lexicon_accuracy,
-                    self.lexicon_new_word_accuracy,
-                    self.lexicon_macro_f1,
-                    self.lexicon_span_f1,
+                    self.lexicon_accuracy, self.lexicon_new_word_accuracy, self.lexicon_macro_f1, self.lexicon_span_f1
                 )[: len(columns)],
             ),
             (f"always {self.majority_tag!r}", *_row(self.majority_accuracy, None, None, None)[: len(columns)]),
@@ -145,11 +142,16 @@ class TaggingRun(PredictingRun):
             majority_tag=self.known.lexicon.otherwise,
             uniform_accuracy=1 / len(tags),
             per_tag={
-                one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
-                for one in own_scores.labels
+                score.label: {
+                    "precision": score.precision,
+                    "recall": score.recall,
+                    "f1": score.f1,
+                    "count": score.count,
+                }
+                for score in own_scores.labels
             },
             confusion=own_scores.confusion_KK.tolist(),
-            tags=[one.label for one in own_scores.labels],
+            tags=[score.label for score in own_scores.labels],
             unseen_tags=dict(unseen),
         )
 
@@ -225,7 +227,7 @@ def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]
 
 
 def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
-    return span.measure([one.tags for one in sentences], by_sentence(tags, sentences)).f1.value
+    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1.value
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:

@@ -52,10 +52,10 @@ class TaggingSpecimens(Specimens):
         device: torch.device,
     ) -> None:
         self.model, self.source, self._tags, self._device = model, source, known.tags, device
-        self.has_truth = all(one.tags for one in sentences)
+        self.has_truth = all(sentence.tags for sentence in sentences)
         self._parts = encode(spec, known, sentences)
-        self._word_W = [word for one in sentences for word in one.words]
-        lines = np.repeat(np.arange(len(sentences)), [len(one.words) for one in sentences])
+        self._word_W = [word for sentence in sentences for word in sentence.words]
+        lines = np.repeat(np.arange(len(sentences)), [len(sentence.words) for sentence in sentences])
         self._where_P = [str(sentences[int(lines[begin])].where) for begin in self._parts.begin_P]
         self._tag_W = (
             known.tags.encode(tags_of(sentences), unseen="wrong").ids_N
@@ -99,7 +99,7 @@ class TaggingSpecimens(Specimens):
             distance=lambda question: (question - np.arange(places)).astype(np.float64),
             machine=parts.machine,
             readers=parts.readers,
-            signals={"position": position(places), "letters": np.array([len(one) for one in pieces], np.float32)},
+            signals={"position": position(places), "letters": np.array([len(piece) for piece in pieces], np.float32)},
             seen_order=seen_order,
         )
 

@@ -90,7 +90,7 @@ class TreeEvaluation(NamedTuple):
         if self.unseen:
             parts.append(f"{sum(self.unseen.values()):,} labels never seen in training")
         if len(self.by_depth) > 1:
-            depths = (f"{one['depth']}: {percent(one['root_accuracy'])}" for one in self.by_depth)
+            depths = (f"{figure['depth']}: {percent(figure['root_accuracy'])}" for figure in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
         more = confusion_table(self.classes, self.confusion)
         own_metric = ("root_accuracy", self.root_accuracy, self.majority_root_accuracy)
@@ -278,10 +278,10 @@ class TreeRun(PredictingRun):
 
     def _answers(self, paths: Sequence[str], encoding: str) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
         for some in _cut(read_trees_and_gaps(paths, encoding=encoding), _TREES):
-            trees = [one for one in some if isinstance(one, LabelledTree)]
+            trees = [item for item in some if isinstance(item, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
-            for one in some:
-                yield one, next(answers) if isinstance(one, LabelledTree) else None
+            for item in some:
+                yield item, next(answers) if isinstance(item, LabelledTree) else None
 
     def _answered(self, given: Sequence[LabelledTree]) -> Iterator["_Answer"]:
         spec = self.spec
