@@ -64,7 +64,7 @@ def inspect(
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
 
-    without_run = {item.name for item in LENSES if not item.tasks}
+    without_run = {item.name for item in LENSES if not item.needs_run}
     if run is None:
         _list(json_)
         return
@@ -127,7 +127,7 @@ def _list(json_: bool) -> None:
             {
                 lens.name: {
                     "shows": lens.shows,
-                    "tasks": list(lens.tasks),
+                    "needs_run": lens.needs_run,
                     "quick": lens.quick,
                     "settings": lens.settings.model_json_schema(),
                 }
@@ -139,7 +139,7 @@ def _list(json_: bool) -> None:
     for lens in LENSES:
         fields = lens.settings.model_fields
         settings = "\n".join(f"{name}={field.default}: {field.description}" for name, field in fields.items())
-        of = ", ".join(lens.tasks) or "models of its own"
+        of = "a run" if lens.needs_run else "models of its own"
         table.add_row(lens.name, escape(lens.shows), of if lens.quick else f"{of}; not quick", escape(settings))
     console = make_console()
     console.print(table)

@@ -39,7 +39,7 @@ from statewise.specs import (
     UnbiasedTruncation,
     UserError,
 )
-from statewise.tasks import TASKS, LanguageModelRun, Specimens, TextSpecimens, load, train
+from statewise.tasks import LanguageModelRun, Specimens, TextSpecimens, load, train
 from statewise.training import Silent
 
 _LENGTH = 16
@@ -231,7 +231,6 @@ def _data(found: Mapping[str, Measured], settings: BPTTSettings, cut: int, place
 LENS = Lens(
     "bptt",
     "Truncation: bias, variance, memory and time of four policies against full BPTT.",
-    tuple(TASKS),
     quick=False,
     settings=BPTTSettings,
     apply=apply,

@@ -40,7 +40,7 @@ from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
-from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
 
 _SHORTEST = 4  # tokens that a gradient can be followed through
@@ -304,7 +304,6 @@ def _row_sentences(
 LENS = Lens(
     "gradient",
     "Gradients against distance, Jacobians, eigenvalues, memory length, clipping, softmax saturation.",
-    tuple(TASKS),
     quick=True,
     settings=GradientSettings,
     apply=apply,

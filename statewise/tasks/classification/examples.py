@@ -208,7 +208,7 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
     """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
     if spec.kind == "text":
-        found = read_labelled(
+        rows = read_labelled(
             paths,
             text=spec.text,
             label=spec.label,
@@ -219,7 +219,7 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = 
             empty=spec.empty,
             leave_out=spec.leave_out,
         )
-        return _of_texts(found, found.counts)
+        return _of_texts(rows, rows.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
     return _of_arrays([_arrays(spec, path, labelled) for path in paths], vectors=spec.kind == "vector")

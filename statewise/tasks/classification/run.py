@@ -273,15 +273,15 @@ class ClassificationRun(PredictingRun):
 
     def _is_one(self, data: Data) -> bool:
         """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
-        found = None if self.spec.data.kind == "text" else array_of(data)
-        if found is None:
+        array = None if self.spec.data.kind == "text" else array_of(data)
+        if array is None:
             return isinstance(data, str)
         assert isinstance(self.encoding, ValueEncoding | GridEncoding)
         if self.spec.data.kind == "vector":
-            return found.ndim == 1
+            return array.ndim == 1
         channels = len(self.encoding.scaling.mean_C)
         axes = 2 if self.spec.data.kind == "grid" else 1
-        return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
+        return array.ndim == axes if channels == 1 else array.ndim == axes + 1 and array.shape[-1] == channels
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""
