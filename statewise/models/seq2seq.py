@@ -25,7 +25,9 @@ class DecoderState(NamedTuple):
     mixer: StackState
     context_BC: Tensor  # the source's summary as an input at every step; of width 0 where it is not used
     memory: Any  # what `attend` keeps of the source; () without attention
-    carried_BF: Tensor  # bahdanau: the last output, which is the query; luong: the attention output, which is fed back
+    carried_BF: (
+        Tensor  # bahdanau: the last output, which is in the query; luong: the attention output, which is fed back
+    )
     position_B: Tensor
 
 
@@ -72,6 +74,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         attend: Attend | Looks | None = None,
         style: Literal["bahdanau", "luong"] = "bahdanau",
         combine: nn.Linear | None = None,
+        ask: nn.Linear | None = None,
         input_feeding: bool = True,
         output_edges: bool = True,
     ) -> None:
@@ -89,6 +92,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         self.attend = attend
         self.style: Literal["bahdanau", "luong"] = style
         self.combine = combine
+        self.ask = ask  # bahdanau: a map from the token that was written last into the query
         self.input_feeding = input_feeding
         self.output_edges = output_edges
         self.looks = None if attend is None else "attend.weights"
@@ -171,7 +175,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         """The recurrent part of a step; `_write` turns its output into logits."""
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
-            found_BC = self.attend(state.carried_BF[:, None], state.memory, position_B1)[:, 0]
+            query_BD = state.carried_BF if self.ask is None else state.carried_BF + self.ask(given_BX)
+            found_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
             y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, found_BC], dim=-1)), state.mixer)
             y_BX, carried_BF = torch.cat([y_BD, found_BC], dim=-1), y_BD
         else:

@@ -28,6 +28,10 @@ class AttentionSpec(Spec):
     heads: int = Field(1, ge=1, description="looks side by side, each with a share of the source's width")
     hidden: int | None = Field(None, ge=1, description="width inside additive and concat scores")
     longest: int = Field(256, ge=1, description="location score: source positions it knows")
+    query: Literal["token", "state"] = Field(
+        "token",
+        description="bahdanau: the last output asks with the token that was written last (token), or alone (state)",
+    )
     begin: bool = Field(True, description="the decoder's first state comes from the source's summary, where it can")
     input_feeding: bool = Field(True, description="luong: what was found goes into the next step's input")
 
@@ -113,6 +117,10 @@ class Seq2SeqSpec(Spec):
                 return self.decoder.mixer_output() * self.attention.input_feeding
             case _:
                 return self.reader_width() * (self.context in ("each_step", "both"))
+
+    def asks_with_token(self) -> bool:
+        """Whether the query of attention knows the token that was written last, beside the last output."""
+        return self.style == "bahdanau" and self.attention.query == "token" and self.output_edges
 
     def begins(self) -> bool:
         """Whether the decoder's initial state is computed from the source's summary."""

@@ -100,9 +100,14 @@ def weights_of(scores_BS: Tensor) -> Tensor:
     return scores_BS.masked_fill(past_BS, -torch.inf).softmax(-1)
 
 
-def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
-    """Encoder states, scores, softmax, context, state update, output: one target position after the other."""
-    model = made("attention_decoder")
+@pytest.mark.parametrize("query", ["state", "token"])
+def test_row_a15_attention_decoder_in_the_six_steps_of_the_paper(query: str) -> None:
+    """Encoder states, scores, softmax, context, state update, output: one target position after the other.
+
+    In the paper the last state alone is the query; by default the token that was written last is added to it.
+    """
+    model = made("attention_decoder", attention={"query": query})
+    assert (model.ask is None) == (query == "state")
     source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
     h_BSC, last_BC = read(model, source_BS)
     theirs, state = decoder(model), first_state(model, last_BC)
@@ -112,7 +117,8 @@ def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
     expected = []
     for t in range(6):
         e_BE = model.embedding(target_BT[:, t])
-        inner = torch.tanh((s_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
+        q_BD = s_BD if model.ask is None else s_BD + F.linear(e_BE, model.ask.weight)
+        inner = torch.tanh((q_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
         c_BC = torch.einsum("bs,bsc->bc", weights_of(inner @ score.v_A), h_BSC)
         y_B1D, state = theirs(torch.cat([e_BE, c_BC], dim=-1)[:, None], state)
         s_BD = y_B1D[:, 0]

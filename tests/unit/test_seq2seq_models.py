@@ -25,6 +25,7 @@ EVERY: dict[str, MixerSpec] = {
 LOOKS = {
     "general, two heads": AttentionSpec(style="luong", score="general", heads=2),
     "two hops": AttentionSpec(style="bahdanau", score="scaled_dot", hops=2),
+    "the state asks": AttentionSpec(style="bahdanau", query="state"),
     "concat, two heads": AttentionSpec(style="bahdanau", score="concat", hidden=5, heads=2),
     "location": AttentionSpec(style="luong", score="location", longest=6, input_feeding=False),
     "cosine, predictive": AttentionSpec(style="bahdanau", score="cosine", alignment="local_predictive", begin=False),
