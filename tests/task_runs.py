@@ -70,7 +70,13 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "translator-one-vector": (
         "translation",
         "pairs.tsv",
-        {**PAIRS, "model.bidirectional": False, "model.context": "both", "model.encoder.embedding": 5},
+        {
+            **PAIRS,
+            "model.bidirectional": False,
+            "model.context": "both",
+            "model.encoder.embedding": 5,
+            "model.output": "deep",
+        },
     ),
     "translator-transformer": (
         "translation",

@@ -89,6 +89,8 @@ def build_decoder(
         attend = _build_look(look, query_width=width, key_width=reader.width, generator=generator)
         beside = decoder.embedding_width if spec.style == "bahdanau" else 0
         combine = make_linear(width + reader.width + beside, width, generator=generator)
+    elif spec.output == "deep":
+        combine = make_linear(width + reader.width + decoder.embedding_width, width, generator=generator)
     if spec.asks_with_token():
         ask = make_linear(decoder.embedding_width, width, bias=False, generator=generator)
     return Seq2Seq(

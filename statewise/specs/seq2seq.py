@@ -47,6 +47,11 @@ class Seq2SeqSpec(Spec):
         "attention", description="what was read becomes the first state, an input at every step, both, or is looked at"
     )
     source: Literal["last", "mean", "max"] = Field("last", description="what stands for the whole source")
+    output: Literal["state", "deep"] = Field(
+        "state",
+        description="without attention, what the output layer reads: the decoder's state; or the state, the token "
+        "written last and what stands for the source (deep)",
+    )
     output_edges: bool = Field(True, description="each output is the next step's input")
     share_embeddings: bool = Field(False, description="one vocabulary, one matrix of vectors for source and target")
     attention: AttentionSpec = AttentionSpec()
@@ -62,6 +67,11 @@ class Seq2SeqSpec(Spec):
     def _nothing_is_said_in_vain(self) -> Self:
         if self.context != "attention" and self.attention != AttentionSpec():
             raise ValueError(f"attention is set, but context is {self.context!r}; set context = 'attention'")
+        if self.context == "attention" and self.output != "state":
+            raise ValueError(
+                f"output = {self.output!r} has no meaning with attention, whose output layer reads what was found; "
+                "leave it out, or set context to initial, each_step or both"
+            )
         if self.encoder.tie:
             raise ValueError("encoder.tie is set, but an encoder has no head; set decoder.tie, or share_embeddings")
         if self.bidirectional and self.encoder.kind == "transformer" and self.encoder.window is not None:
