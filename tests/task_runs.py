@@ -41,6 +41,11 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "rows.tsv",
         {"data.min_count": 1, "model.embedding": 8, "model.kind": "transformer", "model.heads": 2},
     ),
+    "classifier-pooled": (
+        "classification",
+        "rows.tsv",
+        {"data.min_count": 1, "model.embedding": 8, "reader.summary": "attention"},
+    ),
     "grids": ("digits", "grids.npz", {}),
     "tagger": ("tagging", "tags.tsv", WORDS),
     "tagger-one-way": ("tagging", "tags.tsv", {**WORDS, "reader.bidirectional": False, "model.kind": "gru"}),

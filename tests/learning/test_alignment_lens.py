@@ -12,6 +12,7 @@ import torch
 
 from statewise.core import lens
 from statewise.encoders import MultiHeadAttention
+from statewise.figures import Passage
 from statewise.inspection import apply_lens
 from statewise.tasks import train
 from statewise.training.progress import Silent
@@ -62,6 +63,42 @@ def test_row_a15_an_alignment_forms(kind: str, seed: int, tmp_path: Path) -> Non
         across, down = (axis.categories for axis in (figure.x, figure.y))
         assert [name.split()[1] for name in down] == [name.split()[1] for name in across][::way]
         assert len(figure.grid.values) == len(down) == len(figure.grid.values[0]) == len(across)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_row_a16_pooling_finds_the_word_that_decides(seed: int, tmp_path: Path) -> None:
+    """One word of a row is in capitals, and is its class: the summary is made of that word."""
+    dice = random.Random(seed)
+    rows = []
+    for _ in range(600):
+        words = dice.choices("abcdefgh", k=dice.randint(6, 12))
+        at = dice.randrange(len(words))
+        rows.append((" ".join([*words[:at], words[at].upper(), *words[at + 1 :]]), words[at]))
+    settings = {
+        "seed": seed,
+        "data.min_count": 1,
+        "model.width": 16,
+        "model.embedding": 16,
+        "model.dropout": 0.0,
+        "reader.summary": "attention",
+        "train.steps": 200,
+        "train.batch": 32,
+        "train.lr": 1e-2,
+        "train.warmup": 10,
+        "train.evaluate_every": 200,
+        "train.save_every": 200,
+    }
+    run = train("classification", settings=settings, data=rows, out=tmp_path / "run", display=Silent()).load()
+    found = apply_lens(run, "attention", rows=20)
+    pooled = found.data["pooled"]
+    assert len(pooled) == 20
+    marked = [[piece.strip().isupper() for piece in row["pieces"]].index(True) for row in pooled]
+    on_it = [row["weights"][at] for row, at in zip(pooled, marked, strict=True)]
+    assert min(on_it) > 0.5  # so that no other word has more
+    assert all(sum(row["weights"]) == pytest.approx(1, abs=1e-5) for row in pooled)
+    shown = found.figures[0]
+    assert isinstance(shown, Passage)
+    assert [value for _, value in shown.pieces] == [value for row in pooled for value in row["weights"]]
 
 
 @pytest.mark.parametrize(("position", "follows"), [("none", True), ("rotary", False), ("alibi", False)])
