@@ -239,7 +239,7 @@ def _added(
         )
     if not settings and like in known:
         raise UserError(f"{option('add')} {written!r}: {name!r} would be the same run as {like!r}", fix=_ADD)
-    changed = dict(read_override(one) for one in settings)
+    changed = dict(read_override(setting) for setting in settings)
     old = known[like] if like in known else made[like]
     settings_of_old = with_settings(old.settings, searched.get(like, {}))
     return old.model_copy(update={"name": name, "settings": with_settings(settings_of_old, changed)})
@@ -251,7 +251,7 @@ def scaled(study: StudySpec, minutes: float) -> StudySpec:
         raise UserError(f"minutes is {minutes:g}, expected more than 0")
     share = minutes / study.minutes
     base = _scaled(study.base, share)
-    entries = tuple(one.model_copy(update={"settings": _scaled(one.settings, share)}) for one in study.entry)
+    entries = tuple(entry.model_copy(update={"settings": _scaled(entry.settings, share)}) for entry in study.entry)
     budget = study.budget.stretched(share)
     return study.model_copy(update={"base": base, "entry": entries, "budget": budget, "minutes": float(minutes)})
 

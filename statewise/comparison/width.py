@@ -48,7 +48,7 @@ def solve_width(
             return fitting[0].settings
     if not fitting:
         raise UserError(f"entry {entry.name!r}: no width near {crossing} can be built", fix=str(at(crossing)))
-    finer = [found for one in fitting[:4] for found in _finer(one, paths, at, wanted)]
+    finer = [found for candidate in fitting[:4] for found in _finer(candidate, paths, at, wanted)]
     return next(_that_build(sorted([*finer, fitting[0]], key=off), data)).settings
 
 
@@ -74,12 +74,12 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
 
 
 def _that_build(candidates: list[_Candidate], data: OpenedData) -> Iterator[_Candidate]:
-    for one in candidates:
+    for candidate in candidates:
         try:
-            data.refuse_unbuildable(one.spec)
+            data.refuse_unbuildable(candidate.spec)
         except ValueError:
             continue
-        yield one
+        yield candidate
 
 
 def _finer(

@@ -54,7 +54,7 @@ def sent(mixers: Sequence[OwnMixer]) -> list[dict[str, str]]:
 
 def received(mixers: Sequence[Mapping[str, str]]) -> tuple[CustomMixer, ...]:
     """What was sent, as classes again."""
-    return tuple(from_source(Source(one["path"], one["text"]), one["name"]) for one in mixers)
+    return tuple(from_source(Source(mixer["path"], mixer["text"]), mixer["name"]) for mixer in mixers)
 
 
 def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[CustomMixer] = ()) -> End:

@@ -6,12 +6,20 @@ from torch import nn
 from statewise.encoders import Bidirectional, EncoderLayer, TransformerEncoder
 from statewise.layers import Attend, Dropout, Pool, make_alignment, make_linear, make_score
 from statewise.models.build import build_around, build_last_norm, build_mixer, build_stack
-from statewise.models.reader import AllAtOnce, BothWays, Layers, OneWay, Reader, Summary
-from statewise.specs import AlignmentKind, MixerSpec, ScoreKind, TransformerSpec, UserError
+from statewise.models.reader import AllAtOnce, BothWays, Layers, NoLayers, OneWay, Reader, Summary
+from statewise.specs import (
+    AlignmentKind,
+    EncoderSpec,
+    LinearEncoderSpec,
+    MixerSpec,
+    ScoreKind,
+    TransformerSpec,
+    UserError,
+)
 
 
 def build_reader(
-    mixer: MixerSpec,
+    mixer: EncoderSpec,
     *,
     entry: nn.Module,
     entry_width: int,
@@ -30,6 +38,15 @@ def build_reader(
     """
     if entry_width < 1:
         raise UserError(f"entry_width is {entry_width}, expected at least 1")
+    if isinstance(mixer, LinearEncoderSpec):
+        dropout = Dropout(mixer.input_dropout, variational=False)
+        return Reader(
+            entry=entry,
+            entry_width=entry_width,
+            input_dropout=dropout,
+            layers=NoLayers(entry_width),
+            summary=summary,
+        )
     width = mixer.reader_input(bidirectional=bidirectional) or entry_width
     enter = None if width == entry_width else make_linear(entry_width, width, generator=generator)
     # A Transformer's encoder drops after it has added positions.
@@ -75,6 +92,11 @@ def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> Tr
         raise UserError(
             f"window = {spec.window} looks back only, but this Transformer reads both ways",
             fix="leave window out, or set bidirectional = false",
+        )
+    if spec.head_width is not None or spec.query_key_norm:
+        raise UserError(
+            "head_width and query_key_norm are of Transformers that look back only",
+            fix="leave them out, or set bidirectional = false",
         )
     return TransformerEncoder(
         spec.width,

@@ -66,11 +66,7 @@ def build_sequence_classifier(
     entry: nn.Module
     if vocab is not None:
         entry = Embedding(
-            vocab,
-            width,
-            row_dropout=model.embedding_dropout,
-            scale=model.labelling_scale(vocab),
-            generator=generator,
+            vocab, width, row_dropout=model.embedding_dropout, scale=model.labelling_scale(vocab), generator=generator
         )
     else:
         assert values is not None

@@ -82,6 +82,11 @@ class Reader(nn.Module):
         self.pool = pool
         self.width = layers.width
 
+    @property
+    def admitted_width(self) -> int:
+        """Of the vectors that the layers read."""
+        return self.entry_width if self.enter is None else self.enter.out_features
+
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
         if lengths_B is not None and isinstance(source, Tensor):
             source = blanked(source, lengths_B)
@@ -203,6 +208,21 @@ class AllAtOnce(Layers):
     def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
         y_BSC: Tensor = self.encoder(x_BSE, lengths_B)
         return y_BSC
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        return last_of(y_BSC, lengths_B)
+
+
+@final
+class NoLayers(Layers):
+    """What enters is what was read: for a source of one position, a class or a vector."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        return x_BSE
 
     def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
         return last_of(y_BSC, lengths_B)

@@ -16,7 +16,7 @@ from statewise.models.classifier import Classifier
 from statewise.models.cost import context_bytes, counted, grows, step_input
 from statewise.models.forecaster import DirectForecaster, RecursiveForecaster
 from statewise.models.grid_classifier import GridClassifier
-from statewise.models.reader import AllAtOnce, BothWays, Encoded, Reader
+from statewise.models.reader import AllAtOnce, BothWays, Encoded, NoLayers, Reader
 from statewise.models.tagger import Tagger, WordEntry
 from statewise.models.termination import Terminating
 from statewise.models.token_machine import ConditionalMachine
@@ -172,6 +172,8 @@ def _layers_flops(reader: Reader) -> RowFlops:
     layers = reader.layers
     if layers.machine is not None:
         return _along(layers.machine)
+    if isinstance(layers, NoLayers):
+        return RowFlops()
     width = reader.entry_width if reader.enter is None else reader.enter.out_features
 
     def over(length: int) -> int:

@@ -87,6 +87,8 @@ from statewise.specs.run import ReaderSpec as ReaderSpec
 from statewise.specs.run import RunSpec as RunSpec
 from statewise.specs.seq2seq import AlignmentKind as AlignmentKind
 from statewise.specs.seq2seq import AttentionSpec as AttentionSpec
+from statewise.specs.seq2seq import EncoderSpec as EncoderSpec
+from statewise.specs.seq2seq import LinearEncoderSpec as LinearEncoderSpec
 from statewise.specs.seq2seq import ScoreKind as ScoreKind
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec
 from statewise.specs.stacked import StackedSpec as StackedSpec

@@ -34,8 +34,10 @@ class LabelledDataSpec(Spec):
     distance: int = Field(16, ge=0, le=65_536, description="recall: what is passed over before the question")
     validation: Paths = Field((), description="files held out; empty: a share of `train`, of each label alike")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
-    kind: Literal["text", "values", "grid"] = Field(
-        "text", description="what a row holds: a text, a sequence of numbers, or a grid of them"
+    kind: Literal["text", "values", "grid", "vector"] = Field(
+        "text",
+        description="what a row holds: a text, a sequence of numbers, a grid of them, or a vector, which is one time "
+        "step (one to one)",
     )
     format: Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"] = Field(
         "auto", description="auto: by the file's ending"
@@ -61,8 +63,6 @@ ClassifierModelSpec = Annotated[Annotated[AnyMixerSpec | GridSpec, Field(discrim
 
 
 class ClassificationSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
-
     task: Literal["classification"] = "classification"
     data: LabelledDataSpec = LabelledDataSpec()
     model: ClassifierModelSpec = LSTMSpec()
@@ -72,10 +72,6 @@ class ClassificationSpec(RunSpec):
     @property
     def layout(self) -> str:
         return "cells" if self.model.reads_cells else "rows"
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-classification"
 
     @model_validator(mode="after")
     def _what_has_a_meaning(self) -> Self:

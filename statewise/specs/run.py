@@ -37,7 +37,7 @@ class ReaderSpec(Spec):
 class RunSpec(Spec):
     """Each task has its own, with `task` (its name), `data`, `model`, and what else it needs."""
 
-    main_data: ClassVar[str]  # the setting that names the training data
+    main_data: ClassVar[str] = "data.train"  # the setting that names the training data
     file_settings: ClassVar[tuple[str, ...]] = ("train", "validation")  # those of `data` that name files
     tested: ClassVar[bool] = False  # it is evaluated on a test part that nothing is selected by
     verb: ClassVar[str] = "evaluate"  # the command to suggest after training
@@ -68,7 +68,7 @@ class RunSpec(Spec):
     @property
     def name(self) -> str:
         """The default name of the run's folder."""
-        raise NotImplementedError
+        return f"{getattr(self, 'model').known_as}-{getattr(self, 'task')}"  # noqa: B009  (every task has its own)
 
     def absolute(self, folder: Path | None = None) -> Self:
         """The same with absolute paths; relative ones are in `folder` (default: the current one)."""

@@ -1,12 +1,12 @@
 """An encoder-decoder as data: encoder, decoder, and how the source reaches the decoder."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
+from statewise.specs.base import Spec, default_kind
 from statewise.specs.mixer import GRUSpec
-from statewise.specs.model import MixerSpec
+from statewise.specs.model import AnyMixerSpec, MixerSpec
 
 Style = Literal["bahdanau", "luong", "each_layer"]
 ScoreKind = Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"]
@@ -36,11 +36,41 @@ class AttentionSpec(Spec):
     input_feeding: bool = Field(True, description="luong: what was found goes into the next step's input")
 
 
+class LinearEncoderSpec(Spec):
+    """No layers: the vector of a class, or a linear map of numbers, is all that is read."""
+
+    tie: ClassVar[bool] = False
+    embedding_dropout: ClassVar[float] = 0.0
+    token_scale: ClassVar[float] = 1.0
+    longest: ClassVar[int | None] = None
+
+    kind: Literal["linear"] = "linear"
+    width: int = Field(64, ge=1, description="of the vector")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="on the vector")
+
+    @property
+    def embedding_width(self) -> int:
+        return self.width
+
+    def reader_output(self, *, bidirectional: bool) -> int:
+        return self.width
+
+    def small(self) -> Self:
+        return self.model_copy(update={"width": 12})
+
+    def sizes(self) -> dict[str, int]:
+        """The settings that determine its size."""
+        return {"width": self.width}
+
+
+EncoderSpec = Annotated[Annotated[AnyMixerSpec | LinearEncoderSpec, Field(discriminator="kind")], default_kind("lstm")]
+
+
 class Seq2SeqSpec(Spec):
     learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
 
     kind: Literal["seq2seq"] = "seq2seq"
-    encoder: MixerSpec = GRUSpec()
+    encoder: EncoderSpec = Field(GRUSpec(), description="any model; or linear: no layers, for a class or a vector")
     decoder: MixerSpec = GRUSpec()
     bidirectional: bool = Field(False, description="read the source from both ends; a Transformer: without a mask")
     context: Literal["initial", "each_step", "both", "attention"] = Field(
@@ -76,6 +106,8 @@ class Seq2SeqSpec(Spec):
             raise ValueError("encoder.tie is set, but an encoder has no head; set decoder.tie, or share_embeddings")
         if self.bidirectional and self.encoder.kind == "transformer" and self.encoder.window is not None:
             raise ValueError("encoder.window looks back only; leave it out, or set bidirectional = false")
+        if self.bidirectional and self.encoder.kind == "linear":
+            raise ValueError("encoder.kind = 'linear' reads in no direction; set bidirectional = false")
         if self.share_embeddings and self.encoder.embedding_width != self.decoder.embedding_width:
             raise ValueError(
                 f"share_embeddings needs token vectors of one width, not {self.encoder.embedding_width} (encoder) and "

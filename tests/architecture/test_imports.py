@@ -11,7 +11,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("cli",),
     ("lab",),
     ("serving",),
-    ("comparison", "inspection"),
+    ("comparison", "inspection", "interop"),
     ("tasks",),
     ("training", "decoding"),
     ("models", "data"),
@@ -25,7 +25,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}
 EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu"}
-MAY_ASK_FOR_THE_VERSION = {"cli", "tasks", "training"}  # training writes it into every folder
+MAY_ASK_FOR_THE_VERSION = {"cli", "interop", "tasks", "training"}  # training writes it into every folder
 
 
 def offence(module: str, imported: str) -> str | None:

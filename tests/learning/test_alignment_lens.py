@@ -14,6 +14,7 @@ from statewise.core import lens
 from statewise.encoders import MultiHeadAttention
 from statewise.figures import Passage
 from statewise.inspection import apply_lens
+from statewise.models import ENCODER_DECODERS
 from statewise.tasks import train
 from statewise.training.progress import Silent
 
@@ -37,7 +38,7 @@ SETTINGS = {
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [pytest.param("copy", marks=pytest.mark.slow), "reversal"])
 def test_row_a15_an_alignment_forms(kind: str, seed: int, tmp_path: Path) -> None:
-    """The recipe's own attention: every token is over the word that it is from."""
+    """With the recipe's attention, which is the default, every token is over the word that it is from."""
     dice = random.Random(0)
     drawn = (tuple(dice.choice("abcdefgh") for _ in range(dice.randint(4, 6))) for _ in range(3000))
     rows = dict.fromkeys(drawn)  # in the same order each time, which a set of words is not
@@ -50,6 +51,8 @@ def test_row_a15_an_alignment_forms(kind: str, seed: int, tmp_path: Path) -> Non
         out=tmp_path / "run",
         display=Silent(),
     ).load()
+    listed = next(row.spec for row in ENCODER_DECODERS if row.name == "attention_decoder")
+    assert (run.spec.model.style, run.spec.model.attention) == (listed.style, listed.attention)
     found = apply_lens(run, "attention", judged=40)
     pairs = found.data["pairs"]
     assert len(pairs) == 40

@@ -56,6 +56,8 @@ MISTAKES = [
     ("evaluate runs/lstm --device gpu", "'gpu'", "auto, cpu, cuda"),
     ("settings lsmt", "'lsmt'", "did you mean 'lstm'?"),
     ("verify lstm gru", "gru", "try: statewise verify --help"),
+    ("train lstm --set seed=1 model.width=8", "--set takes one setting", "--set seed=1 --set model.width=8"),
+    ("evaluate runs/lstm -s data.a=1 data.b=2", "--set takes one setting", "--set data.a=1 --set data.b=2"),
     # recipes
     ("train lsmt", "'lsmt'", "did you mean 'lstm'?", "elman, "),
     ("train LSTM", "'LSTM'", "did you mean 'lstm'?"),

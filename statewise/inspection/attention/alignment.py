@@ -123,7 +123,7 @@ def align_pairs(
     ]
     averaged = _averaged(layers=layers, heads=heads)
     figures: list[Drawing] = [
-        _map(at, one, queries, averaged, told=specimens.told) for at, one in enumerate(pairs[:drawn])
+        _map(at, one, queries, averaged, told=specimens.has_truth) for at, one in enumerate(pairs[:drawn])
     ]
     return Finding(
         "attention",

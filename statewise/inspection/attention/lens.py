@@ -27,7 +27,7 @@ from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
-from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens
+from statewise.tasks import Specimen, Specimens, TextSpecimens
 
 
 class AttentionSettings(Spec):
@@ -310,7 +310,6 @@ def _table(heads: Sequence[Head], place: str) -> Named:
 LENS = Lens(
     "attention",
     "Exact attention weights by layer and head, head entropy; alignments of translations, and whether they are right.",
-    tuple(TASKS),
     quick=True,
     settings=AttentionSettings,
     apply=apply,

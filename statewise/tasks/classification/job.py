@@ -25,7 +25,7 @@ from statewise.tasks.classification.examples import (
     load_encoding,
     read_split,
 )
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric import directions
@@ -74,11 +74,7 @@ class ClassificationJob(Job):
         else:
             encoding = load_encoding(spec.data, opening.kept)
             classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        job = cls(spec, train, held, encoding, classes, opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, train, held, encoding, classes, opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -105,7 +101,7 @@ class ClassificationJob(Job):
         size = sum(p.numel() for p in self.build().parameters())
         name = (
             ", ".join(self.spec.data.train)
-            or f"the embedded {'digits' if self.spec.data.kind == 'grid' else self.spec.data.embedded}"
+            or f"the embedded {self.spec.data.embedded if self.spec.data.kind == 'text' else 'digits'}"
         )
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
         cut += self._left_out

@@ -31,7 +31,7 @@ from statewise.models import (
     row_flops,
 )
 from statewise.specs import ForcingSpec, ForecastingSpec, SquaredSpec, TeacherForcing
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.forecasting.examples import Prepared, as_read, carried, prepare, read_parts
 from statewise.tasks.forecasting.known import Known, learn
 from statewise.tasks.job import Job, Opening
@@ -115,11 +115,7 @@ class ForecastingJob(Job):
         else:
             path = opening.kept / "series.json"
             known = Known.from_json(path.read_text(encoding="utf-8"), where=opening.kept)
-        job = cls(spec, parts, known, opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, parts, known, opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -343,7 +339,7 @@ def whole_batches(spans: Sequence[Span]) -> list[tuple[Sequence[Span], SeriesRow
     """Of similar lengths together; an order that does not matter to sums."""
     ordered = sorted(spans, key=lambda span: span.end - span.begin)
     some = [ordered[i : i + 64] for i in range(0, len(ordered), 64)]
-    return [(one, _whole(one)) for one in some]
+    return [(series_, _whole(series_)) for series_ in some]
 
 
 def _whole(spans: Sequence[Span]) -> SeriesRows:

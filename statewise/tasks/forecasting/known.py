@@ -33,7 +33,7 @@ class Units(NamedTuple):
     def of(self, span_B: NDArray[np.int64], channel_B: NDArray[np.int64] | None = None) -> "Units":
         """Of rows that are from these spans, and perhaps one channel each."""
         rows = (one[span_B] for one in self)
-        return Units(*(one if channel_B is None else one[np.arange(len(one)), channel_B, None] for one in rows))
+        return Units(*(row if channel_B is None else row[np.arange(len(row)), channel_B, None] for row in rows))
 
 
 class Known(NamedTuple):
@@ -201,7 +201,7 @@ def _frames(spans: Sequence[Span]) -> dict[str, Any]:
     frames = _values(spans)
     all_NC = np.concatenate(frames)
     frequency_C = (np.nansum(all_NC, 0) + 1) / ((~np.isnan(all_NC)).sum(0) + 2)
-    before_NC, after_NC = (np.concatenate([one[some] for one in frames]) for some in (slice(-1), slice(1, None)))
+    before_NC, after_NC = (np.concatenate([frame[some] for frame in frames]) for some in (slice(-1), slice(1, None)))
     known_NC = ~np.isnan(after_NC)
     after_2C = [
         (((after_NC == 1) & (before_NC == bit)).sum(0) + 1) / ((known_NC & (before_NC == bit)).sum(0) + 2)

@@ -3,7 +3,6 @@
 N copies of a row, L context, T time steps of a row, H ahead, C channels, Q questions, W windows.
 """
 
-import copy
 from itertools import pairwise
 from typing import Any, final
 
@@ -40,7 +39,8 @@ _WORDS = Words("time step", "time step", "", "time steps before the one that is 
 
 @final
 class ForecastingSpecimens(Specimens):
-    told = True
+    has_truth = True
+    model: Forecaster
 
     def __init__(
         self,
@@ -69,11 +69,6 @@ class ForecastingSpecimens(Specimens):
             return span.end - span.begin - 1
         assert isinstance(forecast.context, int)
         return forecast.context + (0 if forecast.mode == "direct" else forecast.horizon - 1)
-
-    def precise(self) -> "ForecastingSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def at(self, number: int) -> Specimen:
         if self._windows is None:

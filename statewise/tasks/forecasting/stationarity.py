@@ -138,7 +138,7 @@ def _given(spec: ForecastingSpec, series: Series | Sequence[Series] | None) -> l
     if series is None:
         return list(read_parts(spec.data, seed=spec.seed).train)
     some = [series] if isinstance(series, Series) else list(series)
-    return [Span(one, 0, len(one), 0) for one in some]
+    return [Span(series_, 0, len(series_), 0) for series_ in some]
 
 
 def _blocks(spans: Sequence[Span], spec: ForecastingSpec, *, block: int, every: int) -> SeriesParts:

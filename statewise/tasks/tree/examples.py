@@ -82,7 +82,7 @@ def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool =
         names = {label for tree in flat for label in tree.labels if label is not None}
         for name in spec.labels:
             if name not in names:
-                table = ", ".join(f'{json.dumps(one, ensure_ascii=False)} = "NEW"' for one in sorted(names)[:8])
+                table = ", ".join(f'{json.dumps(name, ensure_ascii=False)} = "NEW"' for name in sorted(names)[:8])
                 renamed = either(
                     f"--set 'data.labels={{{table}}}'", f'settings={{"data.labels": {{{table.replace(" =", ":")}}}}}'
                 )

@@ -18,7 +18,7 @@ from statewise.core import onto
 from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
 from statewise.models import NodeClassifier, build_node_classifier, measured, row_flops
 from statewise.specs import TreeSpec
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.metric import directions
 from statewise.tasks.tree.examples import Index, Read, Trees, read_split, refuse_wide
@@ -35,14 +35,7 @@ class TreeJob(Job):
     spec: TreeSpec
 
     def __init__(
-        self,
-        spec: TreeSpec,
-        train: Read,
-        held: Read,
-        *,
-        tokenizer: Tokenizer,
-        classes: Labels,
-        par: Parallel,
+        self, spec: TreeSpec, train: Read, held: Read, *, tokenizer: Tokenizer, classes: Labels, par: Parallel
     ) -> None:
         self.spec, self.tokenizer, self.classes, self._par = spec, tokenizer, classes, par
         self.sha256 = fingerprint(map(str, train.trees))
@@ -79,11 +72,7 @@ class TreeJob(Job):
         else:
             tokenizer = Tokenizer.load(opening.kept / "tokenizer.json")
             classes = Labels.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        job = cls(spec, train, held, tokenizer=tokenizer, classes=classes, par=opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, train, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -165,12 +154,7 @@ class TreeJob(Job):
             target_M = onto(device, torch.from_numpy(self._target_N[batch.node_M]))
             weight_M = onto(device, torch.from_numpy(self._weight_N[batch.node_M]).float())
             loss_M = F.cross_entropy(
-                logits_MK,
-                target_M,
-                weight=weight_K,
-                label_smoothing=smoothing,
-                ignore_index=NO_LABEL,
-                reduction="none",
+                logits_MK, target_M, weight=weight_K, label_smoothing=smoothing, ignore_index=NO_LABEL, reduction="none"
             )
             total = total + (loss_M * weight_M).sum()
         return total, state
