@@ -199,7 +199,7 @@ MISTAKES = [
     ("predict runs/classifier", "FILE", "try: statewise predict --help"),
     ("evaluate runs/classifier --data rows.tsv --exposure", "never reads its own output", "recursive forecasts"),
     ("evaluate runs/classifier --folds 2", "has no forecasts", "leave out --folds"),
-    ("evaluate runs/classifier --stationarity", "has no forecasts", "--stationarity"),
+    ("evaluate runs/classifier --stationarity", "no order in time", "--stationarity"),
     ("predict runs/classifier rows.tsv --fill", "no missing values to fill in", "leave out --fill"),
     ("predict runs/lstm text.txt", "does not predict", "it can evaluate and generate"),
     ("predict nowhere rows.tsv", "'nowhere'", "runs/lstm"),
