@@ -8,6 +8,7 @@ far waits for them first.
 
 import math
 import time
+import tomllib
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from statewise.training.progress_state import Progress, learning_rate, passed
 from statewise.training.step_report import Readings
 from statewise.training.stop import NonFinite, Signals, Stopped
 from statewise.training.task import Better, Task
+from statewise.training.trackers import open_tracker
 from statewise.training.update import Updater, contiguous_copy
 
 
@@ -134,7 +136,9 @@ class Trainer:
         evaluated = self.progress.evaluated
         journal = None
         if self.folder is not None:
-            journal = Journal(self.folder.path, after_step=first, evaluated=evaluated)
+            settings = tomllib.loads(str(self.folder.identity.get("run.toml", ""))) if spec.log else {}
+            trackers = [open_tracker(kind, self.folder.path, settings) for kind in spec.log]
+            journal = Journal(self.folder.path, after_step=first, evaluated=evaluated, trackers=trackers)
         self.display.start(self.progress.extent(spec))
         before = self.progress
         try:
