@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from statewise import data as data
     from statewise import decoding as decoding
     from statewise import encoders as encoders
+    from statewise import export as export
     from statewise import inspection as inspection
     from statewise import kernels as kernels
     from statewise import layers as layers
@@ -67,6 +68,7 @@ _PACKAGES = (
     "data",
     "decoding",
     "encoders",
+    "export",
     "inspection",
     "kernels",
     "layers",

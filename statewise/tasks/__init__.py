@@ -26,6 +26,10 @@ from statewise.tasks.language_model import measure as measure
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
+from statewise.tasks.portable import Axes as Axes
+from statewise.tasks.portable import Port as Port
+from statewise.tasks.portable import Portable as Portable
+from statewise.tasks.portable import Whole as Whole
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
