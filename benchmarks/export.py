@@ -3,8 +3,8 @@
     python benchmarks/export.py [--models lstm gru ...] [--json FILE]
 
 Small models, in all variants that `statewise verify` lists. Batches of 1, 3 and 8 rows, lengths up to 300, states that
-are not zero, 200 chained steps. Errors are relative to the largest value of a tensor where that is above 1; `float32` is
-how far PyTorch in float32 is from float64 over the same sequences, where an error is above the bound.
+are not zero, 200 chained steps. Errors are relative to the largest value of a tensor where that is above 1; `float32`
+is how far PyTorch in float32 is from float64 over the same sequences, where an error is above the bound.
 """
 
 from asked import console, options, write

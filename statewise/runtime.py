@@ -364,6 +364,51 @@ class LanguageModel:
         return at
 
 
+class Classifier:
+    """An exported classifier of texts, or of sequences of values."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.labels: list[str] = self._settings["labels"]
+        self._graph = Graph(folder / "classify.onnx", threads=threads)
+        self.tokenizer: _Tokenizer | None = None
+        if "end_id" in self._settings:
+            self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self._settings["end_id"])
+
+    def predict(self, data: Any) -> Any:
+        """The label of a text, or of each in a list; of values, `data` is a list of arrays `[T]` or `[T, C]`."""
+        if isinstance(data, str):
+            return self.predict([data])[0]
+        return [row["label"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """Each answer with the probability of every label."""
+        for number, row in enumerate(data):
+            sequence = self._encoded(row)[: self._settings["longest"]]
+            name = "values" if self.tokenizer is None else "tokens"
+            found = self._graph({name: sequence[None], "lengths": np.array([len(sequence)], dtype=np.int64)})
+            p_K = _softmax(found["logits"][0].astype(np.float64))
+            probabilities = dict(zip(self.labels, p_K.tolist()))
+            yield {"row": number, "label": self.labels[int(p_K.argmax())], "probabilities": probabilities}
+
+    def _encoded(self, row: Any) -> Array:
+        if self.tokenizer is not None:
+            if not isinstance(row, str):
+                raise ValueError(f"this run classifies texts; got {type(row).__name__}")
+            return np.array(self.tokenizer.encode(row) or [self._settings["end_id"]], dtype=np.int64)
+        values = np.asarray(row, dtype=np.float64)
+        mean_C, std_C = np.array(self._settings["mean"]), np.array(self._settings["std"])
+        values_TC = values[:, None] if values.ndim == 1 else values
+        if values_TC.ndim != 2 or values_TC.shape[1] != len(mean_C) or not len(values_TC):
+            raise ValueError(f"a row has shape {list(values.shape)}, expected [time, {len(mean_C)}]")
+        scaled_TC: Array = ((values_TC - mean_C) / std_C).astype(np.float32)
+        return scaled_TC
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The label of the prompt."""
+        return str(self.predict(prompt))
+
+
 def _fits(found: tuple[int, ...], like: tuple[int, ...]) -> bool:
     """The same sizes but for lists, which are empty at the beginning."""
     return len(found) == len(like) and all(a == b or b == 0 for a, b in zip(found, like))
@@ -385,7 +430,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
     return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
 
 
-_RUNS: dict[str, Callable[..., Any]] = {"language_model": LanguageModel}
+_RUNS: dict[str, Callable[..., Any]] = {"language_model": LanguageModel, "classification": Classifier}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -19,6 +20,7 @@ from statewise.export import graphs_of, prove, session
 from statewise.models import LINEAGE, build_sample
 from statewise.specs import ModelSpec
 from statewise.tasks.proof import label
+from statewise.training.progress import Silent
 
 VOCAB = 17
 SPECS = {label(row.name, spec, row.spec.small()): spec for row in LINEAGE for spec in (row.spec.small(), *row.variants)}
@@ -169,6 +171,50 @@ def test_what_is_no_export_is_refused(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "export.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="has format 99, expected 1"):
         runtime.load(tmp_path)
+
+
+def classifier(folder: Path, recipe: str, data: Any, **settings: Any) -> tuple[Any, Any]:
+    """A small run, and what was exported of it."""
+    small = {"model.kind": "lstm", "model.width": 8, "train.batch": 4, "reader.bidirectional": False, **settings}
+    trained = sw.train(recipe, data=data, steps=4, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["whole"]["passed"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+def agree(run: Any, out: Any, rows: list[Any]) -> None:
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-6)
+
+
+def test_a_classifier_of_texts(tmp_path: Path) -> None:
+    texts = [("a great film", "good"), ("an awful plot, a long one", "bad"), ("great", "good")] * 8
+    run, out = classifier(tmp_path, "classification", texts)
+    agree(run, out, ["a great plot", "awful", "", "one " * 40])
+    assert out.generate("great") == run.generate("great")
+    with pytest.raises(ValueError, match="classifies texts; got int"):
+        out.predict([3])
+
+
+@pytest.mark.slow
+def test_a_classifier_of_values(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(5 + i % 3, 2)) + i % 2 for i in range(24)]
+    both = (rows, ["high" if i % 2 else "low" for i in range(24)])
+    run, out = classifier(tmp_path, "classification", both, **{"data.kind": "values", "reader.bidirectional": True})
+    agree(run, out, rows)
+    with pytest.raises(ValueError, match=r"expected \[time, 2\]"):
+        out.predict([np.zeros((3, 4))])
+
+
+def test_a_tree_run_is_refused(tmp_path: Path) -> None:
+    trees = ["(1 (0 a) (1 b))", "(0 (0 a) (0 c))"] * 8
+    (tmp_path / "trees.txt").write_text("\n".join(trees))
+    trained = sw.train("tree", data=tmp_path / "trees.txt", steps=1, out=tmp_path / "run", display=Silent())
+    said = call("export", str(trained.path), "--out", str(tmp_path / "out"))
+    assert said.code == 2
+    assert "a tree run cannot be exported" in said.err
 
 
 @pytest.mark.slow
