@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import console, options, positive, readable, write
+from command_line import console, options, positive, readable, write
 from race import prepare_peer
 from rich.table import Table
 from torch import nn

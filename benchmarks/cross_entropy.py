@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import console, device_of, need_gpu
+from command_line import console, device_of, need_gpu
 from rich.table import Table
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode

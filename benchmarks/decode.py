@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import console, device_of, need_gpu
+from command_line import console, device_of, need_gpu
 from rich import box
 from rich.table import Table
 from torch import Tensor

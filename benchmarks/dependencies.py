@@ -13,7 +13,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-from asked import console, options, write
+from command_line import console, options, write
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from rich.table import Table

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 
 

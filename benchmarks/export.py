@@ -7,7 +7,7 @@ are not zero, 200 chained steps. Errors are relative to the largest value of a t
 is how far PyTorch in float32 is from float64 over the same sequences, where an error is above the bound.
 """
 
-from asked import console, options, write
+from command_line import console, options, write
 from rich.table import Table
 
 from statewise.export import graphs_of, prove, session

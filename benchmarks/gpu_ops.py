@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import need_gpu
+from command_line import need_gpu
 from torch import Tensor
 
 from statewise.decoding import Sampling, begin, extend, graph

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 
 from statewise.core import state_bytes

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from asked import console, options, write
+from command_line import console, options, write
 from rich.table import Table
 
 import statewise as sw

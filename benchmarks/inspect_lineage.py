@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asked import console
+from command_line import console
 from rich.table import Table
 
 from statewise.display import make_progress

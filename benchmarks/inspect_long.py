@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from asked import console
+from command_line import console
 from rich.table import Table
 
 from statewise.data import open_corpus
@@ -102,7 +102,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             what = given(run, arguments.tokens, Path(folder))
             for lens in LENSES:
-                if run.spec.task in lens.tasks and lens.name in (arguments.lenses or [one.name for one in LENSES]):
+                if lens.needs_run and lens.name in (arguments.lenses or [one.name for one in LENSES]):
                     words = [
                         *("-m", "statewise", "inspect", name, lens.name),
                         *what,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from asked import need_gpu, options, positive, write
+from command_line import need_gpu, options, positive, write
 from torch import Tensor
 
 from statewise.kernels.attention import fused

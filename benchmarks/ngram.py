@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from asked import console, options, positive, readable, write
+from command_line import console, options, positive, readable, write
 from numpy.typing import NDArray
 from rich.table import Table
 

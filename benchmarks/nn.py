@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import console
+from command_line import console
 from rich.table import Table
 
 from statewise.specs import LanguageModelSpec, UserError, load_recipe, make_spec

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from asked import need_gpu, readable
+from command_line import need_gpu, readable
 from recurrent_case import CELLS, Case, draw, mixer, module_choice, precision, twin
 from recurrent_check import WIDTHS, check
 from recurrent_floor import products

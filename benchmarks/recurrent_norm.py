@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import need_gpu
+from command_line import need_gpu
 from recurrent import PRECISIONS, STEPS, graphed, reading, rounds, training
 from recurrent_case import Case, draw, mixer, precision
 from torch import Tensor, nn

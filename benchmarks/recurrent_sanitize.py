@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import torch
-from asked import need_gpu
+from command_line import need_gpu
 from recurrent_tune import draw, errors, right_results, run_once
 
 from statewise.kernels.persistent import compiler

@@ -25,7 +25,7 @@ try:
     import triton.language as tl
 except ImportError:
     raise SystemExit("this needs Triton, which comes with PyTorch for CUDA: pip install triton") from None
-from asked import need_gpu, options, positive, write
+from command_line import need_gpu, options, positive, write
 from recurrent_tune import draw, errors, right_results, run_once
 from torch import Tensor
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import need_gpu, readable
+from command_line import need_gpu, readable
 from torch import Tensor
 
 from statewise.kernels.elman import ElmanWeights, elman_step

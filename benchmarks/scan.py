@@ -9,7 +9,7 @@ import statistics
 import time
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 from torch import Tensor
 

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from asked import console, options, positive, write
+from command_line import console, options, positive, write
 from rich.table import Table
 
 from statewise.core import state_bytes

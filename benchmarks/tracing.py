@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from asked import console, options, write
+from command_line import console, options, write
 from rich.table import Table
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode

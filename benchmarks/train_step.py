@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from asked import console, device_of, need_gpu
+from command_line import console, device_of, need_gpu
 from rich.table import Table
 from torch import nn
 

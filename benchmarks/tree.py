@@ -10,7 +10,7 @@ import statistics
 import time
 
 import torch
-from asked import options, positive, write
+from command_line import options, positive, write
 from torch import Tensor
 
 from statewise.encoders import Forest, NaryTreeLSTM, TreeEncoder, forest

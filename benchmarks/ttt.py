@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import console, need_gpu, options, positive, write
+from command_line import console, need_gpu, options, positive, write
 from rich.table import Table
 from torch import Tensor, nn
 

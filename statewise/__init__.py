@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from statewise import encoders as encoders
     from statewise import export as export
     from statewise import inspection as inspection
+    from statewise import interop as interop
     from statewise import kernels as kernels
     from statewise import layers as layers
     from statewise import mixers as mixers
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from statewise.core import state_bytes as state_bytes
     from statewise.decoding import Sampling as Sampling
     from statewise.inspection import inspect as inspect
+    from statewise.interop import export_hugging_face as export_hugging_face
+    from statewise.interop import from_pretrained as from_pretrained
     from statewise.mixers import GRU as GRU
     from statewise.mixers import LSTM as LSTM
     from statewise.mixers import Elman as Elman
@@ -58,6 +61,7 @@ _HOME = {
     "core": ("lens", "load_state", "map_state", "observe", "save_state", "state_bytes"),
     "decoding": ("Sampling",),
     "inspection": ("inspect",),
+    "interop": ("export_hugging_face", "from_pretrained"),
     "mixers": ("GRU", "LSTM", "Elman"),
     "models": ("LINEAGE", "build"),
     "specs": ("UserError",),
@@ -70,6 +74,7 @@ _PACKAGES = (
     "encoders",
     "export",
     "inspection",
+    "interop",
     "kernels",
     "layers",
     "mixers",

@@ -41,7 +41,13 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "rows.tsv",
         {"data.min_count": 1, "model.embedding": 8, "model.kind": "transformer", "model.heads": 2},
     ),
+    "classifier-pooled": (
+        "classification",
+        "rows.tsv",
+        {"data.min_count": 1, "model.embedding": 8, "reader.summary": "attention"},
+    ),
     "grids": ("digits", "grids.npz", {}),
+    "classifier-vector": ("vector-to-class", "grids.npz", {}),
     "tagger": ("tagging", "tags.tsv", WORDS),
     "tagger-one-way": ("tagging", "tags.tsv", {**WORDS, "reader.bidirectional": False, "model.kind": "gru"}),
     "tagger-crf": ("tagging", "tags.tsv", {**WORDS, "objective.kind": "crf"}),
@@ -70,7 +76,13 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "translator-one-vector": (
         "translation",
         "pairs.tsv",
-        {**PAIRS, "model.bidirectional": False, "model.context": "both", "model.encoder.embedding": 5},
+        {
+            **PAIRS,
+            "model.bidirectional": False,
+            "model.context": "both",
+            "model.encoder.embedding": 5,
+            "model.output": "deep",
+        },
     ),
     "translator-transformer": (
         "translation",
@@ -84,6 +96,12 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "model.decoder.heads": 2,
         },
     ),
+    "translator-class": (
+        "class-to-text",
+        "classes.tsv",
+        {**PAIRS, "model.context": "initial", "model.decoder.kind": "lstm"},
+    ),
+    "translator-series": ("vector-to-series", "waves.tsv", {**PAIRS, "data.levels": 16}),
     "translator-prompted": ("translation", "pairs.tsv", {**ONE_MACHINE, "termination.kind": "bernoulli"}),
     "translator-prompted-length": ("translation", "pairs.tsv", {**ONE_MACHINE, "termination.kind": "remaining"}),
     "translator-prompted-transformer": (
@@ -122,6 +140,12 @@ def write_files(folder: Path) -> None:
     for i in range(60):
         x_NHW[(i, noise.integers(5)) if i % 2 else (i, slice(None), noise.integers(4))] += 1
     np.savez(folder / "grids.npz", x=x_NHW, y=np.where(np.arange(60) % 2, "row", "column"))
+    classes = [(rng.choice(("ab", "cd")), rng.randint(2, 5)) for _ in range(60)]
+    lines = [f"{letters}\t{' '.join(rng.choice(letters) for _ in range(size))}" for letters, size in classes]
+    (folder / "classes.tsv").write_text("\n".join(lines) + "\n")
+    waves = [(rng.uniform(1, 2), rng.choice((3, 4, 5))) for _ in range(60)]
+    lines = [f"{a:.3f} {n}\t{' '.join(f'{a * (-1) ** t:.3f}' for t in range(n))}" for a, n in waves]
+    (folder / "waves.tsv").write_text("\n".join(lines) + "\n")
 
 
 def _expression(rng: random.Random, depth: int) -> str:

@@ -122,7 +122,7 @@ FAULTS = {
         "inspection/attention/alignment.py",
         "list(range(length))[::-1]",
         "list(range(length))",
-        "tests/learning/test_alignment_lens.py tests/unit/test_inspect_translators.py",
+        "tests/learning/test_alignment_lens.py tests/unit/test_inspection_translators.py",
     ),
     "everything may be held out": (
         "specs/language_model.py",

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from itertools import takewhile
 from typing import Any
 
 import typer
@@ -14,6 +15,7 @@ from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.export import export
 from statewise.cli.generate import generate
+from statewise.cli.import_ import import_
 from statewise.cli.inspect import inspect
 from statewise.cli.models import models
 from statewise.cli.output import tell
@@ -97,6 +99,7 @@ def _options(
 
 for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, export, reproduce, verify):
     app.command(cls=_Verb)(_verb)
+app.command("import", cls=_Verb)(import_)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 
@@ -121,6 +124,8 @@ def _run() -> int:
         text = f"{error.format_message()}{suffix}"
         if isinstance(error, _NoSuchOption):
             text = explain_option(error.option_name, _long_options(error), sys.argv[1:])
+        elif several := _settings_in_a_row(sys.argv[1:]):
+            text = f"--set takes one setting, here {several[0]!r}; repeat it: --set {' --set '.join(several)}"
         return _complain(f"{text}\ntry: statewise{verb} --help", 2)
     except typer.Exit as error:
         return int(error.exit_code)
@@ -192,6 +197,16 @@ def _value_of(*names: str) -> str | None:
         if option in names:
             return value if equals else after
     return None
+
+
+def _settings_in_a_row(words: list[str]) -> list[str]:
+    """Settings after one `--set`, where there are several."""
+    for at, word in enumerate(words[:-1]):
+        if word in ("--set", "-s"):
+            several = list(takewhile(lambda given: "=" in given and not given.startswith("-"), words[at + 1 :]))
+            if len(several) > 1:
+                return several
+    return []
 
 
 def _complain(text: str, code: int) -> int:

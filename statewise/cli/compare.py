@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from statewise.comparison import Compared, ComparedPart
 
 _DEFAULT = "lineage"
-# Columns for the terminal, as many as fit, in this order; the report has all columns.
+# Columns for the terminal, as many as fit; the study's other metrics stand between these. The report has all columns.
+_FIRST = ("entry", "metric")
 _SHOWN = (
-    "entry",
-    "metric",
     "group",
     "parameters",
     "model_bytes",
@@ -205,8 +204,9 @@ def _print(compared: "Compared") -> None:
 
 
 def _headings(part: "ComparedPart") -> dict[str, str]:
-    columns = part.report["table"]["columns"]
-    return {column["name"]: _heading(column) for column in columns if column["name"] in _SHOWN}
+    columns = {column["name"]: column for column in part.report["table"]["columns"]}
+    shown = [*_FIRST, *part.report["also"], *_SHOWN]
+    return {name: _heading(columns[name]) for name in shown if name in columns}
 
 
 def _widths(part: "ComparedPart") -> dict[str, int]:
@@ -216,8 +216,7 @@ def _widths(part: "ComparedPart") -> dict[str, int]:
     headings = _headings(part)
     return {
         name: max(cell_len(line) for line in [*headings[name].split("\n"), *(row[name]["text"] for row in rows)])
-        for name in _SHOWN
-        if name in headings
+        for name in headings
     }
 
 

@@ -18,8 +18,7 @@ _OF_A_RUN = ("run.toml", "checkpoints")
 
 def inspect(
     run: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN", help="A trained folder. Default: list the lenses and their settings."),
+        str | None, typer.Argument(metavar="RUN", help="A trained folder. Default: list the lenses and their settings.")
     ] = None,
     lens: Annotated[str | None, typer.Argument(metavar="LENS", help="Default: every quick lens.")] = None,
     text: Annotated[
@@ -48,8 +47,7 @@ def inspect(
     ] = None,
     mixer: MixerOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS."),
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS.")
     ] = None,
     static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
     quiet: Quiet = False,
@@ -66,7 +64,7 @@ def inspect(
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
 
-    without_run = {item.name for item in LENSES if not item.tasks}
+    without_run = {item.name for item in LENSES if not item.needs_run}
     if run is None:
         _list(json_)
         return
@@ -129,7 +127,7 @@ def _list(json_: bool) -> None:
             {
                 lens.name: {
                     "shows": lens.shows,
-                    "tasks": list(lens.tasks),
+                    "needs_run": lens.needs_run,
                     "quick": lens.quick,
                     "settings": lens.settings.model_json_schema(),
                 }
@@ -141,7 +139,7 @@ def _list(json_: bool) -> None:
     for lens in LENSES:
         fields = lens.settings.model_fields
         settings = "\n".join(f"{name}={field.default}: {field.description}" for name, field in fields.items())
-        of = ", ".join(lens.tasks) or "models of its own"
+        of = "a run" if lens.needs_run else "models of its own"
         table.add_row(lens.name, escape(lens.shows), of if lens.quick else f"{of}; not quick", escape(settings))
     console = make_console()
     console.print(table)

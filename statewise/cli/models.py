@@ -16,14 +16,18 @@ _READABLE = 110  # letters of a line
 def models(
     name: Annotated[str | None, typer.Argument(metavar="MODEL", help="One model. Default: all of them.")] = None,
     context: Annotated[
-        int,
-        typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens."),
+        int, typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens.")
     ] = 1024,
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Also measure training memory and the longest path between two tokens."),
+    ] = False,
     json_: Json = False,
 ) -> None:
     """List the models: year, parameters, bytes of state after some tokens, what the state is, and what each fixed.
 
     Example: statewise models --context 4096
+    Example: statewise models --context 4096 --training
     Example: statewise models lstm
     """
     from statewise.specs import UserError, nearest
@@ -31,6 +35,8 @@ def models(
     rows = {row["name"]: row for row in _rows(context)}
     if name is not None and name not in rows:
         raise UserError(f"{name!r} is not a model", fix=nearest(name, rows))
+    if training or name is not None:
+        _measure_training([row for row in rows.values() if name in (None, row["name"])], context)
     if json_:
         print_json(list(rows.values()) if name is None else rows[name])
     elif name is not None:
@@ -83,7 +89,7 @@ def _rows(context: int) -> list[dict[str, Any]]:
                 "year": encoding.year,
                 "state": "none: it needs the whole input",
                 "learns": "gradient",
-                "parameters": sum(p.numel() for p in encoding.make().parameters()),
+                "parameters": sum(p.numel() for p in encoding.make(encoding.width).parameters()),
                 "context": context,
                 "context_bytes": 0,
                 "initial_bytes": 0,
@@ -118,6 +124,23 @@ def _rows(context: int) -> list[dict[str, Any]]:
     return rows
 
 
+def _measure_training(rows: list[dict[str, Any]], context: int) -> None:
+    """Add the memory that training keeps for one row of so many tokens, and how the path between two tokens grows."""
+    from statewise.encoders import TreeEncoder
+    from statewise.models import ENCODERS, LINEAGE, build, path, training_bytes, tree_path
+
+    specs = {row.name: row.spec for row in LINEAGE if row.spec.learns == "gradient"}
+    encoders = {encoding.name: encoding.make for encoding in ENCODERS}
+    for row in rows:
+        row |= {"training_bytes": None, "path": None}
+        if row["name"] in specs:
+            spec = specs[row["name"]]
+            row["training_bytes"] = training_bytes(build(spec, vocab=_VOCAB), context)
+            row["path"] = path(build(spec.small(), vocab=_VOCAB))
+        elif row["name"] in encoders and isinstance(encoder := encoders[row["name"]](8), TreeEncoder):
+            row["path"] = tree_path(encoder.composer)
+
+
 def _print(rows: list[dict[str, Any]], context: int) -> None:
     """A line of numbers for each model; below it what its state is and what it fixed."""
     from statewise.display import make_console
@@ -129,12 +152,17 @@ def _print(rows: list[dict[str, Any]], context: int) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
-    say(f"Sizes by default, vocabulary {_VOCAB}; state and FLOPs per token after {context:,} tokens.\n")
-    say(f"{'model':{longest}}  year   parameters    state bytes   FLOPs/token", "bold")
+    training = "training_bytes" in rows[0]
+    more = f"; training bytes of one row of {context:,}, and the path between two tokens N apart" if training else ""
+    say(f"Sizes by default, vocabulary {_VOCAB}; state and FLOPs per token after {context:,} tokens{more}.\n")
+    headings = "  training bytes   path" if training else ""
+    say(f"{'model':{longest}}  year   parameters    state bytes   FLOPs/token{headings}", "bold")
     for row in rows:
         numbers = (
             f"{row['year']}  {_parameters(row):>11}  {row['context_bytes']:>13,}  {_count(row['flops_per_token']):>12}"
         )
+        if training:
+            numbers += f"  {_count(row['training_bytes']):>14}  {row['path'] or '-':>5}"
         console.print(f"[bold]{row['name']:{longest}}[/]  {numbers}", highlight=False, soft_wrap=True)
         for title in ("state", "fixed"):
             say(textwrap.fill(f"{title}: {row[title]}", wide, initial_indent="  ", subsequent_indent="    "))
@@ -156,6 +184,10 @@ def _print_one(row: dict[str, Any]) -> None:
         "parameters": f"{_parameters(row)} (default size, vocabulary {_VOCAB})",
         "bytes of state": f"{row['context_bytes']:,}{after}, {row['initial_bytes']:,} before any",
         "FLOPs per token": f"{_count(row['flops_per_token'])}{after}",
+        "training memory": ""
+        if row["training_bytes"] is None
+        else f"{row['training_bytes']:,} bytes for one row of {row['context']:,} tokens, kept for the backward pass",
+        "longest path": "" if row["path"] is None else f"{row['path']} between two tokens N apart",
         "train it": f"statewise train {row['recipe']}" if "recipe" in row else "",
     }
     console.print(f"[bold]{row['name']}[/] ({row['year']})", highlight=False)

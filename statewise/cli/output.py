@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from statewise.tasks import Report
 
 
-def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+def tell(text: object = "", *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
     """A message on standard output, or on standard error."""
-    print(safe(str(text)), file=sys.stderr if error else sys.stdout, end=end)
+    print(safe(str(text)), file=sys.stderr if error else sys.stdout, end=end, flush=flush)
 
 
 def put(text: str, *, end: str = "\n") -> None:

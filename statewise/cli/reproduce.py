@@ -35,7 +35,13 @@ def reproduce(
         str | None,
         typer.Option("--metric", "-m", metavar="NAME", help="Report this metric of the task, e.g. span_f1."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run.")] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, metavar="N", help="Train with so many seeds; the mean is compared.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder of the run; of several seeds, DIR-seed0 and so on."),
+    ] = None,
     quiet: Quiet = False,
     json_: Json = False,
 ) -> int:
@@ -44,6 +50,7 @@ def reproduce(
     On other data, or by another metric, it reports the score alone.
 
     Example: statewise reproduce ewt-upos --data UD_English-EWT
+    Example: statewise reproduce jsb-lstm --data JSB_Chorales.mat --seeds 3
     """
     from statewise.specs import UserError, load_published, published_names
 
@@ -65,6 +72,7 @@ def reproduce(
         settings=set_ or (),
         test=test or (),
         metric=metric,
+        seeds=seeds,
         out=out,
         display=make_display(quiet=quiet),
     )
@@ -78,10 +86,15 @@ def reproduce(
 def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
     """A line of numbers for each recipe; below it the metric, the sources and the status of our result."""
     if json_:
-        derived = ("status", "expected_from")
         print_json(
             [
-                {"name": name, **spec.model_dump(mode="json"), **{key: getattr(spec, key) for key in derived}}
+                {
+                    "name": name,
+                    **spec.model_dump(mode="json"),
+                    "expected": spec.interval,
+                    "expected_from": spec.expected_from,
+                    "status": spec.status,
+                }
                 for name, spec in every.items()
             ]
         )
@@ -95,12 +108,13 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
-    say(f"{'recipe':{longest}} {'published':>10} {'our goal':>9} {'ours':>7}  expected", "bold")
+    say(f"{'recipe':{longest}} {'published':>9} {'our goal':>8} {'ours':>14} expected", "bold")
     for name, spec in every.items():
         mark = "~" if spec.published is not None and not spec.published.verified else ""
-        expected = "" if spec.expected is None else "{:g} to {:g}".format(*spec.expected)
-        published, goal, ours = (_figure(figure) for figure in (spec.published, spec.goal, spec.ours))
-        say(f"{name:{longest}} {mark + published:>10} {goal:>9} {ours:>7}  {expected}")
+        expected = "" if spec.interval is None else "{:.4g}–{:.4g}".format(*spec.interval)
+        published, goal = _figure(spec.published), _figure(spec.goal)
+        ours = "" if spec.ours is None else str(spec.ours)
+        say(f"{name:{longest}} {mark + published:>9} {goal:>8} {ours:>14} {expected}")
         notes = [f"{spec.metric.replace('_', ' ')}, {spec.better} is better; {spec.status}"]
         if spec.published is not None:
             of = f" (on {spec.published.measured})" if spec.published.measured else ""
@@ -111,7 +125,10 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
             wide = min(console.width, _READABLE)
             say(textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    "))
     bases = sorted({spec.expected_from for spec in every.values() if spec.expected_from})
-    say(f"\nours and expected: {'; '.join(bases)}\n~: quoted from elsewhere, not read in the source itself")
+    say("\nours: one run, or the mean of several seeds and their standard deviation")
+    for basis in bases:
+        say(f"expected: {basis}")
+    say("~: quoted from elsewhere, not read in the source itself")
     say("the files each needs: statewise reproduce --json")
 
 
@@ -122,15 +139,19 @@ def _figure(result: Any) -> str:
 def _print(verdict: "Verdict") -> None:
     interval = ""
     if verdict.expected is not None:
-        interval = "the expected {:g} to {:g}".format(*verdict.expected) + f" ({verdict.expected_from})"
+        interval = "the expected {:.4g} to {:.4g}".format(*verdict.expected) + f" ({verdict.expected_from})"
     where = {None: "no interval is known", True: f"inside {interval}", False: f"OUTSIDE {interval}"}[verdict.landed]
     if verdict.other_data:
         where = f"no verdict: other data than the recipe's ({', '.join(verdict.other_data)})"
-    tell(f"{verdict.metric} {verdict.found:.4f}: {where}; {verdict.seconds:.0f} s -> {verdict.run}")
+    spread = f" ± {verdict.deviation:.4f}" if verdict.deviation is not None else ""
+    tell(f"{verdict.metric} {verdict.found:.4f}{spread}: {where}; {verdict.seconds:.0f} s -> {', '.join(verdict.runs)}")
+    if len(verdict.figures) > 1:
+        each = ", ".join(f"{figure:.4f}" for figure in verdict.figures)
+        tell(f"mean and standard deviation of {len(verdict.figures)} seeds: {each}")
     tell(verdict.note)
     if verdict.other_data:
         files = "".join(f" --data {file}" for file in verdict.evaluated)
-        tell(f"beside trivial baselines: statewise evaluate {verdict.run}{files}")
+        tell(f"beside trivial baselines: statewise evaluate {verdict.runs[0]}{files}")
     if verdict.changed:
         tell(f"with other settings than the recipe's: {', '.join(verdict.changed)}")
     reached = {None: "", True: ", reached", False: ", not reached"}

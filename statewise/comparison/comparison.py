@@ -270,17 +270,17 @@ def changed_story(
     for name in only:
         if name not in everything:
             raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, everything))
-    kept = [one for one in story.chapters if not only or set(only) & set(known[one.name])]
-    homes = {one.name: known[one.name] for one in kept}
+    kept = [chapter for chapter in story.chapters if not only or set(only) & set(known[chapter.name])]
+    homes = {chapter.name: known[chapter.name] for chapter in kept}
     chapters = []
     for chapter in kept:
-        here = [one for one in add if _home(one, homes) == chapter.name]
+        here = [entry for entry in add if _home(entry, homes) == chapter.name]
         mine = [name for name in only if name in known[chapter.name]]
         own = _own_settings(settings, chapter.name, known)
         changed = changed_study(chapter.study, settings=own, share=share, only=mine, add=here, search=search, made=made)
         chapters.append(Chapter(chapter.name, changed))
     chapters = _with_all(given, chapters)
-    look = story.look if story.look is not None and story.look.part in [one.name for one in kept] else None
+    look = story.look if story.look is not None and story.look.part in [chapter.name for chapter in kept] else None
     return story._replace(chapters=tuple(chapters), look=look)
 
 
@@ -322,7 +322,7 @@ def _mixer_files(story: Story) -> list[str]:
 
 def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, object]) -> dict[str, Any]:
     """Those of one part: said of it by its name, or of all."""
-    found = {}
+    own = {}
     for path, value in settings.items():
         head, _, rest = path.partition(".")
         if head in ("train", "data", "model", "task", "seed"):
@@ -331,10 +331,10 @@ def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, ob
                 fix=f"a setting of all entries begins with base: base.{path}={value}",
             )
         if head not in parts or head in StudySpec.model_fields:
-            found[path] = value
+            own[path] = value
         elif head == name:
-            found[rest] = value
-    return found
+            own[rest] = value
+    return own
 
 
 def changed_study(

@@ -11,16 +11,8 @@ from typing import NamedTuple, Protocol
 import torch
 
 from statewise.comparison.pool import News, Pool
-from statewise.comparison.progress import Board, Quiet
-from statewise.comparison.record import (
-    Log,
-    Order,
-    read_failure,
-    read_found,
-    trial_folder,
-    write_failure,
-    write_order,
-)
+from statewise.comparison.progress import Board
+from statewise.comparison.record import Log, Order, read_failure, read_found, trial_folder, write_failure, write_order
 from statewise.comparison.study import as_table
 from statewise.comparison.trial import Failure, Found, Trial, printed_settings
 from statewise.comparison.worker import STOPPED, sent
@@ -69,7 +61,7 @@ def run(
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise UserError(f"{name} = {value} is not valid, expected at least 1")
-    display, signals = display or Quiet(), signals or Signals()
+    display, signals = display or Board(), signals or Signals()
     with ExitStack() as held:
         locks = [held.enter_context(work_folder(work)) for work in works]
         pool = held.enter_context(

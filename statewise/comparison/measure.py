@@ -68,8 +68,12 @@ def watched(run: Path, *, metric: str, at: Clock, flops_per_token: float) -> dic
 
 
 def finite_metrics(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The evaluation's fields that are finite numbers."""
-    return {name: float(value) for name, value in evaluation.items() if is_finite(value)}
+    """The evaluation's fields that are finite numbers; of a table of numbers by a number, `name.8` for each."""
+    tables = {name: value for name, value in evaluation.items() if isinstance(value, Mapping)}
+    inside = {
+        f"{name}.{key}": value for name, table in tables.items() for key, value in table.items() if isinstance(key, int)
+    }
+    return {name: float(value) for name, value in {**evaluation, **inside}.items() if is_finite(value)}
 
 
 def costs(state_bytes: Mapping[int, int], seconds: Mapping[int, float] | None, *, context: int) -> dict[str, float]:

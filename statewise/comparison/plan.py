@@ -23,7 +23,7 @@ from statewise.specs import (
     UserError,
     nearest,
 )
-from statewise.tasks import compared_data, metric_names, metric_of
+from statewise.tasks import compared_data, metric_names, metric_of, metric_tables
 from statewise.training import judge_of
 
 AS_WRITTEN = -1  # in the place of the number of a try
@@ -79,9 +79,9 @@ class Plan:
     def _figure(self, name: str, index: int, found: Sequence[Found]) -> float | None:
         entry = self.solved[name, index]
         key = self.trial(name, index, self.search_seed, "search").key
-        for one in found:
-            if one.key == key:
-                figure = _searched_figure(entry.spec, one, self.study)
+        for trial in found:
+            if trial.key == key:
+                figure = _searched_figure(entry.spec, trial, self.study)
                 return figure if figure is not None and math.isfinite(figure) else None
         return None
 
@@ -98,7 +98,7 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     """Solve every entry and lay out its trials. `data`: what to learn from, in the place of the study's own."""
     opener = opener or Opener()
     if data is not None:
-        names = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+        names = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
         study = _on_other_data(study, names, opener)
     study = with_recorded(study)
     searching = study.search.trials > 1 and not study.record
@@ -119,8 +119,8 @@ def plan(study: StudySpec, *, data: str | Path | Sequence[str] | None = None, op
     entries = [solved[entry.name, AS_WRITTEN] for entry in study.entry]
     made = Plan(study, entries, [], tried, solved)
     _refuse_twins(made)
-    for one in solved.values():
-        judge_of(opener(one.spec).job, one.spec.train)  # now, and not in every trial
+    for solution in solved.values():
+        judge_of(opener(solution.spec).job, solution.spec.train)  # now, and not in every trial
     search = [
         made.trial(name, index, made.search_seed, "search")
         for index in range(max(map(len, tried.values())))
@@ -198,7 +198,7 @@ def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
             spec_of(study, entry, {name: value})
         except UserError as error:
             problems.append(error)
-    if problems and not all(f"{name}: unknown key" in str(one) for one in problems):
+    if problems and not all(f"{name}: unknown key" in str(problem) for problem in problems):
         raise problems[0]
     return not problems
 
@@ -219,6 +219,10 @@ def _refuse_metric(study: StudySpec, spec: AnyRunSpec) -> None:
         raise UserError(
             f"metric {study.metric!r} is not a metric of a {spec.task} run", fix=nearest(study.metric, known)
         )
+    shown = [*metric_names(spec), *metric_tables(spec)]
+    for name in study.also:
+        if name not in shown:
+            raise UserError(f"also: {name!r} is not a metric of a {spec.task} run", fix=nearest(name, shown))
 
 
 def _refuse_unlike(study: StudySpec, specs: Mapping[str, AnyRunSpec]) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any, Protocol
+from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
@@ -18,19 +18,8 @@ Listed = Sequence[tuple[StudySpec, Sequence[Trial]]]  # of each study of a phase
 _ENOUGH = 0.02  # share of the work after which the rest can be estimated
 
 
-class Board(Protocol):
-    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None: ...
-    def started(self, trial: Trial) -> None: ...
-    def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
-    def ended(self, trial: Trial, found: Found) -> None: ...
-    def failed(self, trial: Trial, failure: Failure) -> None: ...
-    def say(self, text: str) -> None: ...
-    def tick(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class Quiet:
-    """For `--quiet` and for libraries."""
+class Board:
+    """Hears what a study does. This one shows nothing: for `--quiet` and for libraries."""
 
     def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None: ...
     def started(self, trial: Trial) -> None: ...
@@ -115,7 +104,7 @@ class Tally:
         return table
 
 
-class _Counting:
+class _Counting(Board):
     """What both displays share: the tally, kept up to date."""
 
     def __init__(self, status: Status) -> None:
@@ -187,6 +176,6 @@ class Lines(_Counting):
 
 def make_board(*, quiet: bool = False) -> Board:
     if quiet:
-        return Quiet()
+        return Board()
     status = Status()
     return LiveTable(status) if status.redraws else Lines(status)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from statewise.comparison.engine import Phase, Ran, Work, in_phases, mixers_for, wanted_device, work_folder
-from statewise.comparison.progress import Board, Quiet
+from statewise.comparison.progress import Board
 from statewise.comparison.record import (
     found_of,
     found_record,
@@ -52,7 +52,7 @@ def run_on_ray(
 ) -> list[Ran]:
     """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
     ray = optional("ray", extra="ray", needed_by="trials on a Ray cluster")
-    display, signals = display or Quiet(), signals or Signals()
+    display, signals = display or Board(), signals or Signals()
     works = [work._replace(folder=work.folder.absolute()) for work in works]
     with ExitStack() as held:
         for work in works:

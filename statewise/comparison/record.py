@@ -67,7 +67,7 @@ def write_found(path: Path, found: Found) -> None:
 def found_record(found: Found) -> dict[str, Any]:
     watched = {name: [point._asdict() for point in curve] for name, curve in found.watched.items()}
     curves = {"curve": [point._asdict() for point in found.curve], "watched": watched}
-    answers = None if found.answers is None else [one._asdict() for one in found.answers]
+    answers = None if found.answers is None else [answer._asdict() for answer in found.answers]
     course = None if found.course is None else found.course._asdict()
     return {**found._asdict(), **curves, "answers": answers, "course": course, "anchors": dict(found.anchors)}
 
@@ -160,15 +160,15 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The records of a file of lines; half a line, which a full disk can leave, is passed over."""
     if not path.exists():
         return []
-    found = []
+    results = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = from_json(line)
         except ValueError:
             continue
         if isinstance(record, dict):
-            found.append(record)
-    return found
+            results.append(record)
+    return results
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:

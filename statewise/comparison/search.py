@@ -30,7 +30,11 @@ def circumstances(study: StudySpec, entries: Sequence[Entry]) -> dict[str, Any]:
     def settings(table: Mapping[str, Any]) -> dict[str, Any]:
         flat: dict[str, Any] = by_path(table)
         aside = {*study.search.space, *_ASIDE}
-        return {path: list(one) if isinstance(one, tuple) else one for path, one in flat.items() if path not in aside}
+        return {
+            path: list(value) if isinstance(value, tuple) else value
+            for path, value in flat.items()
+            if path not in aside
+        }
 
     return {
         "study": {"data": _data(entries[0]), "metric": study.metric},

@@ -105,16 +105,16 @@ def standings(
     found: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None, confidence: float = 0.95
 ) -> list[Standing]:
     """Of every entry with a final trial, in the order of `entries` (default: of `found`)."""
-    final = [one for one in found if one.phase == "final"]
-    for one in final:
-        if one.figures and metric not in one.figures:
+    final = [run for run in found if run.phase == "final"]
+    for run in final:
+        if run.figures and metric not in run.figures:
             raise UserError(
-                f"{one.entry!r} has no {metric!r}, so it cannot be ranked by it", fix=nearest(metric, one.figures)
+                f"{run.entry!r} has no {metric!r}, so it cannot be ranked by it", fix=nearest(metric, run.figures)
             )
-    names = list(entries or dict.fromkeys(one.entry for one in final))
-    by_seed = {name: {one.seed: one.figures.get(metric) for one in final if one.entry == name} for name in names}
+    names = list(entries or dict.fromkeys(run.entry for run in final))
+    by_seed = {name: {run.seed: run.figures.get(metric) for run in final if run.entry == name} for name in names}
     same = {
-        name: [(one.weights_sha256, one.figures.get(metric)) for one in final if one.entry == name] for name in names
+        name: [(run.weights_sha256, run.figures.get(metric)) for run in final if run.entry == name] for name in names
     }
     return [
         standing(name, by_seed[name], deterministic=len(same[name]) > 1 == len(set(same[name])), confidence=confidence)
@@ -137,11 +137,17 @@ def ranking(
     `pooled`: seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds
     of many entries already say something; it takes the spread to be alike. `own`: each pair's differences alone.
     """
-    unsorted = [one for one in standings(found, metric=metric, entries=entries, confidence=confidence) if one.figures]
+    unsorted = [
+        standing
+        for standing in standings(found, metric=metric, entries=entries, confidence=confidence)
+        if standing.figures
+    ]
     ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
     comparisons = compare(ordered, error=error, confidence=confidence)
     groups: list[list[str]] = []
-    apart = {frozenset((one.first, one.second)) for one in comparisons if one.distinguishable}
+    apart = {
+        frozenset((comparison.first, comparison.second)) for comparison in comparisons if comparison.distinguishable
+    }
     for one in ordered:
         if groups and frozenset((groups[-1][0], one.entry)) not in apart:
             groups[-1].append(one.entry)
@@ -182,7 +188,7 @@ def compare(
 
 
 def _method(standings: Sequence[Standing], error: str, confidence: float) -> str:
-    most = max((len(one.figures) for one in standings), default=0)
+    most = max((len(standing.figures) for standing in standings), default=0)
     if most == 0:
         return ""
     if most < 2:
@@ -253,15 +259,15 @@ def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     Some seeds of some entries may be missing. Pairs are left out where the fit has nothing left to judge noise by.
     Deterministic entries have no seed variance, so they are left out of the fit.
     """
-    varying = [one for one in standings if not one.deterministic]
-    place = {at: k for k, at in enumerate(at for at, one in enumerate(standings) if not one.deterministic)}
+    varying = [standing for standing in standings if not standing.deterministic]
+    place = {at: k for k, at in enumerate(at for at, standing in enumerate(standings) if not standing.deterministic)}
     fitted = _fitted_p(varying)
-    found = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
+    pairs = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
     for i, j in itertools.combinations(range(len(standings)), 2):
         if standings[i].deterministic or standings[j].deterministic:
             p = _deterministic_p(standings[i], standings[j], varying)
-            found |= {} if p is None else {(i, j): p}
-    return found
+            pairs |= {} if p is None else {(i, j): p}
+    return pairs
 
 
 def _deterministic_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
@@ -279,8 +285,12 @@ def _deterministic_p(one: Standing, other: Standing, varying: Sequence[Standing]
 
 
 def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
-    seeds = sorted({seed for one in standings for seed in one.seeds})
-    rows = [(k, seeds.index(seed), x) for k, one in enumerate(standings) for seed, x in zip(one.seeds, one.figures)]
+    seeds = sorted({seed for standing in standings for seed in standing.seeds})
+    rows = [
+        (k, seeds.index(seed), x)
+        for k, standing in enumerate(standings)
+        for seed, x in zip(standing.seeds, standing.figures)
+    ]
     if len(standings) < 2 or len(seeds) < 2:
         return {}
     design_RP = np.zeros((len(rows), len(standings) + len(seeds)))
@@ -295,7 +305,7 @@ def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     effect_P = inverse_PR @ figure_R
     residual_R = figure_R - design_RP @ effect_P
     variance = float(residual_R @ residual_R) / freedom
-    found = {}
+    p_values = {}
     for i, j in itertools.combinations(range(len(standings)), 2):
         if not set(standings[i].seeds) & set(standings[j].seeds):
             continue
@@ -305,8 +315,8 @@ def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
         deviation = math.sqrt(variance * float(weight_R @ weight_R))
         difference = float(contrast_P @ effect_P)
         if not _is_nothing(deviation, difference, figure_R.tolist()):
-            found[i, j] = _two_sided(difference / deviation, freedom)
-    return found
+            p_values[i, j] = _two_sided(difference / deviation, freedom)
+    return p_values
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

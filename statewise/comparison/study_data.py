@@ -86,7 +86,7 @@ def _fingerprint(job: Job, names: list[str]) -> str:
     for name in names:
         path = Path(name)
         inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-        for file in (one for one in inside if one.is_file()):
+        for file in (file for file in inside if file.is_file()):
             digest.update(file.name.encode("utf-8", "surrogateescape"))
             with file.open("rb") as stream:
                 while block := stream.read(_BLOCK):

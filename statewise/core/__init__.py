@@ -26,6 +26,7 @@ from statewise.core.machine import forward_with_resets as forward_with_resets
 from statewise.core.machine import one_step as one_step
 from statewise.core.machine import unroll as unroll
 from statewise.core.machine import unroll_many as unroll_many
+from statewise.core.machine import unroll_vector as unroll_vector
 from statewise.core.randomness import uniforms as uniforms
 from statewise.core.representation import Described as Described
 from statewise.core.representation import state_type as state_type

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from statewise.core.machine import Machine, unroll
 from statewise.core.state import concat, fork, leaves, load_state, map_state, past_end, rows, save_state, to
@@ -89,7 +89,7 @@ def _differentiable(case: Case) -> Case:
 Run = Callable[[Case], tuple[Tensor, Any]]
 
 
-def evaluate(machine: Machine[Any], case: Case, run: Run) -> list[Tensor]:
+def evaluate(machine: nn.Module, case: Case, run: Run) -> list[Tensor]:
     """Outputs, final state, and the gradients of a fixed random sum of them by input, state and weights."""
     case = _differentiable(case)
     y, after = run(case)
@@ -300,19 +300,29 @@ EXACT: dict[str, Callable[[Machine[Any], Case], float]] = {
 
 
 def precision(machine: Machine[Any], dtype: torch.dtype, *, time: int = 7, start: Start | None = None) -> float:
-    """The outputs, state and gradients in `dtype` against the same machine in float64.
+    """The outputs, state and gradients in `dtype` against the same machine in float64."""
+    return rounding(machine, dtype, partial(make_case, time=time, start=start), lambda model, c: model(c.x, c.state))
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def rounding(
+    model: M, dtype: torch.dtype, case_of: Callable[[M], Case], run: Callable[[M, Case], tuple[Tensor, Any]]
+) -> float:
+    """What `run` gives in `dtype`, with gradients, against the same model in float64.
 
     Rounding is judged by the norm of the difference, tensor by tensor: a single small entry may be all noise.
     """
-    reference = copy.deepcopy(machine).double()
-    low = copy.deepcopy(machine).to(dtype)
-    case = make_case(low, time=time, start=start)
+    reference = copy.deepcopy(model).double()
+    low = copy.deepcopy(model).to(dtype)
+    case = case_of(low)
     wide = Case(case.x.double() if case.x.is_floating_point() else case.x, to(case.state, torch.float64))
     with torch.no_grad():  # the same numbers on both sides: what is measured is the arithmetic
         for a, b in zip(reference.parameters(), low.parameters(), strict=True):
             a.copy_(b)
-    rounded = evaluate(low, case, lambda c: low(c.x, c.state))
-    exact = evaluate(reference, wide, lambda c: reference(c.x, c.state))
+    rounded = evaluate(low, case, partial(run, low))
+    exact = evaluate(reference, wide, partial(run, reference))
     pairs = [(a.double(), b.double()) for a, b in zip(rounded, exact, strict=True)]  # whole numbers are among them
     errors = [(a - b).norm().item() / max(1.0, b.norm().item()) for a, b in pairs]
     return max(error if error == error else float("inf") for error in errors)

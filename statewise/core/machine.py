@@ -5,7 +5,7 @@ B batch, T time, D width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -105,7 +105,14 @@ class Mixer(Machine[S]):
 
 
 class Encoder(Described, ABC):
-    """A function of the whole input, for what cannot be read step by step: no `step` is faked."""
+    """A function of the whole input, for what cannot be read step by step: no `step` is faked.
+
+    The laws it keeps are in `statewise.encoders.laws`.
+    """
+
+    axes: ClassVar[int] = 1  # of the input, between batch and width
+    input_width: int
+    output_width: int
 
     @abstractmethod
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor: ...
@@ -136,6 +143,18 @@ def unroll(step: Step[S], x: Tensor, state: S, lengths_B: Tensor | None = None) 
     y, after = unroll_many(step, (x,), state, lengths_B)
     # Under autocast a step may answer in a lower precision; what is carried on keeps the one it came in.
     return y, map_state(lambda new, old: new.to(old.dtype), after, state)
+
+
+def unroll_vector(
+    step: Callable[[Tensor, Tensor], Tensor], x: Tensor, h: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`unroll` of a step whose output is its new state, a vector."""
+
+    def step_twice(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        h = step(x, h)
+        return h, h
+
+    return unroll(step_twice, x, h, lengths_B)
 
 
 def unroll_many(

@@ -2,6 +2,7 @@
 
 from statewise.data.arrays import Arrays as Arrays
 from statewise.data.arrays import Grids as Grids
+from statewise.data.arrays import numbers_in as numbers_in
 from statewise.data.arrays import read_arrays as read_arrays
 from statewise.data.arrays import read_grids as read_grids
 from statewise.data.batch import LARGEST_RESIDENT as LARGEST_RESIDENT

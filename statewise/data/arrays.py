@@ -156,6 +156,21 @@ def read_grids(path: str | Path, *, values: str = "x", label: str = "y", labelle
     return Grids(*_labelled_archive(path, values, label if labelled else None, grids=True))
 
 
+def numbers_in(text: str, *, where: object) -> NDArray[np.float64]:
+    """The numbers of a text, between spaces or commas; brackets around them are allowed."""
+    cells = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
+    try:
+        values_C = np.array([float(cell) for cell in cells])
+    except ValueError:
+        values_C = np.array([np.nan])
+    if not cells or not (np.abs(values_C) <= LARGEST).all():
+        raise UserError(
+            f"{where}: {text[:60]!r} is not a list of finite numbers",
+            fix="write numbers with a decimal point, and spaces between them: 0.5 -1 3e2",
+        )
+    return values_C
+
+
 def _label_place(row: Row, label: Column) -> int:
     return row.names.index(str(label)) if label in row.names else int(label)
 

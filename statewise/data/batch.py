@@ -120,13 +120,7 @@ class Batches:
 
 
 def evaluation_lanes(
-    tokens: NDArray[np.unsignedinteger],
-    *,
-    end_id: int,
-    lanes: int,
-    window: int,
-    warm: int,
-    limit: int | None = None,
+    tokens: NDArray[np.unsignedinteger], *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
 ) -> Iterator[EvaluationBatch]:
     """Read the first `limit` positions of a stream (default: all) side by side, counting each once.
 

@@ -70,8 +70,7 @@ def open_corpus(
     """
     if STDIN in spec.text and STDIN in spec.validation:
         raise UserError(
-            "standard input '-' is both text and validation",
-            fix="leave validation out, or name a file for it",
+            "standard input '-' is both text and validation", fix="leave validation out, or name a file for it"
         )
     text = open_source(spec.text, separator=spec.separator, spool=spool)
     held = open_source(spec.validation, separator=spec.separator, spool=spool) if spec.validation else None

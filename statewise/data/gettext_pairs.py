@@ -44,10 +44,7 @@ def find_catalogs(folder: str | Path | None = None) -> list[Catalog]:
 
 
 def read_catalogs(
-    language: str,
-    folder: str | Path | None = None,
-    *,
-    formats: Literal["keep", "leave-out"] = "keep",
+    language: str, folder: str | Path | None = None, *, formats: Literal["keep", "leave-out"] = "keep"
 ) -> Examples[Pair]:
     """The messages of all catalogs of a language and their translations, each source once.
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from statewise.data.hub import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Paths, Where, path_list, read_lines, refuse_empty, suffix
-from statewise.data.table import FORMATS, Column, Header, Row, TableFormat
+from statewise.data.table import FORMATS, Column, Header, Row, TableFormat, column_settings
 from statewise.specs import UserError, setting
 
 LabelledFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "label-first", "folder"]
@@ -88,7 +88,8 @@ def labelled_columns(rows: Examples[Row], *, text: Column, label: Column) -> Exa
 def read_texts(
     paths: Paths,
     *,
-    text: Column = "text",
+    text: Column | tuple[Column, ...] = "text",
+    numbers: bool = False,
     format: TextFormat = "auto",
     header: Header = "auto",
     delimiter: str | None = None,
@@ -96,7 +97,8 @@ def read_texts(
 ) -> Examples[Text]:
     """Texts without labels, to predict on. In plain files (`lines`) each line is one.
 
-    An empty line is an empty text, also in a table, so predictions stay aligned.
+    An empty line is an empty text, also in a table, so predictions stay aligned. With `numbers`, a text is a list of
+    them, in one column or several.
     """
     texts: Examples[Text] = Examples()
     for path in path_list(paths):
@@ -108,13 +110,13 @@ def read_texts(
             path,
             format="auto" if kind == "lines" else kind,
             header=header,
-            columns={"data.text": text},
+            columns=column_settings("data.text", text),
             delimiter=delimiter,
             encoding=encoding,
             keep_empty=True,
         )
         texts.counts += rows.counts
-        texts += [Text(row.text(text) if row.cells else "", row.where) for row in rows]
+        texts += [Text(row.text(text, numbers=numbers) if row.cells else "", row.where) for row in rows]
     return texts
 
 

@@ -13,15 +13,17 @@ from statewise.data.memory_object import (
     MemoryFile,
     Role,
     Rows,
+    array_of,
     is_missing,
     library_type,
     listed,
     rows_of,
     shown,
+    table_of,
 )
 from statewise.data.tagged import TAGS, WORDS
 from statewise.data.trees import LabelledTree, bracketed
-from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError
+from statewise.specs import DataSpec, LabelledDataSpec, PairDataSpec, TaggedDataSpec, TreeDataSpec, UserError, nearest
 
 # Common names of the columns of labels and texts.
 LABEL_NAMES = frozenset(
@@ -80,17 +82,21 @@ def labelled_file(spec: LabelledDataSpec, data: Data, *, labelled: bool, trainin
 
 
 def pair_file(spec: PairDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
-    """Sources and their targets."""
+    """Sources and their targets; a class may be a whole number, a vector and a series are lists of numbers."""
     if training and spec.target:
         raise UserError("data.target names files, but the data in memory holds both sides", fix="leave data.target out")
     fields = type(spec).model_fields
-    chosen = (spec.source_column, spec.target_column)
+    source = spec.source_column
+    if isinstance(source, tuple):
+        data, source = _with_vectors(data, source), fields["source_column"].default
+    chosen: tuple[str | int, str | int] = (source, spec.target_column)
+    kinds = (spec.source_kind, spec.target_kind)
     roles = [
-        Role(what, f"data.{what}_column", column, fields[f"{what}_column"].default, usual, _is_text)
-        for what, column, usual in zip(("source", "target"), chosen, (_SOURCE_NAMES, _TARGET_NAMES))
+        Role(what, f"data.{what}_column", column, fields[f"{what}_column"].default, usual, _FITS[kind])
+        for what, column, usual, kind in zip(("source", "target"), chosen, (_SOURCE_NAMES, _TARGET_NAMES), kinds)
     ][: 1 + labelled]
     rows = rows_of([data] if isinstance(data, str) else data, roles, training=training)
-    columns = [_texts(cells, role.what) for cells, role in zip(rows.columns, roles)]
+    columns = [_written(cells, role.what, kind) for cells, role, kind in zip(rows.columns, roles, kinds)]
     names = [
         column_name if isinstance(column_name, str) else what for column_name, what in zip(chosen, ("source", "target"))
     ]
@@ -98,6 +104,35 @@ def pair_file(spec: PairDataSpec, data: Data, *, labelled: bool, training: bool)
     kept: Sequence[str | int] = chosen if chosen == (0, 1) else names
     update = {**_JSON_SETTINGS, "language": None, "source_column": kept[0], "target_column": kept[1]}
     return _json_lines(names, columns, spec.model_copy(update=update), note=_note(roles, rows))
+
+
+def _with_vectors(data: Data, columns: tuple[str | int, ...]) -> Data:
+    """A table whose `columns` of numbers have become one, of vectors."""
+    table = table_of(data)
+    if table is None:
+        return data
+    known = list(table.columns)
+    names = [known[one] if isinstance(one, int) and one < len(known) else str(one) for one in columns]
+    for name in names:
+        if name not in known:
+            raise UserError(f"the {table.kind} has no column {name!r}", fix=nearest(name, known))
+    vectors = list(zip(*(table.columns[name] for name in names), strict=True))
+    return {"source": vectors, **{name: cells for name, cells in table.columns.items() if name not in names}}
+
+
+def _written(cells: Sequence[Any], what: str, kind: str) -> list[str]:
+    if kind == "text":
+        return _texts(cells, what)
+    if kind == "class":
+        return labels_of(cells)
+    return [cell if isinstance(cell, str) else _numbers(cell, f"row {n}: the {what}") for n, cell in enumerate(cells)]
+
+
+def _numbers(cell: Any, what: str) -> str:
+    found = array_of(cell)
+    if found is None or found.ndim != 1 or not found.size or not np.isfinite(found).all():
+        raise UserError(f"{what} is {shown(cell)}, expected finite numbers", fix="give a list of numbers")
+    return " ".join(repr(float(value)) for value in found)
 
 
 def tagged_file(spec: TaggedDataSpec, data: Data, *, labelled: bool, training: bool) -> MemoryFile:
@@ -176,6 +211,13 @@ def _is_label(cell: Any) -> bool:
 
 def _is_list(cell: Any) -> bool:
     return isinstance(cell, list | tuple | np.ndarray)
+
+
+def _is_numbers(cell: Any) -> bool:
+    return array_of(cell) is not None
+
+
+_FITS = {"text": _is_text, "class": _is_label, "vector": _is_numbers, "series": _is_numbers}
 
 
 def _is_tree(cell: Any) -> bool:

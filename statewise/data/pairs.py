@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 from statewise.data.hub import read_rows
 from statewise.data.labelled import Empty
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty
-from statewise.data.table import Column, Header, Row
+from statewise.data.table import Column, Header, Row, column_settings
 from statewise.specs import UserError, setting
 
+Columns = Column | tuple[Column, ...]
 PairFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl", "scan"]
 
 _SCAN = re.compile(r"IN:(.*?)\bOUT:(.*)")
@@ -26,7 +27,8 @@ def read_pairs(
     target: Paths | None = None,
     *,
     format: PairFormat = "auto",
-    columns: tuple[Column, Column] = (0, 1),
+    columns: tuple[Columns, Column] = (0, 1),
+    numbers: bool = False,
     header: Header = "auto",
     delimiter: str | None = None,
     empty: Empty = "refuse",
@@ -34,7 +36,8 @@ def read_pairs(
 ) -> Examples[Pair]:
     """With `target`, line n of the source files belongs to line n of the target files.
 
-    Without, each row of a table has both in two `columns`, or each line is `IN: … OUT: …` (`scan`).
+    Without, each row of a table has both in two `columns`, or each line is `IN: … OUT: …` (`scan`). With `numbers`, a
+    JSON list of them is one side, and a source may have several columns.
     A line that is empty on both sides is counted and skipped; `empty` says what to do with those empty on one.
     """
     kept: Examples[Pair] = Examples()
@@ -45,21 +48,22 @@ def read_pairs(
     else:
         rows: Examples[Row] = Examples()
         for path in path_list(source):
-            named = {"data.source_column": columns[0], "data.target_column": columns[1]}
+            named = {**column_settings("data.source_column", columns[0]), "data.target_column": columns[1]}
             of_file = read_rows(
                 path, format=format, header=header, columns=named, delimiter=delimiter, encoding=encoding
             )
             rows += of_file
             kept.counts += of_file.counts
-        pairs = iter(pair_columns(rows, columns=columns))
+        pairs = iter(pair_columns(rows, columns=columns, numbers=numbers))
     kept += _two_sided(pairs, kept, empty)
     refuse_empty(kept, source, "pair")
     return kept
 
 
-def pair_columns(rows: Examples[Row], *, columns: tuple[Column, Column]) -> Examples[Pair]:
-    """Pairs from two columns of a table."""
-    pairs = (Pair(row.text(columns[0]), row.text(columns[1]), row.where) for row in rows)
+def pair_columns(rows: Examples[Row], *, columns: tuple[Columns, Column], numbers: bool = False) -> Examples[Pair]:
+    """Pairs from two columns of a table; a source of numbers may have several."""
+    source, target = columns
+    pairs = (Pair(row.text(source, numbers=numbers), row.text(target, numbers=numbers), row.where) for row in rows)
     return Examples(pairs, rows.counts)
 
 

@@ -30,14 +30,7 @@ class RaggedBatches:
     """
 
     def __init__(
-        self,
-        lengths_N: ArrayLike,
-        *,
-        batch: int,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        bucket: int = 50,
+        self, lengths_N: ArrayLike, *, batch: int, seed: int = 0, rank: int = 0, world: int = 1, bucket: int = 50
     ) -> None:
         assert 0 <= rank < world
         assert bucket >= 1

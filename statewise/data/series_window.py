@@ -38,14 +38,7 @@ class _Windows:
     """All windows of some spans by number: series by series, origins in order."""
 
     def __init__(
-        self,
-        spans: Sequence[Span],
-        *,
-        context: int,
-        horizon: int,
-        stride: int,
-        channels: Channels,
-        dtype: torch.dtype,
+        self, spans: Sequence[Span], *, context: int, horizon: int, stride: int, channels: Channels, dtype: torch.dtype
     ) -> None:
         if context < 1 or horizon < 1 or stride < 1:
             raise UserError(f"context {context}, horizon {horizon}, stride {stride}: expected at least 1 of each")

@@ -37,6 +37,20 @@ class TableOptions(TypedDict, total=False):
     keep_empty: bool
 
 
+def column_settings(path: str, column: Column | tuple[Column, ...]) -> dict[str, Column]:
+    """Columns by the settings that name them; several of one setting are told apart by a number in brackets."""
+    return {f"{path}[{n}]": one for n, one in enumerate(column)} if isinstance(column, tuple) else {path: column}
+
+
+def _as_settings(columns: Mapping[str, Column]) -> dict[str, Any]:
+    """The settings of `column_settings`, those with a number as one list."""
+    found: dict[str, Any] = {}
+    for path, column in columns.items():
+        base, bracket, _ = path.partition("[")
+        found[base] = [*found.get(base, []), column] if bracket else column
+    return found
+
+
 class Row(NamedTuple):
     """The cells of a row. `names` are its columns, empty in a file without a header."""
 
@@ -48,9 +62,16 @@ class Row(NamedTuple):
         """The cell of a column, by its name or by its number from 0."""
         return self.cells[_place(column, self)]
 
-    def text(self, column: Column) -> str:
-        """The cell as text; numbers and booleans as JSON writes them."""
+    def text(self, column: Column | tuple[Column, ...], *, numbers: bool = False) -> str:
+        """The cell as text; numbers and booleans as JSON writes them. Cells of several columns are joined by spaces.
+
+        With `numbers`, a JSON list of them is joined too.
+        """
+        if isinstance(column, tuple):
+            return " ".join(self.text(one, numbers=numbers) for one in column)
         cell = self.cell(column)
+        if numbers and isinstance(cell, list):
+            return " ".join(json.dumps(one) for one in cell)
         if isinstance(cell, str):
             return cell
         if isinstance(cell, bool | int | float):
@@ -282,10 +303,12 @@ def no_column(
     named = " and ".join(map(repr, missing.values()))
     verb = "is no column" if len(missing) == 1 else "are no columns"
     known = [f"the {_role(path)} is in {guess!r}" for path, guess in guesses.items() if guess != _NO_GUESS]
-    fix = f"if {' and '.join(known)}: {setting(guesses)}" if known else f"name the column: {setting(guesses)}"
+    several = {path: guesses.get(path, name) for path, name in wanted.items() if path in guesses or "[" in path}
+    fix = f"if {' and '.join(known)}: " if known else "name the column: "
+    fix += setting(_as_settings(several))
     if not headed:
         numbers = {path: number for number, path in enumerate(wanted)}
-        fix += f"; if the file has no header, give columns by number: {setting(numbers)}"
+        fix += f"; if the file has no header, give columns by number: {setting(_as_settings(numbers))}"
     only = next(iter(columns), "")
     if len(columns) == 1 and (between := next((mark for mark in _SEPARATORS if mark in only), None)):
         fix = f"if {between!r} stands between columns: {setting('data.delimiter', between)}"
@@ -298,7 +321,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _role(path: str) -> str:
-    return path.rpartition(".")[2].removesuffix("_column").removesuffix("s")
+    return path.rpartition(".")[2].partition("[")[0].removesuffix("_column").removesuffix("s")
 
 
 def _guess(role: str, name: str, columns: Mapping[str, Sequence[str]]) -> str | None:

@@ -41,7 +41,7 @@ class _Lookup(NamedTuple):
 
 
 class Tokenizer:
-    """`end_id` follows every document and is the first input of each.
+    """`end_id` follows every document and is the first input of each; a file without an end of text gets one.
 
     `unknown_id` is None if every text can be encoded.
     """
@@ -51,14 +51,15 @@ class Tokenizer:
         backend.no_padding()
         backend.encode_special_tokens = True
         end = _end_name(backend)
-        if backend.token_to_id(end) is None:
+        self.end_was_added = backend.token_to_id(end) is None
+        if self.end_was_added:
             backend.add_special_tokens([end])
         ids = backend.get_vocab().values()
         self.vocab: int = max(ids) + 1
         sparse = self.vocab > 2 * len(ids) + _LARGEST_GAP  # every id is a row of the embedding
         if self.vocab > _LARGEST_VOCAB or sparse or len(set(ids)) < len(ids):
             raise UserError(f"a vocabulary of {len(ids)} tokens with {len(set(ids))} ids up to {self.vocab - 1}")
-        self.end_id = int(backend.token_to_id(end) or 0)
+        self.end_token, self.end_id = end, int(backend.token_to_id(end) or 0)
         self.unknown_id = _unknown_id(backend)
         self._backend = backend
         self._lookup = _lookup(backend)

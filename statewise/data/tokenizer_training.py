@@ -228,11 +228,7 @@ def _train(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) 
 
 def _byte_characters() -> list[str]:
     """GPT-2's printable character for each byte: itself, or one from 256 upwards."""
-    printable = {
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    }
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 

@@ -12,14 +12,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import State, leaves, rows
-from statewise.decoding.search import (
-    Hypothesis,
-    alignment_tap,
-    check_limits,
-    limits,
-    log_probabilities,
-    step_and_look,
-)
+from statewise.decoding.search import Hypothesis, alignment_tap, check_limits, limits, log_probabilities, step_and_look
 from statewise.models import TokenMachine
 from statewise.specs import UserError
 

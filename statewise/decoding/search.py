@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -157,31 +158,7 @@ def sample(
     ]
 
 
-def greedy(
-    model: TokenMachine[Any],
-    state: State,
-    *,
-    start_id: int | Tensor,
-    end_id: int | None,
-    max_length: int | Tensor,
-    min_length: int = 0,
-    never: Sequence[int] = (),
-    align: bool = False,
-    source_lengths_B: Tensor | None = None,
-) -> list[Hypothesis]:
-    """The most likely token at every step."""
-    return sample(
-        model,
-        state,
-        Sampling(temperature=0.0),
-        start_id=start_id,
-        end_id=end_id,
-        max_length=max_length,
-        min_length=min_length,
-        never=never,
-        align=align,
-        source_lengths_B=source_lengths_B,
-    )
+greedy = partial(sample, sampling=Sampling(temperature=0.0))  # the most likely token at every step
 
 
 def _only(stay: list[int], device: torch.device, state: Any, token_B: Tensor, seen_BV: Tensor) -> Any:

@@ -5,12 +5,14 @@ replaced, not followed; only plain files are appended to; and a folder inside an
 """
 
 import errno
+import math
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from statewise.specs import UserError, option
 
@@ -110,3 +112,16 @@ def _refuse_special(path: Path) -> None:
 
 def _not_plain(path: Path) -> UserError:
     return UserError(f"{str(path)!r} is not a plain file", fix="remove it, or name another file")
+
+
+def for_json(value: Any) -> Any:
+    """JSON has no infinity: what is not finite becomes null."""
+    match value:
+        case dict():
+            return {str(key): for_json(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [for_json(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value

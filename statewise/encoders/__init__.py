@@ -1,5 +1,6 @@
 """What needs the whole input before it can answer: functions `(x, lengths) -> y`, without a step."""
 
+from statewise.encoders import laws as laws
 from statewise.encoders.attention import MultiHeadAttention as MultiHeadAttention
 from statewise.encoders.attention import basic_attention as basic_attention
 from statewise.encoders.attention import past_end as past_end

@@ -57,8 +57,18 @@ class Composition(Composer[NodeState]):
         return state.h_ND
 
 
+class _TreeLSTM(Composer[TreeLSTMState], Stacked):
+    b_G: Tensor
+
+    def absent(self) -> TreeLSTMState:
+        return TreeLSTMState(self.b_G.new_zeros(1, self.output_width), self.b_G.new_zeros(1, self.output_width))
+
+    def shown(self, state: TreeLSTMState) -> Tensor:
+        return state.h_ND
+
+
 @final
-class ChildSumTreeLSTM(Composer[TreeLSTMState], Stacked):
+class ChildSumTreeLSTM(_TreeLSTM):
     """Any number of children, in no order: the gates see their sum, each child has a forget gate of its own."""
 
     def __init__(
@@ -85,19 +95,13 @@ class ChildSumTreeLSTM(Composer[TreeLSTMState], Stacked):
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 4, "u_GD": [self.output_width] * 4}
 
-    def absent(self) -> TreeLSTMState:
-        return TreeLSTMState(self.b_G.new_zeros(1, self.output_width), self.b_G.new_zeros(1, self.output_width))
-
     def forward(self, x_NI: Tensor, children: TreeLSTMState) -> TreeLSTMState:
         weights = ChildSumWeights(self.w_GI, self.u_GD, self.b_G)
         return TreeLSTMState(*child_sum(x_NI, children.h_ND, children.c_ND, weights))
 
-    def shown(self, state: TreeLSTMState) -> Tensor:
-        return state.h_ND
-
 
 @final
-class NaryTreeLSTM(Composer[TreeLSTMState], Stacked):
+class NaryTreeLSTM(_TreeLSTM):
     """At most `arity` children, in order: each place has matrices of its own, in every gate."""
 
     def __init__(
@@ -126,12 +130,6 @@ class NaryTreeLSTM(Composer[TreeLSTMState], Stacked):
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 4}
 
-    def absent(self) -> TreeLSTMState:
-        return TreeLSTMState(self.b_G.new_zeros(1, self.output_width), self.b_G.new_zeros(1, self.output_width))
-
     def forward(self, x_NI: Tensor, children: TreeLSTMState) -> TreeLSTMState:
         weights = NaryWeights(self.w_GI, self.u_RKD, self.b_G)
         return TreeLSTMState(*nary(x_NI, children.h_ND, children.c_ND, weights))
-
-    def shown(self, state: TreeLSTMState) -> Tensor:
-        return state.h_ND

@@ -25,6 +25,8 @@ class GridEncoder(Encoder, Stacked):
     height and width: readings begin at its true corners, and outside it outputs are 0.
     """
 
+    axes = 2
+
     def __init__(
         self,
         width: int,

@@ -90,14 +90,15 @@ class TransformerEncoder(Encoder, Stacked):
         check_input(x_BTD, lengths_B, width=self.input_width)
         if lengths_B is not None:
             x_BTD = blanked(x_BTD, lengths_B)
-        x_BTD = self.dropout(self._placed(x_BTD))
+        x_BTD = self.dropout(self.placed(x_BTD))
         for number, layer in enumerate(self.layers):
             with scope(f"encoder.{number}"):
                 x_BTD = layer(x_BTD, lengths_B)
         y_BTD = self.final_norm(x_BTD)
         return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(y_BTD, lengths_B), 0.0)
 
-    def _placed(self, x_BTD: Tensor) -> Tensor:
+    def placed(self, x_BTD: Tensor) -> Tensor:
+        """The input with the vectors of its positions added, where positions have vectors."""
         at_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
         if self.position == "sinusoidal":
             return x_BTD + sinusoid(at_T, self.input_width, like=x_BTD)

@@ -64,7 +64,7 @@ class Grid(NamedTuple):
         """The values of the lightest and the darkest colour."""
         if self.limits is not None:
             return self.limits
-        seen = [one for row in self.values for one in row if one is not None and (one > 0 or not self.log)]
+        seen = [value for row in self.values for value in row if value is not None and (value > 0 or not self.log)]
         low, high = min(seen, default=0.0), max(seen, default=1.0)
         if self.signed:
             high = max(abs(low), abs(high))
@@ -103,11 +103,7 @@ class Figure(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         record = {name: value for name, value in self._asdict().items() if name not in ("grid", "circle", "joined")}
-        record |= {
-            "x": self.x._asdict(),
-            "y": self.y._asdict(),
-            "series": [series._asdict() for series in self.series],
-        }
+        record |= {"x": self.x._asdict(), "y": self.y._asdict(), "series": [series._asdict() for series in self.series]}
         if self.grid is not None:
             record["grid"] = self.grid._asdict()
         if self.circle is not None:

@@ -116,7 +116,7 @@ def _csv_link(name: str, text: str) -> str:
 
 
 def figures(some: Sequence[Drawing], colours: Mapping[str, int] | None = None) -> str:
-    return f'<div class="figures">{"".join(figure(one, colours) for one in some)}</div>'
+    return f'<div class="figures">{"".join(figure(figure_, colours) for figure_ in some)}</div>'
 
 
 def figure(one: Drawing, colours: Mapping[str, int] | None = None) -> str:
@@ -187,7 +187,7 @@ def _scale(one: Passage) -> str:
 def missing(said: Sequence[str], title: str = "Missing") -> str:
     if not said:
         return ""
-    items = "".join(f"<li>{escape(one)}</li>" for one in said)
+    items = "".join(f"<li>{escape(text)}</li>" for text in said)
     return f'<div class="missing" role="note">{title}:<ul>{items}</ul></div>'
 
 

@@ -47,8 +47,8 @@ def shortened(text: str, room: float, font: float = FONT) -> str:
 def distinguishable(names: Sequence[str], room: float, font: float = FONT) -> list[str]:
     """Names cut to the room. Names that would be cut to the same text lose their middle instead."""
     short = [shortened(name, room, font) for name in names]
-    alike = {one for one in short if len({name for name, cut in zip(names, short) if cut == one}) > 1}
-    return [_without_middle(name, room, font) if one in alike else one for name, one in zip(names, short)]
+    alike = {label for label in short if len({name for name, cut in zip(names, short) if cut == label}) > 1}
+    return [_without_middle(name, room, font) if label in alike else label for name, label in zip(names, short)]
 
 
 def _without_middle(name: str, room: float, font: float) -> str:

@@ -76,4 +76,4 @@ def _in_row(some: Sequence[Series], row: int, form: Format) -> str:
 
 
 def missing(said: Sequence[str]) -> list[str]:
-    return ["\n".join(f"- Missing: {escaped(one)}" for one in said)] if said else []
+    return ["\n".join(f"- Missing: {escaped(text)}" for text in said)] if said else []

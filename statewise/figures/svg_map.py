@@ -35,7 +35,7 @@ def css(one: Colour) -> str:
 
 def png(rows: Sequence[Sequence[Colour | None]]) -> bytes:
     """Pixels as a PNG file; None is transparent."""
-    lines = [b"\0" + b"".join(bytes((*one, 255)) if one else b"\0\0\0\0" for one in row) for row in rows]
+    lines = [b"\0" + b"".join(bytes((*value, 255)) if value else b"\0\0\0\0" for value in row) for row in rows]
     size = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 6, 0, 0, 0)
 
     def chunk(name: bytes, data: bytes) -> bytes:
@@ -88,7 +88,8 @@ def draw_map(figure: Figure, *, width: int) -> str:
 
 def pixels(grid: Grid) -> list[list[tuple[int, int, int] | None]]:
     return [
-        [None if one is None else colour(grid.depth(one), signed=grid.signed) for one in row] for row in grid.values
+        [None if value is None else colour(grid.depth(value), signed=grid.signed) for value in row]
+        for row in grid.values
     ]
 
 

@@ -49,15 +49,15 @@ def typeset(pieces: Sequence[str], *, room: int) -> list[Spot]:
     found: list[Spot] = []
     row = 0
     for paragraph in _paragraphs(pieces):
-        right = runs_right_to_left("".join(one.text for one in paragraph))
+        right = runs_right_to_left("".join(word.text for word in paragraph))
         lines: list[list[_Letter]] = [[]]
         taken = 0
-        for one in paragraph:
-            if taken + columns(one.text) > room:
+        for word in paragraph:
+            if taken + columns(word.text) > room:
                 lines.append([])
                 taken = 0
-            lines[-1].append(one)
-            taken += columns(one.text)
+            lines[-1].append(word)
+            taken += columns(word.text)
         for line in lines:
             found += _placed(line, row, right=right, room=room)
             row += 1
@@ -80,8 +80,8 @@ def _paragraphs(pieces: Sequence[str]) -> list[list[_Letter]]:
 
 
 def _placed(line: Sequence[_Letter], row: int, *, right: bool, room: int) -> list[Spot]:
-    deep = levels([one.text for one in line], right=right)
-    column = room - sum(columns(one.text) for one in line) if right else 0
+    deep = levels([word.text for word in line], right=right)
+    column = room - sum(columns(word.text) for word in line) if right else 0
     found = []
     for at in order(deep):
         text, pieces = line[at]
@@ -96,10 +96,10 @@ def words(spots: Sequence[Spot]) -> list[Word]:
     for (row, turned, kind), some in groupby(spots, key=lambda spot: (spot.row, spot.turned, _kind(spot))):
         together = list(some)
         if kind == "one by one":
-            found += [Word(row, one.column, one.wide, one.text, turned, False) for one in together]
+            found += [Word(row, word.column, word.wide, word.text, turned, False) for word in together]
         else:
             text = "".join(one.text for one in (reversed(together) if turned else together))
-            found.append(Word(row, together[0].column, sum(one.wide for one in together), text, turned, not turned))
+            found.append(Word(row, together[0].column, sum(word.wide for word in together), text, turned, not turned))
     return found
 
 
@@ -119,14 +119,14 @@ _MIRRORED = dict(zip("()[]{}<>«»‹›（）「」『』《》", ")(][}{><»«
 
 def runs_right_to_left(text: str) -> bool:
     """The direction of a paragraph is that of its first letter that has one."""
-    first = next((kind for one in text if (kind := unicodedata.bidirectional(one)) in ("L", "R", "AL")), "L")
+    first = next((kind for letter in text if (kind := unicodedata.bidirectional(letter)) in ("L", "R", "AL")), "L")
     return first != "L"
 
 
 def levels(letters: Sequence[str], *, right: bool) -> list[int]:
     """The embedding level of each letter of a line: even is left-to-right, odd is right-to-left."""
     base = int(right)
-    kinds = _with_numbers([unicodedata.bidirectional(one[0]) for one in letters], "R" if right else "L")
+    kinds = _with_numbers([unicodedata.bidirectional(letter[0]) for letter in letters], "R" if right else "L")
     edge = "R" if right else "L"
     found: list[str] = []
     at = 0

@@ -3,6 +3,8 @@
 from statewise.display import make_progress as make_progress
 from statewise.inspection.finding import Finding as Finding
 from statewise.inspection.finding import letters_without_font as letters_without_font
+from statewise.inspection.gradient import chosen_variance as chosen_variance
+from statewise.inspection.gradient import gradient_norms as gradient_norms
 from statewise.inspection.lenses import LENSES as LENSES
 from statewise.inspection.lenses import Inspection as Inspection
 from statewise.inspection.lenses import apply_lens as apply_lens

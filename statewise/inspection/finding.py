@@ -1,14 +1,13 @@
 """The result of a lens: sentences, figures, tables and numbers; as a page, as files, and in a notebook."""
 
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statewise.disk import make_folder
+from statewise.disk import for_json, make_folder
 from statewise.disk import write as put
 from statewise.display import alone
 from statewise.figures import Drawing, Table, html, markdown, missing_glyphs, paint, svg_file
@@ -46,7 +45,7 @@ class Finding(NamedTuple):
             "figures": [one.as_dict() for one in self.figures],
             "tables": [{**one._asdict(), "table": one.table.as_dict()} for one in self.tables],
         }
-        plain: dict[str, Any] = _plain(record)
+        plain: dict[str, Any] = for_json(record)
         return plain
 
     def to_json(self) -> str:
@@ -90,18 +89,6 @@ class Finding(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Finding({self.lens}, {self.subject!r}: {' '.join(self.sentences)})"
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(key): _plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_plain(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
 
 
 _FEW = 8  # letters that are listed

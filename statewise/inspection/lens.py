@@ -1,4 +1,4 @@
-"""A lens: a name, what it shows, for which tasks, with which settings; and what all lenses share."""
+"""A lens: a name, what it shows, with which settings; and what all lenses share."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,10 @@ S = TypeVar("S", bound=Spec)
 class Lens(NamedTuple):
     name: str
     shows: str  # in a sentence
-    tasks: tuple[str, ...]  # of runs that it applies to; none: it makes its own models
     quick: bool  # whether it is part of `statewise inspect RUN`
     settings: type[Spec]
     apply: Callable[[Subject, Any, Progress], Finding]
-    why: str = ""  # why it does not apply to other tasks
+    needs_run: bool = True  # False: it makes its own models
 
 
 def read_settings(settings: type[S], given: Mapping[str, Any], *, lens: str) -> S:

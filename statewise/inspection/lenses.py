@@ -28,18 +28,6 @@ def find_lens(name: str) -> Lens:
     return _BY_NAME[name]
 
 
-def refuse_other_task(lens: Lens, subject: Subject) -> None:
-    """Refuse a lens that does not apply to this task, and name those that do."""
-    if not lens.tasks or subject.task in lens.tasks:
-        return
-    able = [other.name for other in LENSES if subject.task in other.tasks]
-    why = f": {lens.why}" if lens.why else ""
-    raise UserError(
-        f"the lens {lens.name!r} says nothing of {subject.task or 'no'} runs{why}",
-        fix=f"use one of {', '.join(able)} on {subject.name}" if able else f"it is for {', '.join(lens.tasks)} runs",
-    )
-
-
 class Inspection(NamedTuple):
     """What the lenses of `sw.inspect` found about one model; a notebook shows it.
 
@@ -112,12 +100,11 @@ def apply_lens(
     """
     chosen = find_lens(lens)
     read = read_settings(chosen.settings, settings, lens=lens)
-    if what is None and chosen.tasks:
+    if what is None and chosen.needs_run:
         raise UserError(f"the lens {lens!r} needs a run, and none was named", fix="name a trained folder")
     progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = NOTHING if what is None else open_subject(what, text=text, data=data)
-    refuse_other_task(chosen, subject)
     with progress.busy(chosen.name):
         return chosen.apply(subject, read, progress)
 
@@ -131,7 +118,7 @@ def inspect(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Inspection:
-    """Look inside a model with one lens, several, or (by default) every quick one that fits its task.
+    """Look inside a model with one lens, several, or (by default) every quick one.
 
     `what` is a run folder or an opened run; `text` (a file or the text itself) or `data` (a file in the format of the
     training data) is what the model reads meanwhile. Settings are those of a single lens; of several, by their names:
@@ -149,12 +136,11 @@ def inspect(
     progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = open_subject(what, text=text, data=data)
-    chosen = [find_lens(name) for name in lenses] if lenses is not None else _fitting(subject)
+    chosen = [find_lens(name) for name in lenses] if lenses is not None else [one for one in LENSES if one.quick]
     of_each = {chosen[0].name: settings} if len(chosen) == 1 else _of_each(settings, chosen)
     given = {one.name: read_settings(one.settings, of_each.get(one.name, {}), lens=one.name) for one in chosen}
     found, refused = [], []
     for one in chosen:
-        refuse_other_task(one, subject)
         try:
             with progress.busy(one.name):
                 found.append(one.apply(subject, given[one.name], progress))
@@ -183,11 +169,3 @@ def _of_each(settings: Mapping[str, Any], chosen: Sequence[Lens]) -> dict[str, d
             raise UserError(f"{key!r} is no setting of {', '.join(known)}", fix=nearest(lens, known))
         found.setdefault(lens, {}).update({name: value} if name else value)
     return found
-
-
-def _fitting(subject: Subject) -> list[Lens]:
-    fitting = [one for one in LENSES if one.quick and subject.task in one.tasks]
-    if not fitting:
-        able = sorted({task for one in LENSES for task in one.tasks})
-        raise UserError(f"no lens applies to {subject.task} runs", fix=f"there are lenses for {', '.join(able)}")
-    return fitting

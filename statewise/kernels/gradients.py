@@ -29,11 +29,7 @@ def is_many(gradient: Tensor) -> bool:
 
 
 def through(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor | None],
-    gradients: Sequence[Tensor | None],
-    *,
-    kept: bool = True,
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None], *, kept: bool = True
 ) -> tuple[Tensor | None, ...]:
     """Autograd's own gradients by those inputs that want one; None in the places of the others.
 

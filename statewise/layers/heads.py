@@ -31,7 +31,8 @@ def check_heads(heads: int, *, width: int, called: str = "width") -> None:
 class Heads(Described, Stacked):
     """`q = W_q x`, `k = W_k x`, `v = W_v x`, each cut into heads; `join` is `W_o [y_1, …, y_H]`.
 
-    Fewer heads of keys and values than of queries is grouped-query attention (Ainslie et al. 2023).
+    Fewer heads of keys and values than of queries is grouped-query attention (Ainslie et al. 2023). `query_key_norm` is
+    the epsilon of an RMS norm of each query and key in `project`.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class Heads(Described, Stacked):
         *,
         heads: int,
         kv_heads: int | None = None,
+        head_width: int | None = None,
+        query_key_norm: float | None = None,
         input_width: int | None = None,
         bias: bool = True,
         init: Scheme = "orthogonal",
@@ -47,16 +50,21 @@ class Heads(Described, Stacked):
     ) -> None:
         super().__init__()
         kv_heads = kv_heads or heads
-        check_heads(heads, width=width)
+        if head_width is None:
+            check_heads(heads, width=width)
+            head_width = width // heads
         if heads % kv_heads:
             raise UserError(f"heads {heads} is not a multiple of kv_heads {kv_heads}")
-        self.num_heads, self.num_kv_heads, self.head_width = heads, kv_heads, width // heads
+        self.num_heads, self.num_kv_heads, self.head_width = heads, kv_heads, head_width
         self.input_width = input_width or width
-        self.sizes = [width, kv_heads * self.head_width, kv_heads * self.head_width]
+        self.sizes = [heads * head_width, kv_heads * head_width, kv_heads * head_width]
         self.w_PI = nn.Parameter(torch.empty(sum(self.sizes), self.input_width))
         self.b_P = nn.Parameter(torch.zeros(sum(self.sizes))) if bias else None
-        self.o_DD = nn.Parameter(torch.empty(width, width))
+        self.o_DD = nn.Parameter(torch.empty(width, heads * head_width))
         self.b_D = nn.Parameter(torch.zeros(width)) if bias else None
+        self.norm_epsilon = query_key_norm
+        self.query_gain_K = nn.Parameter(torch.ones(head_width)) if query_key_norm else None
+        self.key_gain_K = nn.Parameter(torch.ones(head_width)) if query_key_norm else None
         for weight in (*torch.split(self.w_PI, self.sizes), self.o_DD):
             match init:
                 case "orthogonal":
@@ -73,7 +81,7 @@ class Heads(Described, Stacked):
     def project(self, x_BTI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, T, H, K]`, keys and values `[B, T, G, K]` of a sequence or a time step: one product."""
         q, k, v = linear(x_BTI, self.w_PI, self.b_P).split_with_sizes(self.sizes, dim=-1)
-        return self._cut(q), self._cut(k), self._cut(v)
+        return self._normed(self._cut(q), self.query_gain_K), self._normed(self._cut(k), self.key_gain_K), self._cut(v)
 
     def queries(self, x_BTI: Tensor) -> Tensor:
         size = self.sizes[0]
@@ -84,6 +92,9 @@ class Heads(Described, Stacked):
         both = F.linear(memory_BSI, self.w_PI[size:], None if self.b_P is None else self.b_P[size:])
         k, v = both.chunk(2, dim=-1)
         return self._cut(k), self._cut(v)
+
+    def _normed(self, a: Tensor, gain_K: Tensor | None) -> Tensor:
+        return a if gain_K is None else F.rms_norm(a, gain_K.shape, gain_K, eps=self.norm_epsilon).to(a.dtype)
 
     def join(self, y_BTHK: Tensor) -> Tensor:
         return linear(y_BTHK.flatten(-2), self.o_DD, self.b_D)
@@ -105,6 +116,8 @@ class MultiHead(nn.Module):
         heads: int,
         input_width: int | None = None,
         kv_heads: int | None = None,
+        head_width: int | None = None,
+        query_key_norm: float | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
         rotary_base: float = 10_000.0,
         bias: bool = True,
@@ -121,6 +134,8 @@ class MultiHead(nn.Module):
             width,
             heads=heads,
             kv_heads=kv_heads,
+            head_width=head_width,
+            query_key_norm=query_key_norm,
             input_width=input_width,
             bias=bias,
             init=init,

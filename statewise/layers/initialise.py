@@ -6,6 +6,7 @@
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -21,20 +22,22 @@ def _uniform(weight: Tensor, width: int, generator: torch.Generator | None) -> N
 
 def fill_recurrent(weight: Tensor, *, gates: int, scheme: Scheme, generator: torch.Generator | None) -> None:
     """A `[gates * D, P]` recurrent matrix."""
-    if scheme == "torch":
-        _uniform(weight, weight.shape[0] // gates, generator)
-        return
-    for gate in weight.chunk(gates):
-        nn.init.orthogonal_(gate, generator=generator)
+    _fill(nn.init.orthogonal_, weight, gates, scheme, generator)
 
 
 def fill_input(weight: Tensor, *, gates: int, scheme: Scheme, generator: torch.Generator | None) -> None:
     """A `[gates * D, I]` input matrix."""
+    _fill(nn.init.xavier_uniform_, weight, gates, scheme, generator)
+
+
+def _fill(
+    fill_gate: Callable[..., Tensor], weight: Tensor, gates: int, scheme: Scheme, generator: torch.Generator | None
+) -> None:
     if scheme == "torch":
         _uniform(weight, weight.shape[0] // gates, generator)
         return
     for gate in weight.chunk(gates):
-        nn.init.xavier_uniform_(gate, generator=generator)
+        fill_gate(gate, generator=generator)
 
 
 def fill_decay(

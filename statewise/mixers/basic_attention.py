@@ -8,9 +8,10 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, check_input, one_step, state_type
+from statewise.core import check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, append, attend_, attention, choice, up_to, with_room
+from statewise.mixers.recurrent import KernelMixer
 
 
 @state_type
@@ -22,21 +23,17 @@ class BasicAttentionState(NamedTuple):
 
 
 @final
-class BasicAttention(Mixer[BasicAttentionState]):
+class BasicAttention(KernelMixer[BasicAttentionState]):
     """`y_i = Σ_{j <= i} softmax_j(x_i · x_j) x_j`: query, key and value are the input itself."""
 
     def __init__(self, width: int, *, kernel: Wish = "auto") -> None:
-        super().__init__()
-        self.input_width = width
-        self.output_width = width
-        self.kernel: Wish = kernel
+        super().__init__(width, kernel=kernel)
 
     def init_state(self, batch: int) -> BasicAttentionState:
         length_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
         return BasicAttentionState(self.like.new_zeros(batch, 0, self.input_width), length_B)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(wish=self.kernel)
 
     def forward(

@@ -8,11 +8,12 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.core import Stacked, check_input, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
 from statewise.kernels.elman import Activation
 from statewise.layers import Scheme, fill_input, fill_recurrent, unfilled_linear
+from statewise.mixers.recurrent import KernelMixer
 from statewise.specs import UserError
 
 
@@ -22,7 +23,7 @@ class DeepRNNState(NamedTuple):
 
 
 @final
-class DeepRNN(Mixer[DeepRNNState], Stacked):
+class DeepRNN(KernelMixer[DeepRNNState], Stacked):
     """`h_t = transition(W in(x_t) + b, h_{t-1})`, `y_t = out(h_t)`.
 
     Each depth counts layers on the way: `input_depth` from the input to the state, `transition_depth`
@@ -46,14 +47,11 @@ class DeepRNN(Mixer[DeepRNNState], Stacked):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         for name, depth in (("input", input_depth), ("transition", transition_depth), ("output", output_depth)):
             if depth < 1:
                 raise UserError(f"{name}_depth = {depth} is not valid, expected 1 or more")
-        self.input_width = input_width or width
-        self.output_width = width
         self.activation: Activation = activation
-        self.kernel: Wish = kernel
         widths = [self.input_width] + [width] * (input_depth - 1)
         self.inputs = nn.ModuleList(_linear(i, width, init, generator) for i in widths[:-1])
         self.last_input = _linear(widths[-1], width, init, generator)
@@ -78,7 +76,6 @@ class DeepRNN(Mixer[DeepRNNState], Stacked):
         return TransitionWeights(self.u_LDD, b_KD, self.skip_DD, self.activation)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(wish=self.kernel)
 
     def _read(self, x: Tensor) -> Tensor:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, check_input, state_type
+from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_step
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
+from statewise.mixers.recurrent import VectorMixer
 
 
 @state_type
@@ -18,7 +19,7 @@ class ElmanState(NamedTuple):
 
 
 @final
-class Elman(Mixer[ElmanState]):
+class Elman(VectorMixer[ElmanState]):
     """`h_t = φ(W x_t + U h_{t-1} + b)`, `y_t = h_t`; φ is tanh or relu.
 
     `init="published"` with relu starts the recurrence at the identity (Le, Jaitly and Hinton 2015).
@@ -28,6 +29,8 @@ class Elman(Mixer[ElmanState]):
     >>> state
     ElmanState(h_BD=[2, 16] float32; 128 bytes)
     """
+
+    make_state = ElmanState
 
     def __init__(
         self,
@@ -41,13 +44,10 @@ class Elman(Mixer[ElmanState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
+        super().__init__(width, input_width=input_width, kernel=kernel)
         self.activation: Activation = activation
         self.weight_drop = weight_drop
         self.zoneout = zoneout
-        self.kernel: Wish = kernel
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.u_DD = nn.Parameter(torch.empty(width, width))
         self.b_D = nn.Parameter(torch.zeros(width))
@@ -56,25 +56,15 @@ class Elman(Mixer[ElmanState]):
         if init == "published" and activation == "relu":
             nn.init.eye_(self.u_DD)
 
-    def init_state(self, batch: int) -> ElmanState:
-        return ElmanState(self.like.new_zeros(batch, self.output_width))
-
     def weights(self) -> ElmanWeights:
         u_DD = drop(self.u_DD, self.weight_drop, training=self.training)
         return ElmanWeights(self.w_DI, u_DD, self.b_D, self.activation, self.zoneout, self.training)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(self.weights(), wish=self.kernel)
 
-    def forward(
-        self, x_BTI: Tensor, state: ElmanState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, ElmanState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        (h_BD,) = state or (None,)
-        y_BTD, h_BD = elman(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
-        return y_BTD, ElmanState(h_BD)
+    def _read(self, x_BTI: Tensor, h_BD: Tensor | None, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+        return elman(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
 
-    def step(self, x_BI: Tensor, state: ElmanState) -> tuple[Tensor, ElmanState]:
-        h_BD = elman_step(F.linear(x_BI, self.w_DI, self.b_D), state.h_BD, self.weights())
-        return h_BD, ElmanState(h_BD)
+    def _step(self, x_BI: Tensor, h_BD: Tensor) -> Tensor:
+        return elman_step(F.linear(x_BI, self.w_DI, self.b_D), h_BD, self.weights())

@@ -45,12 +45,9 @@ class GatedDelta(ParallelMixer[GatedDeltaState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         check_heads(heads, width=width)
-        self.input_width = input_width or width
-        self.output_width = width
         self.heads = heads
-        self.kernel: Wish = kernel
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
         self.w_beta_HI = nn.Parameter(torch.empty(heads, self.input_width))
         self.w_decay_HI = nn.Parameter(torch.empty(heads, self.input_width)) if decay else None

@@ -5,11 +5,12 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.core import Stacked, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
+from statewise.mixers.recurrent import VectorMixer
 
 
 @state_type
@@ -18,7 +19,7 @@ class GRUState(NamedTuple):
 
 
 @final
-class GRU(Mixer[GRUState], Stacked):
+class GRU(VectorMixer[GRUState], Stacked):
     """`h' = (1 - z) · n + z · h`; the reset gate acts after the recurrent product (cuDNN) or before (Cho).
 
     `init="published"` is Cho's: orthogonal recurrence, inputs from a normal of deviation 0.01.
@@ -28,6 +29,8 @@ class GRU(Mixer[GRUState], Stacked):
     >>> state
     GRUState(h_BD=[2, 16] float32; 128 bytes)
     """
+
+    make_state = GRUState
 
     def __init__(
         self,
@@ -41,12 +44,9 @@ class GRU(Mixer[GRUState], Stacked):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
+        super().__init__(width, input_width=input_width, kernel=kernel)
         self.weight_drop = weight_drop
         self.zoneout = zoneout
-        self.kernel: Wish = kernel
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))
         self.u_GD = nn.Parameter(torch.empty(3 * width, width))
         self.b_G = nn.Parameter(torch.zeros(3 * width))
@@ -59,25 +59,15 @@ class GRU(Mixer[GRUState], Stacked):
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "u_GD": [self.output_width] * 3}
 
-    def init_state(self, batch: int) -> GRUState:
-        return GRUState(self.like.new_zeros(batch, self.output_width))
-
     def weights(self) -> GRUWeights:
         u_GD = drop(self.u_GD, self.weight_drop, training=self.training)
         return GRUWeights(self.w_GI, u_GD, self.b_G, self.b_u_D, self.zoneout, self.training)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(self.weights(), wish=self.kernel)
 
-    def forward(
-        self, x_BTI: Tensor, state: GRUState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, GRUState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        (h_BD,) = state or (None,)
-        y_BTD, h_BD = gru(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
-        return y_BTD, GRUState(h_BD)
+    def _read(self, x_BTI: Tensor, h_BD: Tensor | None, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+        return gru(x_BTI, h_BD, self.weights(), lengths_B, wish=self.kernel)
 
-    def step(self, x_BI: Tensor, state: GRUState) -> tuple[Tensor, GRUState]:
-        h_BD = gru_step(linear(x_BI, self.w_GI, self.b_G), state.h_BD, self.weights())
-        return h_BD, GRUState(h_BD)
+    def _step(self, x_BI: Tensor, h_BD: Tensor) -> Tensor:
+        return gru_step(linear(x_BI, self.w_GI, self.b_G), h_BD, self.weights())

@@ -47,13 +47,10 @@ class LinearAttention(ParallelMixer[LinearAttentionState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         check_heads(heads, width=width)
-        self.input_width = input_width or width
-        self.output_width = width
         self.heads = heads
         self.feature: Feature = feature
-        self.kernel: Wish = kernel
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
         self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
         self.w_out_DD = nn.Parameter(torch.empty(width, width))

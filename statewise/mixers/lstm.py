@@ -5,10 +5,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, Stacked, check_input, state_type
+from statewise.core import Stacked, check_input, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, lstm, lstm_step, project_input
 from statewise.layers import Scheme, drop, fill_input, fill_recurrent
+from statewise.mixers.recurrent import KernelMixer
 
 
 @state_type
@@ -18,7 +19,7 @@ class LSTMState(NamedTuple):
 
 
 @final
-class LSTM(Mixer[LSTMState], Stacked):
+class LSTM(KernelMixer[LSTMState], Stacked):
     """`c' = f·c + i·g`, `h' = o·tanh c'`: what the cell holds passes on by a product with f alone.
 
     `forget_bias` (Gers et al. 2000) is the initial bias of f. `peephole`: gates see the cell.
@@ -48,14 +49,11 @@ class LSTM(Mixer[LSTMState], Stacked):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(projection or width, input_width=input_width or width, kernel=kernel)
         self.width = width
-        self.input_width = input_width or width
-        self.output_width = projection or width
         self.coupled = coupled
         self.weight_drop = weight_drop
         self.zoneout = zoneout
-        self.kernel: Wish = kernel
         self.gates = gates = 3 if coupled else 4
         self.w_GI = nn.Parameter(torch.empty(gates * width, self.input_width))
         self.u_GP = nn.Parameter(torch.empty(gates * width, self.output_width))
@@ -106,7 +104,6 @@ class LSTM(Mixer[LSTMState], Stacked):
         )
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(self.weights(), wish=self.kernel)
 
     def forward(

@@ -41,19 +41,17 @@ class Mamba2(ParallelMixer[Mamba2State]):
         state: int = 16,
         expand: int = 2,
         conv: int = 4,
+        conv_bias: bool = False,
         gate: bool = True,
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         inner = expand * width
         check_heads(heads, width=inner, called="inner width")
-        self.input_width = input_width or width
-        self.output_width = width
         self.sizes = [inner, state, state]  # of x̃, B, C
         self.heads = heads
-        self.kernel: Wish = kernel
         channels = sum(self.sizes)
         self.w_CI = nn.Parameter(torch.empty(channels, self.input_width))
         self.w_step_HI = nn.Parameter(torch.empty(heads, self.input_width))
@@ -61,6 +59,7 @@ class Mamba2(ParallelMixer[Mamba2State]):
         self.log_rate_H = nn.Parameter(torch.empty(heads))
         self.skip_E = nn.Parameter(torch.ones(inner))
         self.w_conv_CK = nn.Parameter(torch.empty(channels, conv)) if conv else None
+        self.b_conv_C = nn.Parameter(torch.zeros(channels)) if conv and conv_bias else None
         self.w_gate_EI = nn.Parameter(torch.empty(inner, self.input_width)) if gate else None
         self.gain_E = nn.Parameter(torch.ones(inner))
         self.w_out_DE = nn.Parameter(torch.empty(width, inner))
@@ -88,7 +87,7 @@ class Mamba2(ParallelMixer[Mamba2State]):
         # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
         a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
         log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
-        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, silu=True, wish=wish)
+        a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, self.b_conv_C, silu=True, wish=wish)
         inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(a_BTC, self.sizes, dim=-1)
         inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))
         delta_BTH = F.softplus(step_BTH + b_step_H)

@@ -54,11 +54,8 @@ class MinGRU(ParallelMixer[MinGRUState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
+        super().__init__(width, input_width=input_width, kernel=kernel)
         self.candidate: Candidate = candidate
-        self.kernel: Wish = kernel
         self.w_GI = nn.Parameter(torch.empty(2 * width, self.input_width))  # rows for z, then for the candidate
         self.b_G = nn.Parameter(torch.zeros(2 * width))
         fill_input(self.w_GI, gates=2, scheme=init, generator=generator)

@@ -40,12 +40,9 @@ class MinLSTM(ParallelMixer[MinLSTMState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
+        super().__init__(width, input_width=input_width, kernel=kernel)
         self.share = share
         self.candidate: Candidate = candidate
-        self.kernel: Wish = kernel
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for f, i, the candidate
         self.b_G = nn.Parameter(torch.zeros(3 * width))
         fill_input(self.w_GI, gates=3, scheme=init, generator=generator)

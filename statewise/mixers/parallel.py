@@ -14,22 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, Stacked, State, check_input, one_step
-from statewise.kernels import Choice, Wish
+from statewise.core import Stacked, State, check_input, one_step
+from statewise.kernels import Wish
 from statewise.kernels.short_convolution import short_convolution
+from statewise.mixers.recurrent import KernelMixer
 
 S = TypeVar("S", bound=State)
 Window = tuple[Tensor, ...]  # the last inputs [B, W, C]; empty without a convolution
 
 
-class ParallelMixer(Mixer[S], Stacked):
+class ParallelMixer(KernelMixer[S], Stacked):
     """`forward` is `_read` by the fastest implementation, `step` is `_read` of one time step by the equation."""
-
-    kernel: Wish
-
-    @abstractmethod
-    def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
 
     @abstractmethod
     def _read(self, x_BTI: Tensor, state: S, lengths_B: Tensor | None, *, wish: Wish) -> tuple[Tensor, S]: ...
@@ -62,13 +57,17 @@ def convolved(
     window: Window,
     weight_CK: Tensor | None,
     lengths_B: Tensor | None,
+    bias_C: Tensor | None = None,
     *,
     silu: bool = False,
     wish: Wish,
 ) -> tuple[Tensor, Window]:
-    """The inputs convolved along time, with `silu` its SiLU; without weights the inputs themselves."""
+    """The inputs convolved along time, plus a bias, with `silu` its SiLU; without weights the inputs themselves."""
     if weight_CK is None:
         return F.silu(a_BTC) if silu else a_BTC, window
     (window_BWC,) = window
-    a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, weight_CK, lengths_B, silu=silu, wish=wish)
+    fused = silu and bias_C is None
+    a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, weight_CK, lengths_B, silu=fused, wish=wish)
+    if bias_C is not None:
+        a_BTC = F.silu(a_BTC + bias_C) if silu else a_BTC + bias_C
     return a_BTC, (window_BWC,)

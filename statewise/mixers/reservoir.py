@@ -4,12 +4,12 @@ from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from statewise.core import Mixer, check_input, is_known, state_type
-from statewise.kernels import Choice, Wish
-from statewise.kernels.leaky import LeakyWeights, choice, leaky, leaky_step
+from statewise.core import is_known, state_type
+from statewise.kernels import Wish
+from statewise.kernels.leaky import LeakyWeights
 from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.mixers.leaky import LeakyIntegrator
 from statewise.specs import UserError
 
 
@@ -19,7 +19,7 @@ class ReservoirState(NamedTuple):
 
 
 @final
-class Reservoir(Mixer[ReservoirState]):
+class Reservoir(LeakyIntegrator[ReservoirState]):
     """`h_t = α · h_{t-1} + (1 - α) · tanh(W x_t + U h_{t-1} + b)`, with W, U and b drawn once and fixed.
 
     U is scaled so that its largest eigenvalue has the absolute value `radius`: below 1 the influence of
@@ -27,6 +27,8 @@ class Reservoir(Mixer[ReservoirState]):
     entries that are not 0. `init="published"` draws them from a normal distribution. What is fixed is
     saved with the model like any weight, and has no gradient.
     """
+
+    make_state = ReservoirState
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class Reservoir(Mixer[ReservoirState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         for name, value, good in (
             ("radius", radius, radius > 0),
             ("density", density, 0 < density <= 1),
@@ -49,10 +51,7 @@ class Reservoir(Mixer[ReservoirState]):
         ):
             if not good:
                 raise UserError(f"{name} = {value} is not valid for a reservoir")
-        self.input_width = input_width or width
-        self.output_width = width
         self.alpha = alpha
-        self.kernel: Wish = kernel
         w_DI = torch.empty(width, self.input_width)
         fill_input(w_DI, gates=1, scheme=init, generator=generator)
         # Frozen parameters and not buffers: whatever saves, averages, moves or counts weights sees them.
@@ -61,32 +60,12 @@ class Reservoir(Mixer[ReservoirState]):
         b_D = torch.empty(width).uniform_(-0.2, 0.2, generator=generator)
         self.b_D = nn.Parameter(b_D * input_scale, requires_grad=False)
 
-    def init_state(self, batch: int) -> ReservoirState:
-        return ReservoirState(self.like.new_zeros(batch, self.output_width))
-
     def weights(self) -> LeakyWeights:
         return LeakyWeights(self.w_DI, self.u_DD, self.b_D, self.u_DD.new_full((), self.alpha))
 
     def radius(self) -> float:
         """The spectral radius of U, measured."""
         return spectral_radius(self.u_DD)
-
-    def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: ReservoirState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, ReservoirState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        self.choice()  # refuses a wish that cannot be met
-        (h_BD,) = state or self.init_state(x_BTI.shape[0])
-        y_BTD, h_BD = leaky(x_BTI, h_BD, self.weights(), lengths_B)
-        return y_BTD, ReservoirState(h_BD)
-
-    def step(self, x_BI: Tensor, state: ReservoirState) -> tuple[Tensor, ReservoirState]:
-        h_BD = leaky_step(F.linear(x_BI, self.w_DI, self.b_D), state.h_BD, self.weights())
-        return h_BD, ReservoirState(h_BD)
 
 
 def spectral_radius(u_DD: Tensor) -> float:

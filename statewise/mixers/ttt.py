@@ -56,13 +56,10 @@ class TTT(ParallelMixer[TTTState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(width, input_width=input_width, kernel=kernel)
         check_heads(heads, width=width)
-        self.input_width = input_width or width
-        self.output_width = width
         self.heads = heads
         self.mini_batch = mini_batch
-        self.kernel: Wish = kernel
         head = width // heads
         self.scale = rate / head
         shapes = [(head, head)] if inner == "linear" else [(head, ratio * head), (ratio * head, head)]

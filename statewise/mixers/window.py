@@ -5,10 +5,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Mixer, check_input, state_type
+from statewise.core import check_input, state_type
 from statewise.kernels import Choice, Wish, extend
 from statewise.kernels.window import Activation, WindowWeights, choice, window, window_step
 from statewise.layers import Scheme, fill_input
+from statewise.mixers.recurrent import KernelMixer
 
 
 @state_type
@@ -17,7 +18,7 @@ class WindowState(NamedTuple):
 
 
 @final
-class Window(Mixer[WindowState]):
+class Window(KernelMixer[WindowState]):
     """`y_t = V φ(W [x_{t-K+1}; …; x_t] + b) + c`: `order` K is how many inputs it sees, the present one included.
 
     With `activation="linear"` and real values it is the autoregressive model AR(K) of statistics. Behind an
@@ -36,12 +37,9 @@ class Window(Mixer[WindowState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
+        super().__init__(width, input_width=input_width, kernel=kernel)
         self.order = order
         self.activation: Activation = activation
-        self.kernel: Wish = kernel
         hidden = hidden or width
         self.w_HIK = nn.Parameter(torch.empty(hidden, self.input_width, order))
         self.b_H = nn.Parameter(torch.zeros(hidden))
@@ -58,7 +56,6 @@ class Window(Mixer[WindowState]):
         return WindowWeights(self.w_HIK, self.b_H, self.v_DH, self.c_D, self.activation)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(wish=self.kernel)
 
     def forward(

@@ -41,7 +41,14 @@ from statewise.models.forecaster import Forecaster as Forecaster
 from statewise.models.forecaster import Past as Past
 from statewise.models.forecaster import RecursiveForecaster as RecursiveForecaster
 from statewise.models.grid_classifier import GridClassifier as GridClassifier
+from statewise.models.growth import path as path
+from statewise.models.growth import path_length as path_length
+from statewise.models.growth import training_bytes as training_bytes
+from statewise.models.growth import tree_path as tree_path
+from statewise.models.growth import tree_path_length as tree_path_length
 from statewise.models.head import Head as Head
+from statewise.models.jordan import JordanLanguageModel as JordanLanguageModel
+from statewise.models.language_model import EmbeddedMachine as EmbeddedMachine
 from statewise.models.language_model import LanguageModel as LanguageModel
 from statewise.models.lineage import LINEAGE as LINEAGE
 from statewise.models.lineage import Ancestor as Ancestor

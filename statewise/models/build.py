@@ -30,6 +30,7 @@ from statewise.mixers import (
 from statewise.models.add_position import AddPosition
 from statewise.models.custom import CustomMixer, own_mixer
 from statewise.models.head import CategoricalHead
+from statewise.models.jordan import HiddenLayer, JordanLanguageModel
 from statewise.models.language_model import LanguageModel
 from statewise.models.markov import Markov
 from statewise.models.stack import Block, Stack
@@ -110,18 +111,44 @@ def build(
         return Markov(vocab, **spec.model_dump(exclude={"kind"}))
     generator = torch.Generator().manual_seed(seed)
     embedding = Embedding(
-        vocab,
-        spec.embedding_width,
-        row_dropout=spec.embedding_dropout,
-        scale=spec.token_scale,
-        generator=generator,
+        vocab, spec.embedding_width, row_dropout=spec.embedding_dropout, scale=spec.token_scale, generator=generator
     )
+    if isinstance(spec, JordanSpec):
+        return build_jordan(spec, embedding, generator=generator)
     stack, width = build_stack(spec, input_width=spec.embedding_width, generator=generator)
     return LanguageModel(
         embedding=embedding,
         input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
         stack=stack,
-        head=CategoricalHead(width, vocab, tie=embedding if spec.tie else None, generator=generator),
+        head=CategoricalHead(
+            width, vocab, tie=embedding if spec.tie else None, bias=spec.head_bias, generator=generator
+        ),
+    )
+
+
+def build_jordan(spec: JordanSpec, embedding: Embedding, *, generator: torch.Generator) -> JordanLanguageModel:
+    """The output of a language model is over its vocabulary; hidden layers have no memory of their own."""
+    if spec.output is not None:
+        raise UserError(
+            f"model.output = {spec.output}, but the output of a Jordan language model is the next token",
+            fix="leave `output` out",
+        )
+    blocks: list[Block[Any]] = []
+    for input_width in (spec.embedding_width, *[spec.width] * (spec.depth - 1)):
+        layer = HiddenLayer(
+            spec.width, input_width=input_width, activation=spec.activation, init=spec.init, generator=generator
+        )
+        blocks.append(Block(layer, **build_around(spec, input_width, spec.width, generator=generator)))
+    vocab = len(embedding.weight)
+    return JordanLanguageModel(
+        embedding=embedding,
+        input_dropout=Dropout(spec.input_dropout, variational=spec.variational),
+        stack=Stack(blocks, final_norm=build_last_norm(spec, spec.width)),
+        head=CategoricalHead(spec.width, vocab, tie=embedding if spec.tie else None, generator=generator),
+        forced=spec.feedback == "truth",
+        init=spec.init,
+        kernel=spec.kernel,
+        generator=generator,
     )
 
 
@@ -188,11 +215,7 @@ def build_position(spec: MixerSpec, *, generator: torch.Generator | None = None)
     match spec:
         case TransformerSpec(position="learned" | "sinusoidal" as kind):
             return AddPosition(
-                spec.embedding_width,
-                kind=kind,
-                context=spec.context,
-                scale=spec.token_scale,
-                generator=generator,
+                spec.embedding_width, kind=kind, context=spec.context, scale=spec.token_scale, generator=generator
             )
         case _:
             return None
@@ -223,7 +246,7 @@ def build_mixer(
         case DeepRNNSpec():
             return DeepRNN(spec.width, **own, **shared)
         case JordanSpec():
-            return Jordan(spec.width, **own, **shared)
+            return Jordan(spec.width, output=spec.output, activation=spec.activation, **shared)
         case WindowSpec():
             return Window(spec.width, **own, **shared)
         case LatentSpec():
@@ -234,6 +257,8 @@ def build_mixer(
             shared |= {
                 "heads": spec.num_heads,
                 "kv_heads": spec.kv_heads,
+                "head_width": spec.head_width,
+                "query_key_norm": (spec.norm_epsilon or 1e-6) if spec.query_key_norm else None,
                 "position": spec.position if spec.position in ("rotary", "alibi") else "none",  # others stand below
                 "rotary_base": spec.rotary_base,
                 "bias": spec.bias,

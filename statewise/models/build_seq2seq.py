@@ -4,6 +4,7 @@ from typing import Any, Literal, assert_never
 
 import numpy as np
 import torch
+from torch import nn
 
 from statewise.encoders import MultiHeadAttention
 from statewise.layers import MLP, Attend, Dropout, Embedding, Looks, make_alignment, make_linear, make_norm, make_score
@@ -20,11 +21,24 @@ from statewise.models.transformer import Transformer
 from statewise.specs import AttentionSpec, MixerSpec, ModelSpec, Seq2SeqSpec, TransformerSpec, UserError
 
 
-def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, seed: int = 0) -> ConditionalMachine[Any]:
-    """An encoder-decoder over tokens. The weights are a function of the seed alone."""
-    for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
-        if vocab < 1:
-            raise UserError(f"{name} is {vocab}, expected at least 1")
+def build_seq2seq(
+    spec: Seq2SeqSpec,
+    *,
+    source_vocab: int | None = None,
+    source_values: int | None = None,
+    target_vocab: int,
+    seed: int = 0,
+) -> ConditionalMachine[Any]:
+    """An encoder-decoder that writes tokens. The weights are a function of the seed alone.
+
+    A source is `[B, S]` tokens, of `source_vocab`, or `[B, S, source_values]` numbers.
+    """
+    sizes = {"source_vocab": source_vocab, "source_values": source_values, "target_vocab": target_vocab}
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise UserError(f"{name} is {size}, expected at least 1")
+    if (source_vocab is None) == (source_values is None):
+        raise UserError("a source is of tokens or of numbers", fix="give source_vocab or source_values")
     if spec.share_embeddings and source_vocab != target_vocab:
         raise UserError(
             "share_embeddings needs one vocabulary, "
@@ -34,15 +48,20 @@ def build_seq2seq(spec: Seq2SeqSpec, *, source_vocab: int, target_vocab: int, se
     generator = torch.Generator().manual_seed(seed)
     target = _target_embedding(spec, target_vocab, generator)
     width = spec.encoder.embedding_width
-    source = Embedding(
-        source_vocab,
-        width,
-        row_dropout=spec.encoder.embedding_dropout,
-        scale=spec.encoder.token_scale,
-        gain=target.gain if spec.share_embeddings else 1.0,
-        share=target if spec.share_embeddings else None,
-        generator=generator,
-    )
+    source: nn.Module
+    if source_vocab is None:
+        assert source_values is not None
+        source = make_linear(source_values, width, generator=generator)
+    else:
+        source = Embedding(
+            source_vocab,
+            width,
+            row_dropout=spec.encoder.embedding_dropout,
+            scale=spec.encoder.token_scale,
+            gain=target.gain if spec.share_embeddings else 1.0,
+            share=target if spec.share_embeddings else None,
+            generator=generator,
+        )
     reader = build_reader(
         spec.encoder,
         entry=source,
@@ -84,11 +103,15 @@ def build_decoder(
     # The target's vectors enter at unit size, tied or not; learned positions are to be as large.
     untied = decoder.model_copy(update={"tie": False})
     stack, width = build_stack(untied, input_width=entering, generator=generator)
-    attend = combine = None
+    attend = combine = ask = None
     if spec.style is not None:
         attend = _build_look(look, query_width=width, key_width=reader.width, generator=generator)
         beside = decoder.embedding_width if spec.style == "bahdanau" else 0
         combine = make_linear(width + reader.width + beside, width, generator=generator)
+    elif spec.output == "deep":
+        combine = make_linear(width + reader.width + decoder.embedding_width, width, generator=generator)
+    if spec.asks_with_token():
+        ask = make_linear(decoder.embedding_width, width, bias=False, generator=generator)
     return Seq2Seq(
         reader=reader,
         embedding=embedding,
@@ -103,6 +126,7 @@ def build_decoder(
         attend=attend,
         style="luong" if spec.style == "luong" else "bahdanau",
         combine=combine,
+        ask=ask,
         input_feeding=look.input_feeding,
         output_edges=spec.output_edges,
     )
@@ -110,7 +134,9 @@ def build_decoder(
 
 def _head(spec: Seq2SeqSpec, embedding: Embedding, width: int, generator: torch.Generator | None) -> CategoricalHead:
     vocab = embedding.weight.shape[0]
-    return CategoricalHead(width, vocab, tie=embedding if spec.decoder.tie else None, generator=generator)
+    return CategoricalHead(
+        width, vocab, tie=embedding if spec.decoder.tie else None, bias=spec.decoder.head_bias, generator=generator
+    )
 
 
 def _build_look(

@@ -66,11 +66,7 @@ def build_sequence_classifier(
     entry: nn.Module
     if vocab is not None:
         entry = Embedding(
-            vocab,
-            width,
-            row_dropout=model.embedding_dropout,
-            scale=model.labelling_scale(vocab),
-            generator=generator,
+            vocab, width, row_dropout=model.embedding_dropout, scale=model.labelling_scale(vocab), generator=generator
         )
     else:
         assert values is not None
@@ -81,6 +77,8 @@ def build_sequence_classifier(
         entry_width=width,
         bidirectional=reader.bidirectional,
         summary=reader.summary,
+        score=reader.score,
+        alignment=reader.alignment,
         generator=generator,
     )
     return Classifier(reader=read, head=CategoricalHead(read.width, num_classes, generator=generator))

@@ -91,7 +91,9 @@ def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer
         name = type(given).__name__
         raise UserError(f"{name} was given as an object that is already built", fix=f"pass the class: mixer={name}")
     many = [given] if isinstance(given, type | str | Path | CustomMixer) else list(given)
-    found = [own for one in many for own in (_of_file(one) if isinstance(one, str | Path) else (_of_class(one),))]
+    found = [
+        own for given in many for own in (_of_file(given) if isinstance(given, str | Path) else (_of_class(given),))
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -165,7 +167,7 @@ def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]
         raise UserError(
             f"{file} defines no mixer: {there}and a mixer is a class that inherits statewise.core.Mixer", fix=_CONTRACT
         )
-    whole = [one for one in mixers if not inspect.isabstract(one)]
+    whole = [mixer for mixer in mixers if not inspect.isabstract(mixer)]
     return tuple(_of_class(one) for one in whole or mixers[:1])
 
 

@@ -146,7 +146,7 @@ class DirectForecaster(Forecaster):
         parameters = _closed_form(params, shift_BHC)
         if horizon <= self.horizon:
             if parameters is not None:
-                parameters = tuple(one[:, :horizon] for one in parameters)
+                parameters = tuple(parameter[:, :horizon] for parameter in parameters)
             return Forecast(mean_BHC[:, :horizon], quantile_BHCQ[:, :horizon], None, parameters)
         moved = Past(
             torch.cat([past.values_BLC, mean_BHC], 1)[:, -self.context :],

@@ -91,15 +91,28 @@ def check_probability(q: float) -> None:
 
 @final
 class CategoricalHead(Head[Tensor]):
-    """`logits = V y + c`; tied, V is the embedding matrix (through a narrowing map where widths differ)."""
+    """`logits = V y + c`; tied, V is the embedding matrix (through a narrowing map where widths differ).
+
+    Without `bias`, c is 0.
+    """
 
     loss: ClassVar[str] = "nats"
 
     def __init__(
-        self, width: int, vocab: int, *, tie: Embedding | None = None, generator: torch.Generator | None = None
+        self,
+        width: int,
+        vocab: int,
+        *,
+        tie: Embedding | None = None,
+        bias: bool = True,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.bias_V = nn.Parameter(torch.zeros(vocab))
+        self.bias_V: Tensor
+        if bias:
+            self.bias_V = nn.Parameter(torch.zeros(vocab))
+        else:
+            self.register_buffer("bias_V", torch.zeros(vocab), persistent=False)
         self.narrow_ED: nn.Parameter | None = None
         if tie is None:
             self.weight_VE = nn.Parameter(torch.empty(vocab, width))
@@ -138,11 +151,8 @@ class CategoricalHead(Head[Tensor]):
         return torch.multinomial(p_NV, 1, generator=generator).view(params.shape[:-1])
 
 
-@final
-class BernoulliHead(Head[Tensor]):
-    """Logits `[..., C]`; the nats of a frame are the sum over its bits."""
-
-    loss: ClassVar[str] = "nats"
+class ScalarHead(Head[Tensor]):
+    """One number for each channel, `[..., C]`."""
 
     def __init__(self, width: int, channels: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -150,6 +160,13 @@ class BernoulliHead(Head[Tensor]):
 
     def forward(self, y: Tensor) -> Tensor:
         return self.project(y).squeeze(-1)
+
+
+@final
+class BernoulliHead(ScalarHead):
+    """Logits `[..., C]`; the nats of a frame are the sum over its bits."""
+
+    loss: ClassVar[str] = "nats"
 
     def nats(self, params: Tensor, target: Tensor) -> Tensor:
         """Of each frame, `[...]`."""

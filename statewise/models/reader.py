@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, blanked, check_input, scope
 from statewise.encoders import EncoderLayer, TransformerEncoder, past_end
-from statewise.layers import Dropout, one_sequence
+from statewise.layers import Dropout, Pool, one_sequence
 from statewise.models.stack import Stack
 
-Summary = Literal["last", "mean", "max"]
+Summary = Literal["last", "mean", "max", "attention"]
 
 
 class Encoded(NamedTuple):
@@ -69,15 +69,23 @@ class Reader(nn.Module):
         input_dropout: Dropout,
         enter: nn.Linear | None = None,
         summary: Summary = "last",
+        pool: Pool | None = None,
     ) -> None:
         super().__init__()
+        assert (pool is not None) == (summary == "attention")
         self.entry = entry
         self.entry_width = entry_width
         self.input_dropout = input_dropout
         self.enter = enter  # where layers need a width of their own
         self.layers = layers
         self.summary: Summary = summary
+        self.pool = pool
         self.width = layers.width
+
+    @property
+    def admitted_width(self) -> int:
+        """Of the vectors that the layers read."""
+        return self.entry_width if self.enter is None else self.enter.out_features
 
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Encoded:
         if lengths_B is not None and isinstance(source, Tensor):
@@ -125,6 +133,9 @@ class Reader(nn.Module):
                 return mean_of(y_BSC, lengths_B)
             case "max":
                 return max_of(y_BSC, lengths_B)
+            case "attention":
+                assert self.pool is not None
+                return self.pool(y_BSC, lengths_B)
 
 
 @final
@@ -197,6 +208,21 @@ class AllAtOnce(Layers):
     def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
         y_BSC: Tensor = self.encoder(x_BSE, lengths_B)
         return y_BSC
+
+    def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
+        return last_of(y_BSC, lengths_B)
+
+
+@final
+class NoLayers(Layers):
+    """What enters is what was read: for a source of one position, a class or a vector."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x_BSE: Tensor, lengths_B: Tensor) -> Tensor:
+        return x_BSE
 
     def last(self, y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
         return last_of(y_BSC, lengths_B)

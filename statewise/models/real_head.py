@@ -6,29 +6,25 @@ C channels, Q levels.
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, assert_never, final
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeVar, assert_never, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.kernels import student_t
-from statewise.models.head import Projection, RealHead, check_probability
+from statewise.models.head import Projection, RealHead, ScalarHead, check_probability
 from statewise.specs import UserError
+
+P = TypeVar("P")
+_ONE = math.log(math.expm1(1))  # whose softplus is 1
 
 
 @final
-class PointHead(RealHead[Tensor]):
+class PointHead(ScalarHead, RealHead[Tensor]):
     """Learns the mean by squared error."""
 
     loss: ClassVar[str] = "squared error"
-
-    def __init__(self, width: int, channels: int, *, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.project = Projection(width, channels, start=[0.0], generator=generator)
-
-    def forward(self, y: Tensor) -> Tensor:
-        return self.project(y).squeeze(-1)
 
     def nats(self, params: Tensor, target: Tensor) -> Tensor:
         """The squared error: there is no density."""
@@ -49,23 +45,30 @@ class PointHead(RealHead[Tensor]):
         return params.detach()
 
 
-class Gaussian(NamedTuple):
-    mean: Tensor
-    scale: Tensor
-
-
-@final
-class GaussianHead(RealHead[Gaussian]):
-    """`mean`, and `scale = smallest + softplus(s)`: the floor keeps the density of a target hit exactly finite."""
+class _ScaledHead(RealHead[P]):
+    """A density with a location and a scale. `smallest` is the floor of the scale."""
 
     loss: ClassVar[str] = "nats"
+    start: ClassVar[tuple[float, ...]]  # what the raw parameters are before training
 
     def __init__(
         self, width: int, channels: int, *, smallest: float = 1e-4, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         self.smallest = smallest
-        self.project = Projection(width, channels, start=[0.0, math.log(math.expm1(1))], generator=generator)
+        self.project = Projection(width, channels, start=self.start, generator=generator)
+
+
+class Gaussian(NamedTuple):
+    mean: Tensor
+    scale: Tensor
+
+
+@final
+class GaussianHead(_ScaledHead[Gaussian]):
+    """`mean`, and `scale = smallest + softplus(s)`: the floor keeps the density of a target hit exactly finite."""
+
+    start: ClassVar[tuple[float, ...]] = (0.0, _ONE)
 
     def forward(self, y: Tensor) -> Gaussian:
         mean, raw = self.project(y).unbind(-1)
@@ -99,17 +102,10 @@ class Student(NamedTuple):
 
 
 @final
-class StudentHead(RealHead[Student]):
+class StudentHead(_ScaledHead[Student]):
     """`location`, `scale = smallest + softplus(s)` and `ν = 2 + smallest + softplus(n)`."""
 
-    loss: ClassVar[str] = "nats"
-
-    def __init__(
-        self, width: int, channels: int, *, smallest: float = 1e-4, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__()
-        self.smallest = smallest
-        self.project = Projection(width, channels, start=[0.0, math.log(math.expm1(1)), 5.0], generator=generator)
+    start: ClassVar[tuple[float, ...]] = (0.0, _ONE, 5.0)
 
     def forward(self, y: Tensor) -> Student:
         location, scale, freedom = self.project(y).unbind(-1)

@@ -130,13 +130,7 @@ class RemainingLength(Terminating[RemainingState]):
         return state._replace(due_B=length_B.to(state.due_B))
 
     def nats(
-        self,
-        summary_BD: Tensor,
-        outputs_BTV: Tensor,
-        content_BT: Tensor,
-        length_B: Tensor,
-        *,
-        smoothing: float = 0.0,
+        self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor, *, smoothing: float = 0.0
     ) -> Tensor:
         next_BT, goes_on_BT, _ = targets_by_step(outputs_BTV, content_BT, length_B)
         nats_BT = surprise(outputs_BTV[:, :, :-1], next_BT, smoothing).masked_fill(~goes_on_BT, 0.0)

@@ -91,24 +91,13 @@ class Terminating(Machine[S], Generic[S]):
 
     @abstractmethod
     def begin(
-        self,
-        summary_BD: Tensor,
-        state: S,
-        *,
-        length_B: Tensor | None = None,
-        uniform_B: Tensor | None = None,
+        self, summary_BD: Tensor, state: S, *, length_B: Tensor | None = None, uniform_B: Tensor | None = None
     ) -> S:
         """The state before the edge, with the length given, sampled by `uniform_B`, or else its median."""
 
     @abstractmethod
     def nats(
-        self,
-        summary_BD: Tensor,
-        outputs_BTV: Tensor,
-        content_BT: Tensor,
-        length_B: Tensor,
-        *,
-        smoothing: float = 0.0,
+        self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor, *, smoothing: float = 0.0
     ) -> Tensor:
         """`-log P` of content and length, where they fall: position t is after x_t. 0 past the end.
 
@@ -166,13 +155,7 @@ class Terminating(Machine[S], Generic[S]):
             raise UserError("a prompt is empty", fix=f"begin it with a symbol; {self.edge}, the edge, is always there")
         return y_BPD[torch.arange(y_BPD.shape[0], device=y_BPD.device), lengths_B - 1], state
 
-    def loss(
-        self,
-        prompt_BP: Tensor,
-        prompt_length_B: Tensor | None,
-        content_BN: Tensor,
-        length_B: Tensor,
-    ) -> Tensor:
+    def loss(self, prompt_BP: Tensor, prompt_length_B: Tensor | None, content_BN: Tensor, length_B: Tensor) -> Tensor:
         """Nats of each row's content and length, `[B, T]`: one parallel pass over the prompt, one over the rest."""
         summary_BD, state = self.condition(prompt_BP, prompt_length_B)
         state = self.begin(summary_BD, state, length_B=length_B)
@@ -210,12 +193,7 @@ class _EndsByOutput(Terminating[State]):
         return self.body.read(tokens_BT, state, lengths_B)
 
     def begin(
-        self,
-        summary_BD: Tensor,
-        state: State,
-        *,
-        length_B: Tensor | None = None,
-        uniform_B: Tensor | None = None,
+        self, summary_BD: Tensor, state: State, *, length_B: Tensor | None = None, uniform_B: Tensor | None = None
     ) -> State:
         return state
 
@@ -246,13 +224,7 @@ class EndSymbol(_EndsByOutput):
         return logits
 
     def nats(
-        self,
-        summary_BD: Tensor,
-        outputs_BTV: Tensor,
-        content_BT: Tensor,
-        length_B: Tensor,
-        *,
-        smoothing: float = 0.0,
+        self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor, *, smoothing: float = 0.0
     ) -> Tensor:
         next_BT, goes_on_BT, ends_BT = targets_by_step(outputs_BTV, content_BT, length_B)
         nats_BT = surprise(outputs_BTV, next_BT.masked_fill(ends_BT, self.edge), smoothing)
@@ -281,13 +253,7 @@ class BernoulliStop(_EndsByOutput):
         return torch.cat([self.head(y), self.stop(y)], dim=-1)
 
     def nats(
-        self,
-        summary_BD: Tensor,
-        outputs_BTV: Tensor,
-        content_BT: Tensor,
-        length_B: Tensor,
-        *,
-        smoothing: float = 0.0,
+        self, summary_BD: Tensor, outputs_BTV: Tensor, content_BT: Tensor, length_B: Tensor, *, smoothing: float = 0.0
     ) -> Tensor:
         next_BT, goes_on_BT, ends_BT = targets_by_step(outputs_BTV, content_BT, length_B)
         stop_BT = wide(outputs_BTV[:, :, -1])

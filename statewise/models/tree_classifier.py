@@ -25,9 +25,8 @@ from statewise.specs import (
 )
 
 
-@final
-class TreeClassifier(nn.Module):
-    """`(word_N, forest)` to logits `[N, K]`: every node is composed from its children, and the head looks at each."""
+class _OverTrees(nn.Module):
+    """Word vectors, composed along trees, and a head."""
 
     def __init__(
         self, *, embedding: Embedding, input_dropout: Dropout, encoder: TreeEncoder, dropout: Dropout, head: nn.Module
@@ -35,6 +34,11 @@ class TreeClassifier(nn.Module):
         super().__init__()
         self.embedding, self.input_dropout = embedding, input_dropout
         self.encoder, self.dropout, self.head = encoder, dropout, head
+
+
+@final
+class TreeClassifier(_OverTrees):
+    """`(word_N, forest)` to logits `[N, K]`: every node is composed from its children, and the head looks at each."""
 
     def forward(self, word_N: Tensor, forest: Forest) -> Tensor:
         """A negative number marks a node without a word."""
@@ -46,15 +50,8 @@ class TreeClassifier(nn.Module):
 
 
 @final
-class SpanClassifier(nn.Module):
+class SpanClassifier(_OverTrees):
     """`(word_BT, lengths_B)` to logits `[B, K]`: the root of a tree that is built over the words."""
-
-    def __init__(
-        self, *, embedding: Embedding, input_dropout: Dropout, encoder: TreeEncoder, dropout: Dropout, head: nn.Module
-    ) -> None:
-        super().__init__()
-        self.embedding, self.input_dropout = embedding, input_dropout
-        self.encoder, self.dropout, self.head = encoder, dropout, head
 
     def forward(self, word_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         x_BTI = self.input_dropout(self.embedding(word_BT))
@@ -66,12 +63,7 @@ NodeClassifier = TreeClassifier | SpanClassifier | Classifier
 
 
 def build_node_classifier(
-    model: TreeModelSpec,
-    reader: ReaderSpec,
-    *,
-    num_classes: int,
-    vocab: int,
-    seed: int = 0,
+    model: TreeModelSpec, reader: ReaderSpec, *, num_classes: int, vocab: int, seed: int = 0
 ) -> NodeClassifier:
     """The first where the spec follows given trees; the others read spans."""
     if not isinstance(model, ComposerSpec):
@@ -104,31 +96,13 @@ def build_node_classifier(
 
 
 def build_composer(spec: AnyComposerSpec, *, generator: torch.Generator | None = None) -> Composer[Any]:
+    options: dict[str, Any] = {"input_width": spec.embedding_width, "init": spec.init, "generator": generator}
     match spec:
         case CompositionSpec():
-            return Composition(
-                spec.width,
-                input_width=spec.embedding_width,
-                arity=spec.arity,
-                init=spec.init,
-                generator=generator,
-            )
+            return Composition(spec.width, arity=spec.arity, **options)
         case ChildSumSpec():
-            return ChildSumTreeLSTM(
-                spec.width,
-                input_width=spec.embedding_width,
-                forget_bias=spec.forget_bias,
-                init=spec.init,
-                generator=generator,
-            )
+            return ChildSumTreeLSTM(spec.width, forget_bias=spec.forget_bias, **options)
         case NarySpec():
-            return NaryTreeLSTM(
-                spec.width,
-                input_width=spec.embedding_width,
-                arity=spec.arity,
-                forget_bias=spec.forget_bias,
-                init=spec.init,
-                generator=generator,
-            )
+            return NaryTreeLSTM(spec.width, arity=spec.arity, forget_bias=spec.forget_bias, **options)
         case _:
             assert_never(spec)

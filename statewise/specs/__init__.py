@@ -6,6 +6,7 @@ from statewise.specs.catalogue import Setting as Setting
 from statewise.specs.catalogue import likeness as likeness
 from statewise.specs.catalogue import meant as meant
 from statewise.specs.catalogue import settings_of as settings_of
+from statewise.specs.classification import SHORTEST_PASSAGE as SHORTEST_PASSAGE
 from statewise.specs.classification import ClassificationSpec as ClassificationSpec
 from statewise.specs.classification import ClassifierModelSpec as ClassifierModelSpec
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec
@@ -87,6 +88,8 @@ from statewise.specs.run import ReaderSpec as ReaderSpec
 from statewise.specs.run import RunSpec as RunSpec
 from statewise.specs.seq2seq import AlignmentKind as AlignmentKind
 from statewise.specs.seq2seq import AttentionSpec as AttentionSpec
+from statewise.specs.seq2seq import EncoderSpec as EncoderSpec
+from statewise.specs.seq2seq import LinearEncoderSpec as LinearEncoderSpec
 from statewise.specs.seq2seq import ScoreKind as ScoreKind
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec
 from statewise.specs.stacked import StackedSpec as StackedSpec

@@ -7,7 +7,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, fie
 # The largest value of a number, by the name of its setting: more than anybody uses, and little enough for every
 # product of them to be computed and refused. A setting that is not listed may be `_LARGEST_INT` or `_LARGEST_FLOAT`.
 _LARGEST = {
-    **dict.fromkeys(("width", "embedding", "hidden", "projection", "output", "character_width", "characters"), 2**20),
+    **dict.fromkeys(
+        ("width", "embedding", "hidden", "projection", "output", "character_width", "characters", "head_width"), 2**20
+    ),
     **dict.fromkeys(("depth", "input_depth", "output_depth", "transition_depth", "heads", "kv_heads"), 2**12),
     **dict.fromkeys(("hops", "arity", "expand", "ratio", "mlp_ratio", "max_ratio"), 2**10),
     **dict.fromkeys(("conv", "state", "mini_batch", "order", "beam", "n_best", "draws"), 2**14),

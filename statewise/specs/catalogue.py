@@ -129,12 +129,14 @@ def meant(name: str, settings: Iterable[Setting]) -> tuple[float, list[Setting]]
     word = name.lower().replace("-", "_")
     listed = list(settings)
     for wanted in (word, SYNONYMS.get(word)):
-        exact = [one for one in listed if wanted in (one.name, one.path, one.path.replace(".", "_"))]
+        exact = [
+            setting for setting in listed if wanted in (setting.name, setting.path, setting.path.replace(".", "_"))
+        ]
         if exact:
             return 1.0, exact
-    near = {one.name: likeness(word, one.name) for one in listed}
+    near = {setting.name: likeness(word, setting.name) for setting in listed}
     best = max(near, key=lambda one: near[one], default="")
-    return near.get(best, 0.0), [one for one in listed if one.name == best]
+    return near.get(best, 0.0), [setting for setting in listed if setting.name == best]
 
 
 def likeness(word: str, other: str) -> float:

@@ -111,14 +111,14 @@ def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source
     for own in mixers:
         if given.setdefault(own.name, own) != own:
             raise UserError(f"two mixer classes are called {own.name!r}", fix="rename one of them")
-    for one in custom_tables(table):
-        name = one.setdefault("mixer", mixers[0].name if len(given) == 1 else None)
+    for custom_table in custom_tables(table):
+        name = custom_table.setdefault("mixer", mixers[0].name if len(given) == 1 else None)
         if not isinstance(name, str):
             several = f"name it: {option('mixer', 'FILE.py:Class')}; valid: {', '.join(sorted(given))}"
             known = several if given else f"pass it: {option('mixer', 'FILE.py')}"
             raise UserError(f"{source} does not say which mixer class it needs", fix=known)
         if name not in given:
-            file = str(one.get("file"))
+            file = str(custom_table.get("file"))
             file = file if re.fullmatch(r"[\w.-]+\.py", file) else ""  # a folder does not say where to look
             others = f"; given: {', '.join(sorted(given))}" if given else ""
             raise UserError(
@@ -126,5 +126,5 @@ def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source
                 f"statewise{others}",
                 fix="pass it: " + either(f"--mixer {file or 'FILE.py'}", f"mixer={name}"),
             )
-        one |= {"file": given[name].file, "sha256": given[name].sha256}
+        custom_table |= {"file": given[name].file, "sha256": given[name].sha256}
     return given

@@ -59,9 +59,9 @@ def option(name: str, value: Any = None) -> str:
 def setting(path: str | Mapping[str, Any], value: Any = None) -> str:
     """`--set train.steps=500` or `settings={"train.steps": 500}`; a mapping is several of them."""
     values = {path: value} if isinstance(path, str) else path
-    arguments = ", ".join(f'"{name}": {_literal(one)}' for name, one in values.items())
+    arguments = ", ".join(f'"{name}": {_literal(value)}' for name, value in values.items())
     return either(
-        " ".join(f"--set {shlex.quote(f'{name}={as_toml(one)}')}" for name, one in values.items()),
+        " ".join(f"--set {shlex.quote(f'{name}={as_toml(value)}')}" for name, value in values.items()),
         f"settings={{{arguments}}}",
     )
 

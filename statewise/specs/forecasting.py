@@ -109,7 +109,6 @@ class ForecastSpec(Spec):
 
 
 class ForecastingSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
     file_settings: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
     tested: ClassVar[bool] = True
 
@@ -123,10 +122,6 @@ class ForecastingSpec(RunSpec):
     @property
     def loss_name(self) -> str:
         return self.objective.loss
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-forecasting"
 
     @model_validator(mode="after")
     def _no_settings_without_meaning(self) -> Self:

@@ -31,6 +31,10 @@ class DataSpec(Spec):
     order: Literal["sequential", "random"] = Field(
         "sequential", description="sequential carries the state from window to window; random resets it"
     )
+    evaluate_state: Literal["as_trained", "carried", "reset", "both"] = Field(
+        "as_trained",
+        description="in evaluation: carried along the text, reset at each window, or both, carried first",
+    )
 
 
 class LanguageModelSpec(RunSpec):

@@ -96,7 +96,14 @@ class JordanSpec(StackedSpec):
     vector_state: ClassVar[bool] = True
 
     kind: Literal["jordan"] = "jordan"
-    output: int | None = Field(None, ge=1, description="width of the output that comes back; default: `width`")
+    feedback: Literal["truth", "output"] = Field(
+        "truth",
+        description="what comes back in a language model: the token that is read, known in advance in training, "
+        "or the predicted distribution, trained through time",
+    )
+    output: int | None = Field(
+        None, ge=1, description="in other tasks, width of the output vector that comes back; default: `width`"
+    )
     activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
     def mixer_output(self) -> int:
@@ -151,6 +158,8 @@ class TransformerSpec(StackedSpec):
     kv_heads: int | None = Field(
         None, ge=1, description="heads of keys and values (grouped-query attention); default: `heads`"
     )
+    head_width: int | None = Field(None, ge=1, description="units of a head; default: `width` divided by `heads`")
+    query_key_norm: bool = Field(False, description="RMS norm of each head's queries and keys (Henry et al. 2020)")
     window: int | None = Field(None, ge=1, description="see only so many newest entries, so that the state is bounded")
     position: Literal["none", "learned", "sinusoidal", "rotary", "alibi"] = Field(
         "rotary", description="position encoding: none, added vectors, rotary keys, or linear biases on the scores"
@@ -163,7 +172,7 @@ class TransformerSpec(StackedSpec):
 
     @model_validator(mode="after")
     def _heads_share_out_the_width(self) -> Self:
-        if self.width % self.num_heads:
+        if self.head_width is None and self.width % self.num_heads:
             fitting = [n for n in range(1, self.width + 1) if self.width % n == 0]
             raise ValueError(
                 f"width {self.width} is not a multiple of heads {self.num_heads}; "
@@ -259,6 +268,7 @@ class Mamba2Spec(LinearRecurrenceSpec):
     state: int = Field(16, ge=1, description="numbers each inner unit remembers")
     expand: int = Field(2, ge=1, description="inner width, as a multiple of the width")
     conv: int = Field(4, ge=0, description="taps of a causal convolution before the recurrence; 0: none")
+    conv_bias: bool = Field(False, description="a bias after that convolution")
     gate: bool = Field(True, description="multiply what is read by a function of the input")
 
     @model_validator(mode="after")

@@ -68,7 +68,37 @@ def _named(name: str) -> dict[str, Any]:
     raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, *, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe's table, laid over the one it is `based_on`: a shipped recipe's name, or a file beside it."""
+    table = _read_alone(path)
+    base = table.pop("based_on", None)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise UserError(
+            f"recipe {str(path)!r}: based_on is {base!r}, expected the name of a recipe", fix=_correct(path)
+        )
+    every = [path.parent / base, path.parent / f"{base}.toml"]
+    every += [folder / f"{base}.toml" for folder in (recipe_folder(), recipe_folder() / "published")]
+    known = [*recipe_names(), *published_names()]
+    below = next((path for path in every if path.is_file()), None)
+    if below is None:
+        raise UserError(f"recipe {str(path)!r} is based on {base!r}, which does not exist", fix=nearest(base, known))
+    if below.resolve() in (path.resolve(), *derived):
+        raise UserError(f"recipe {str(path)!r} is based on itself, through {base!r}", fix="base it on another recipe")
+    return _overlay(_read(below, derived=(*derived, path.resolve())), table)
+
+
+def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """One table over another: tables are merged, every other value is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _overlay(merged[key], value) if both else value
+    return merged
+
+
+def _read_alone(path: Path) -> dict[str, Any]:
     try:
         return read_toml(path)
     except FileNotFoundError:

@@ -1,5 +1,6 @@
 """A published result as data: what was published, what we aim at, what we got, and on which files."""
 
+import statistics
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -7,6 +8,9 @@ from pydantic import Field, model_validator
 from statewise.specs.base import Paths, Spec
 
 _INTERVAL_SEEDS = 3  # fewer give no interval
+_T_QUANTILES = {3: 4.3027, 4: 3.1824, 5: 2.7764}  # of Student's t at 97.5 %, for as many runs
+_LAST_QUANTILE = 2.5706  # six runs; more have a lower one
+_LEAST_REACH = 0.005  # share of the mean: other hardware rounds otherwise
 
 
 class PublishedFigure(Spec):
@@ -22,8 +26,31 @@ class Goal(Spec):
 
 
 class OurResult(Spec):
-    figure: float
-    seeds: int = Field(1, ge=1)
+    figures: tuple[float, ...] = Field(min_length=1, description="the metric of each seed's run, from seed 0 on")
+
+    @property
+    def seeds(self) -> int:
+        return len(self.figures)
+
+    @property
+    def figure(self) -> float:
+        return statistics.fmean(self.figures)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % prediction interval of one more run, at least half a percent of the mean on either side."""
+        if self.seeds < _INTERVAL_SEEDS:
+            return None
+        quantile = _T_QUANTILES.get(self.seeds, _LAST_QUANTILE)
+        reach = quantile * statistics.stdev(self.figures) * (1 + 1 / self.seeds) ** 0.5
+        reach = max(reach, _LEAST_REACH * abs(self.figure))
+        return self.figure - reach, self.figure + reach
+
+    def __str__(self) -> str:
+        """The mean with four digits, and the standard deviation of three or more."""
+        if self.seeds < _INTERVAL_SEEDS:
+            return f"{self.figure:.4g}"
+        return f"{self.figure:.4g} ± {statistics.stdev(self.figures):.1g}"
 
 
 class ReproductionSpec(Spec):
@@ -34,7 +61,9 @@ class ReproductionSpec(Spec):
     published: PublishedFigure | None = None
     goal: Goal | None = Field(None, description="what we aim at, where nothing comparable was published or beside it")
     ours: OurResult | None = None
-    expected: tuple[float, float] | None = Field(None, description="where a run of this recipe should land")
+    expected: tuple[float, float] | None = Field(
+        None, description="where a run of this recipe should land, by judgement: fewer than three seeds were run"
+    )
     cost: str = Field("", description="what it took, and on what")
     files: dict[str, Paths] = Field(
         description="a setting, and the file (`name/`: folder) it takes: patterns, the first that fits"
@@ -52,12 +81,18 @@ class ReproductionSpec(Spec):
         return self
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where a run of this recipe should land: as three or more seeds tell, else by judgement."""
+        return (self.ours and self.ours.interval) or self.expected
+
+    @property
     def expected_from(self) -> str | None:
         """What the expected interval rests on."""
-        if self.expected is None:
+        if self.interval is None:
             return None
-        seeds = 1 if self.ours is None else self.ours.seeds
-        return f"{seeds} seeds" if seeds >= _INTERVAL_SEEDS else "one run, widened by judgement"
+        if self.ours is not None and self.ours.interval is not None:
+            return f"95 % prediction interval of {self.ours.seeds} seeds"
+        return "one run, widened by judgement"
 
     @property
     def status(self) -> str:

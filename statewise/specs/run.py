@@ -12,13 +12,32 @@ from statewise.specs.train import TrainSpec
 
 class ReaderSpec(Spec):
     bidirectional: bool = Field(False, description="from both ends; a Transformer: without a mask")
-    summary: Literal["last", "mean", "max"] = Field("last", description="what stands for all positions together")
+    summary: Literal["last", "mean", "max", "attention"] = Field(
+        "last", description="what stands for all positions together; attention: a mean by weights that a query learns"
+    )
+    score: Literal["additive", "dot", "scaled_dot", "general", "concat", "cosine"] = Field(
+        "additive", description="summary by attention: how well a position fits the query"
+    )
+    alignment: Literal["soft", "sparsemax", "hard"] = Field(
+        "soft", description="summary by attention: how scores become weights"
+    )
+
+    @model_validator(mode="after")
+    def _only_attention_has_scores(self) -> Self:
+        for name in ("score", "alignment"):
+            value = getattr(self, name)
+            if self.summary != "attention" and value != ReaderSpec.model_fields[name].default:
+                raise ValueError(
+                    f"reader.{name} = {value!r} has no meaning with reader.summary = {self.summary!r}; set "
+                    f"reader.summary = 'attention', or leave it out"
+                )
+        return self
 
 
 class RunSpec(Spec):
     """Each task has its own, with `task` (its name), `data`, `model`, and what else it needs."""
 
-    main_data: ClassVar[str]  # the setting that names the training data
+    main_data: ClassVar[str] = "data.train"  # the setting that names the training data
     file_settings: ClassVar[tuple[str, ...]] = ("train", "validation")  # those of `data` that name files
     tested: ClassVar[bool] = False  # it is evaluated on a test part that nothing is selected by
     verb: ClassVar[str] = "evaluate"  # the command to suggest after training
@@ -49,7 +68,7 @@ class RunSpec(Spec):
     @property
     def name(self) -> str:
         """The default name of the run's folder."""
-        raise NotImplementedError
+        return f"{getattr(self, 'model').known_as}-{getattr(self, 'task')}"  # noqa: B009  (every task has its own)
 
     def absolute(self, folder: Path | None = None) -> Self:
         """The same with absolute paths; relative ones are in `folder` (default: the current one)."""

@@ -1,12 +1,12 @@
 """An encoder-decoder as data: encoder, decoder, and how the source reaches the decoder."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from statewise.specs.base import Spec
+from statewise.specs.base import Spec, default_kind
 from statewise.specs.mixer import GRUSpec
-from statewise.specs.model import MixerSpec
+from statewise.specs.model import AnyMixerSpec, MixerSpec
 
 Style = Literal["bahdanau", "luong", "each_layer"]
 ScoreKind = Literal["additive", "dot", "scaled_dot", "general", "concat", "location", "cosine"]
@@ -28,21 +28,60 @@ class AttentionSpec(Spec):
     heads: int = Field(1, ge=1, description="looks side by side, each with a share of the source's width")
     hidden: int | None = Field(None, ge=1, description="width inside additive and concat scores")
     longest: int = Field(256, ge=1, description="location score: source positions it knows")
+    query: Literal["token", "state"] = Field(
+        "token",
+        description="bahdanau: the last output asks with the token that was written last (token), or alone (state)",
+    )
     begin: bool = Field(True, description="the decoder's first state comes from the source's summary, where it can")
     input_feeding: bool = Field(True, description="luong: what was found goes into the next step's input")
+
+
+class LinearEncoderSpec(Spec):
+    """No layers: the vector of a class, or a linear map of numbers, is all that is read."""
+
+    tie: ClassVar[bool] = False
+    embedding_dropout: ClassVar[float] = 0.0
+    token_scale: ClassVar[float] = 1.0
+    longest: ClassVar[int | None] = None
+
+    kind: Literal["linear"] = "linear"
+    width: int = Field(64, ge=1, description="of the vector")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="on the vector")
+
+    @property
+    def embedding_width(self) -> int:
+        return self.width
+
+    def reader_output(self, *, bidirectional: bool) -> int:
+        return self.width
+
+    def small(self) -> Self:
+        return self.model_copy(update={"width": 12})
+
+    def sizes(self) -> dict[str, int]:
+        """The settings that determine its size."""
+        return {"width": self.width}
+
+
+EncoderSpec = Annotated[Annotated[AnyMixerSpec | LinearEncoderSpec, Field(discriminator="kind")], default_kind("lstm")]
 
 
 class Seq2SeqSpec(Spec):
     learns: ClassVar[Literal["gradient", "counting"]] = "gradient"
 
     kind: Literal["seq2seq"] = "seq2seq"
-    encoder: MixerSpec = GRUSpec()
+    encoder: EncoderSpec = Field(GRUSpec(), description="any model; or linear: no layers, for a class or a vector")
     decoder: MixerSpec = GRUSpec()
     bidirectional: bool = Field(False, description="read the source from both ends; a Transformer: without a mask")
     context: Literal["initial", "each_step", "both", "attention"] = Field(
         "attention", description="what was read becomes the first state, an input at every step, both, or is looked at"
     )
     source: Literal["last", "mean", "max"] = Field("last", description="what stands for the whole source")
+    output: Literal["state", "deep"] = Field(
+        "state",
+        description="without attention, what the output layer reads: the decoder's state; or the state, the token "
+        "written last and what stands for the source (deep)",
+    )
     output_edges: bool = Field(True, description="each output is the next step's input")
     share_embeddings: bool = Field(False, description="one vocabulary, one matrix of vectors for source and target")
     attention: AttentionSpec = AttentionSpec()
@@ -58,10 +97,17 @@ class Seq2SeqSpec(Spec):
     def _nothing_is_said_in_vain(self) -> Self:
         if self.context != "attention" and self.attention != AttentionSpec():
             raise ValueError(f"attention is set, but context is {self.context!r}; set context = 'attention'")
+        if self.context == "attention" and self.output != "state":
+            raise ValueError(
+                f"output = {self.output!r} has no meaning with attention, whose output layer reads what was found; "
+                "leave it out, or set context to initial, each_step or both"
+            )
         if self.encoder.tie:
             raise ValueError("encoder.tie is set, but an encoder has no head; set decoder.tie, or share_embeddings")
         if self.bidirectional and self.encoder.kind == "transformer" and self.encoder.window is not None:
             raise ValueError("encoder.window looks back only; leave it out, or set bidirectional = false")
+        if self.bidirectional and self.encoder.kind == "linear":
+            raise ValueError("encoder.kind = 'linear' reads in no direction; set bidirectional = false")
         if self.share_embeddings and self.encoder.embedding_width != self.decoder.embedding_width:
             raise ValueError(
                 f"share_embeddings needs token vectors of one width, not {self.encoder.embedding_width} (encoder) and "
@@ -113,6 +159,10 @@ class Seq2SeqSpec(Spec):
                 return self.decoder.mixer_output() * self.attention.input_feeding
             case _:
                 return self.reader_width() * (self.context in ("each_step", "both"))
+
+    def asks_with_token(self) -> bool:
+        """Whether the query of attention knows the token that was written last, beside the last output."""
+        return self.style == "bahdanau" and self.attention.query == "token" and self.output_edges
 
     def begins(self) -> bool:
         """Whether the decoder's initial state is computed from the source's summary."""

@@ -36,6 +36,7 @@ class StackedSpec(Spec):
     mlp_ratio: float = Field(4.0, gt=0, description="hidden width of the MLP, as a multiple of the layer's")
     bias: bool = Field(True, description="biases in the MLP and in attention's projections")
     tie: bool = Field(False, description="the head reuses the embedding matrix")
+    head_bias: bool = Field(True, description="a bias in the head")
     dropout: float = Field(0.0, ge=0, lt=1, description="between layers and before the head")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="on the token vectors")
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")

@@ -88,7 +88,9 @@ def by_path(value: Any) -> Any:
     for name, inner in value.items():
         inside = by_path(inner)
         found |= (
-            {f"{name}.{path}": one for path, one in inside.items()} if isinstance(inside, Mapping) else {name: inner}
+            {f"{name}.{path}": value for path, value in inside.items()}
+            if isinstance(inside, Mapping)
+            else {name: inner}
         )
     return found
 
@@ -130,6 +132,9 @@ class StudySpec(Spec):
     search: SearchSpec = SearchSpec()
     metric: str = Field("bits_per_byte", description="the metric of the evaluation that ranks")
     better: Literal["lower", "higher"] = "lower"
+    also: tuple[str, ...] = Field(
+        (), description="other metrics of the evaluation, shown beside it in the table; they do not rank"
+    )
     minutes: float = Field(
         4.0, gt=0, description="what it takes on two cores as written; another number scales the steps"
     )

@@ -54,18 +54,12 @@ TagObjectiveSpec = Annotated[
 
 
 class TaggingSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
-
     task: Literal["tagging"] = "tagging"
     data: TaggedDataSpec = TaggedDataSpec()
     words: WordsSpec = WordsSpec()
     model: MixerSpec = LSTMSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TagObjectiveSpec = CategoricalSpec()
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-tagging"
 
     @model_validator(mode="after")
     def _no_settings_without_meaning(self) -> Self:

@@ -106,6 +106,7 @@ ForcingSpec = Annotated[
 
 
 class TrainSpec(Spec):
+    start: str | None = Field(None, description="a run whose weights training begins with; `train RUN` sets it")
     steps: int = Field(1000, ge=0, description="optimiser steps")
     seconds: float | None = Field(
         None,

@@ -12,7 +12,7 @@ from statewise.specs.base import Paths, Spec, default_kind
 from statewise.specs.language_model import TOKENIZER_HELP
 from statewise.specs.model import AnyMixerSpec
 from statewise.specs.run import RunSpec
-from statewise.specs.seq2seq import Seq2SeqSpec
+from statewise.specs.seq2seq import LinearEncoderSpec, Seq2SeqSpec
 from statewise.specs.train import ForcingSpec, TeacherForcing
 
 SacreTokens = Literal["13a", "intl", "zh", "char"]
@@ -33,7 +33,7 @@ class PairDataSpec(Spec):
     train: Paths = Field(
         (),
         description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "
-        "sources and then as many targets; empty: the embedded phrases",
+        "sources and then as many targets; empty: embedded pairs",
     )
     target: Paths = Field((), description="targets of `train`, line by line")
     validation: Paths = Field((), description="files held out, as `train`; empty: a share of `train`")
@@ -50,7 +50,14 @@ class PairDataSpec(Spec):
     header: Literal["auto", "yes", "no"] = Field("auto", description="auto: where a column is named")
     delimiter: str | None = Field(None, min_length=1, description="between columns; default: a comma or a tab")
     encoding: str = Field("utf-8", description="of the files, such as latin-1 or utf-16")
-    source_column: str | int = Field(0, description="column of the source, by name or by number from 0")
+    source_kind: Literal["text", "class", "vector"] = Field(
+        "text", description="what a source is: a text, the name of a class, or numbers"
+    )
+    target_kind: Literal["text", "series"] = Field("text", description="what a target is: a text, or numbers in time")
+    levels: int = Field(128, ge=2, le=65_536, description="target_kind = series: each number is rounded to one of them")
+    source_column: str | int | tuple[str | int, ...] = Field(
+        0, description="column of the source, by name or by number from 0; of a vector also several"
+    )
     target_column: str | int = Field(1, description="column of the target")
     empty: Literal["refuse", "skip", "keep"] = Field("refuse", description="pairs of which one side is empty")
     tokenizer: str = Field("word", min_length=1, description=TOKENIZER_HELP)
@@ -83,6 +90,14 @@ class PairDataSpec(Spec):
             raise ValueError(f"format = {self.format!r} is for files of pairs; leave it out where target is set")
         if (self.format == "gettext") != (self.language is not None):
             raise ValueError("format = 'gettext' and language go together; set both or neither")
+        if isinstance(self.source_column, tuple) and (self.source_kind != "vector" or not self.source_column):
+            raise ValueError("source_column names several columns, which only a vector has; set source_kind = 'vector'")
+        if self.source_kind != "text":
+            for name in ("shared_vocab", "reverse"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is for sources that are texts, but source_kind is {self.source_kind!r}")
+        if self.target_kind == "series" and self.shared_vocab:
+            raise ValueError("shared_vocab is for targets that are texts, but target_kind is 'series'")
         own = ("target_tokenizer", "target_vocab", "target_lower", "target_min_count")
         said = [name for name in own if getattr(self, name) is not None]
         if self.shared_vocab and said:
@@ -103,7 +118,12 @@ class DecodingSpec(Spec):
     )
     coverage_penalty: float = Field(0.0, ge=0, description="costs source tokens that were not looked at")
     n_best: int = Field(1, ge=1, description="hypotheses given for each source")
-    max_ratio: float = Field(1.5, gt=0, description="longest output: this times the source's tokens, plus `extra`")
+    max_ratio: float = Field(
+        1.5,
+        gt=0,
+        description="longest output: this times the source's tokens (for a class or a vector: the longest target of "
+        "training), plus `extra`",
+    )
     extra: int = Field(10, ge=0, description="see `max_ratio`")
     min_length: int = Field(0, ge=0, description="tokens of the shortest output")
     unknown: bool = Field(False, description="whether the unknown word may be written")
@@ -140,7 +160,6 @@ TranslatorSpec = Annotated[Annotated[Seq2SeqSpec | AnyMixerSpec, Field(discrimin
 
 
 class TranslationSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
     file_settings: ClassVar[tuple[str, ...]] = ("train", "target", "validation", "validation_target")
 
     task: Literal["translation"] = "translation"
@@ -163,11 +182,21 @@ class TranslationSpec(RunSpec):
     @model_validator(mode="before")
     @classmethod
     def _what_follows_from_the_model(cls, table: Any) -> Any:
-        """Defaults that depend on the model: one machine has one vocabulary; without an end symbol the beam is 1."""
+        """Defaults that depend on the model and the source.
+
+        One machine has one vocabulary; a class or a vector needs no layers; without an end symbol the beam is 1.
+        """
         if not isinstance(table, dict):
             return table
         kind = _said(table.get("model"), "kind", "seq2seq")
-        if kind != "seq2seq":
+        source, target = (_said(table.get("data"), f"{side}_kind", "text") for side in ("source", "target"))
+        if kind == "seq2seq" and source != "text":
+            model = _filled(table.get("model"), "context", "both", Seq2SeqSpec())
+            encoder = _filled(_said(model, "encoder", None), "kind", "linear", LinearEncoderSpec())
+            if isinstance(model, dict):
+                model = {**model, "encoder": encoder}
+            table = {**table, "model": model}
+        elif kind != "seq2seq" and source == target == "text":
             table = {**table, "data": _filled(table.get("data"), "shared_vocab", True, PairDataSpec())}
         if _said(table.get("termination"), "kind", "end") != "end":
             table = {**table, "decoding": _filled(table.get("decoding"), "beam", 1, DecodingSpec())}
@@ -189,6 +218,11 @@ class TranslationSpec(RunSpec):
                 f"termination.kind = {self.termination.kind!r} is for one machine that reads and writes; an "
                 "encoder-decoder ends by a symbol: leave it out, or set model.kind to gru, transformer, …"
             )
+        if model.encoder.kind == "linear" and self.data.source_kind == "text" and model.source == "last":
+            raise ValueError(
+                "model.encoder.kind = 'linear' reads every token by itself, so the last one is no summary; set "
+                "model.source = 'mean', or data.source_kind to 'class' or 'vector'"
+            )
         if model.share_embeddings and not self.data.shared_vocab:
             raise ValueError("model.share_embeddings needs one vocabulary; set data.shared_vocab = true")
         for name in ("coverage_penalty", "align"):
@@ -208,6 +242,11 @@ class TranslationSpec(RunSpec):
             )
 
     def _one_machine_agrees(self, model: AnyMixerSpec) -> None:
+        if self.data.source_kind != "text" or self.data.target_kind != "text":
+            raise ValueError(
+                f"model.kind = {model.kind!r} reads a source and continues with the target, so both are texts; for a "
+                "class, a vector or a series set model.kind = 'seq2seq'"
+            )
         if not self.data.shared_vocab:
             raise ValueError(
                 f"model.kind = {model.kind!r} reads the source and continues with the target, so both have one "
@@ -225,7 +264,7 @@ class TranslationSpec(RunSpec):
             )
 
 
-def _said(part: Any, name: str, default: str) -> Any:
+def _said(part: Any, name: str, default: Any) -> Any:
     return part.get(name, default) if isinstance(part, dict) else getattr(part, name, default)
 
 

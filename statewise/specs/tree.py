@@ -1,6 +1,6 @@
 """Tree classification as data: a label for every node, by a composer along the tree or by any model of the lineage."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -22,9 +22,7 @@ class ComposerSpec(Spec):
     input_dropout: float = Field(0.0, ge=0, lt=1, description="on the word vectors")
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole rows of the embedding")
     embedding_scale: float | None = Field(
-        None,
-        gt=0,
-        description="standard deviation of the word vectors before training; default: as for other models",
+        None, gt=0, description="standard deviation of the word vectors before training; default: as for other models"
     )
     init: Literal["orthogonal", "published", "torch"] = Field("orthogonal", description="initialisation scheme")
     kernel: Literal["auto", "naive", "batched"] = Field("auto", description="force an implementation")
@@ -117,17 +115,11 @@ class TreeObjectiveSpec(CategoricalSpec):
 
 
 class TreeSpec(RunSpec):
-    main_data: ClassVar[str] = "data.train"
-
     task: Literal["tree"] = "tree"
     data: TreeDataSpec = TreeDataSpec()
     model: TreeModelSpec = ChildSumSpec()
     reader: ReaderSpec = ReaderSpec()
     objective: TreeObjectiveSpec = TreeObjectiveSpec()
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.known_as}-tree"
 
     @property
     def layout(self) -> str:

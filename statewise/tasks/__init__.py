@@ -8,6 +8,7 @@ from statewise.tasks.dispatch import compared_data as compared_data
 from statewise.tasks.dispatch import evaluation_packages as evaluation_packages
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names
+from statewise.tasks.dispatch import metric_tables as metric_tables
 from statewise.tasks.dispatch import open_job as open_job
 from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
@@ -23,6 +24,7 @@ from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import TextSpecimens as TextSpecimens
 from statewise.tasks.language_model import measure as measure
+from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
@@ -31,6 +33,7 @@ from statewise.tasks.portable import Port as Port
 from statewise.tasks.portable import Portable as Portable
 from statewise.tasks.portable import Whole as Whole
 from statewise.tasks.proof import Finding as Finding
+from statewise.tasks.proof import count_forms as count_forms
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report
@@ -41,7 +44,7 @@ from statewise.tasks.reproduce import reproduce as reproduce
 from statewise.tasks.run import PredictingRun as PredictingRun
 from statewise.tasks.run import Run as Run
 from statewise.tasks.run import SelfReadingRun as SelfReadingRun
-from statewise.tasks.specimen import UNTOLD as UNTOLD
+from statewise.tasks.specimen import UNKNOWN as UNKNOWN
 from statewise.tasks.specimen import Choices as Choices
 from statewise.tasks.specimen import Composed as Composed
 from statewise.tasks.specimen import Courses as Courses

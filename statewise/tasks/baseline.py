@@ -140,8 +140,8 @@ def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool =
     if order < 1:
         raise UserError(f"order = {order} is not valid, expected 1 or more")
     windows = []
-    for number, one in enumerate(series):
-        values_TC = np.asarray(one, dtype=np.float64)
+    for number, item in enumerate(series):
+        values_TC = np.asarray(item, dtype=np.float64)
         if values_TC.ndim != 2:
             raise UserError(f"series {number} has shape {list(values_TC.shape)}, expected [time, channels]")
         if len(values_TC) > order:

@@ -54,7 +54,7 @@ def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[A
     folder, mixers = find_run(path), own_mixers(mixer)
     published = find_published(folder, needs=NEEDS)
     spec = read_spec(published.path, mixers=mixers)
-    run = TASKS[spec.task].run.open(spec, Opened(folder, published.path, published.skipped, pick_device(device)))
+    run = TASKS[spec.task].run(spec, Opened(folder, published.path, published.skipped, pick_device(device)))
     run.mixers = mixers
     return run
 
@@ -62,6 +62,12 @@ def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[A
 def metric_names(spec: AnyRunSpec) -> list[str]:
     """The metrics that a run's evaluation gives."""
     return [metric.name for metric in metrics_in(TASKS[spec.task].run._evaluation)]
+
+
+def metric_tables(spec: AnyRunSpec) -> list[str]:
+    """Tables of one metric by a number, such as a distance, that a run's evaluation gives."""
+    fields = TASKS[spec.task].run._evaluation.__annotations__.items()
+    return [name for name, kind in fields if kind == dict[int, float]]
 
 
 def evaluation_packages(task: str) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
         table = read_toml(path)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
-    recorded = {one.get("mixer"): one.get("sha256") for one in custom_tables(table)}
+    recorded = {custom_table.get("mixer"): custom_table.get("sha256") for custom_table in custom_tables(table)}
     home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
     try:
         spec = parse_spec(table, source=str(folder if recorded else path), mixers=mixers).absolute(home)
@@ -120,9 +120,11 @@ def refuse_other_size(build: Callable[[], nn.Module], folder: Path) -> None:
         raise UserError(f"{str(folder / 'model.safetensors')!r} cannot be read: {error}") from None
     if described != stored:
         name = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
+        older = "if an older statewise trained it, this model has other weights now: train again, or use that version"
         raise UserError(
             f"{str(folder)!r}: run.toml describes a model with {name} of shape {described.get(name, 'none')}, "
-            f"model.safetensors holds {stored.get(name, 'none')}"
+            f"model.safetensors holds {stored.get(name, 'none')}",
+            fix=older if described.keys() != stored.keys() else "",
         )
 
 

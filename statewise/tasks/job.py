@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from statewise.models import measured, num_parameters, row_bytes
 from statewise.specs import AnyRunSpec
+from statewise.tasks.folder import refuse_other_data, refuse_other_size
 from statewise.tasks.report import worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window
 
@@ -51,11 +52,19 @@ class Job(ABC):
     tokens: ClassVar[tuple[str, ...]] = ()  # settings of the data that decide what a token is
 
     spec: AnyRunSpec
+    sha256: str  # of the data, for `of_checkpoint`
 
     @classmethod
     @abstractmethod
     def open(cls, spec: Any, opening: Opening) -> "Job":
         """Read the data of a spec of this task."""
+
+    def of_checkpoint(self, kept: Path | None) -> Self:
+        """Itself. A checkpoint that goes on must be of the same data, and of weights of the same shapes."""
+        if kept is not None:
+            refuse_other_data(kept, self.sha256)
+            refuse_other_size(self.build, kept)
+        return self
 
     @property
     @abstractmethod

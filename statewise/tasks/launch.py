@@ -29,6 +29,7 @@ from statewise.specs import (
 )
 from statewise.tasks.dispatch import open_job
 from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
+from statewise.tasks.fine_tuning import fine_tuning, first_model
 from statewise.tasks.folder import NEEDS, read_spec
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
@@ -174,7 +175,7 @@ def _train(
     if par.leads:
         make_folder(run.checkpoints if spec.learns == "gradient" else path, inside=path)
         write_environment(path, job.facts(), par)
-    model = job.build().to(par.device)
+    model = (job.build() if checkpoint is not None else first_model(job)).to(par.device)
     display.say(f"{job.headline()} -> {path}")
 
     if isinstance(job, LanguageModelJob) and isinstance(model, CountingMachine):
@@ -208,7 +209,7 @@ def _train(
     )
     proof = None
     if at_rehearsed and par.world == 1:
-        second = job.build().to(par.device)
+        second = first_model(job).to(par.device)
         again: list[str] = []
 
         def compare(step: int) -> None:
@@ -262,7 +263,7 @@ def _claimed(path: Path, held: ExitStack, *, named: bool) -> bool:
     """
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     if named:
-        _refuse_used(path)
+        refuse_used(path)
         make_folder(path)
     else:
         make_folder(path.parent)
@@ -272,7 +273,7 @@ def _claimed(path: Path, held: ExitStack, *, named: bool) -> bool:
             return False
     held.callback(_remove_empty, made)
     held.enter_context(locked(path))
-    _refuse_used(path)  # now nobody else writes to it
+    refuse_used(path)  # now nobody else writes to it
     start_over(path)
     return True
 
@@ -283,7 +284,8 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             folder.rmdir()
 
 
-def _refuse_used(path: Path) -> None:
+def refuse_used(path: Path) -> None:
+    """A new run needs a folder of its own."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
     if not path.is_dir() or never_trained(path) or not any(path.iterdir()):
@@ -298,17 +300,17 @@ def _refuse_used(path: Path) -> None:
 
 def newest_run() -> Path:
     """The run under `runs/` that was saved last."""
-    found = []
+    names = []
     for path in Path("runs").glob("*/"):
         steps = step_folders(path / "checkpoints")
         if steps:
-            found.append((steps[0][0].stat().st_mtime, path))
-    if not found:
+            names.append((steps[0][0].stat().st_mtime, path))
+    if not names:
         raise UserError(
             "there is nothing to resume under runs/",
             fix=f"name the run's folder, {option('out', 'DIR')}, or train without {option('resume')}",
         )
-    return max(found)[1]
+    return max(names)[1]
 
 
 def _where_it_stopped(
@@ -364,6 +366,8 @@ def _table(recipe: str, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     path = Path(recipe)
     if path.name == "run.toml" and path.is_file():
         return read_spec(path.parent, mixers=mixers).model_dump()
+    if path.is_dir() and (path / "run.toml").is_file():
+        return fine_tuning(path, mixers)
     return load_recipe(recipe)
 
 

@@ -8,16 +8,21 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import BaseModel
+from torch import Tensor, nn
 
-from statewise.core import Machine, Mixer, laws
+from statewise.core import Encoder, Machine, Mixer, laws
+from statewise.encoders import laws as encoder_laws
 from statewise.models import (
     ENCODER_DECODERS,
+    ENCODERS,
     LINEAGE,
     Ancestor,
     AnyMixer,
     Conditional,
     ConditionalMachine,
     Encoded,
+    Encoding,
+    Reader,
     build_mixer,
     build_sample,
     names_a_file,
@@ -26,6 +31,7 @@ from statewise.models import (
 from statewise.specs import CustomSpec, ModelSpec, Seq2SeqSpec, UserError, make_spec, mixers_of, nearest
 from statewise.tasks.dispatch import load
 from statewise.tasks.folder import find_run, shipped_names
+from statewise.tasks.run import Run
 from statewise.training import pick_device
 
 _VOCAB = 17
@@ -63,26 +69,79 @@ def verify(
     if settings:
         raise UserError(f"{settings[0]!r}: settings are for a mixer class of your own", fix="leave them out")
     where = pick_device(device)
-    every: list[Ancestor | Conditional] = [*LINEAGE, *ENCODER_DECODERS]
-    listed = {row.name: row for row in every}
-    if target is None:
-        for row in listed.values():
-            yield from _of_row(row, where)
-    elif target in listed:
-        yield from _of_row(listed[target], where)
+    rows = {row.name: row for row in _listed()}
+    if target is None or target in rows:
+        for row in rows.values() if target is None else [rows[target]]:
+            for name, make in _forms(row):
+                yield from _check_any(make().to(where), name=name)
     elif find_run(target).exists():
-        run = load(target, device=device, mixer=mixer)
-        if not isinstance(run.model, Machine):
-            raise UserError(
-                f"{target!r} is a {run.spec.task} run: its model needs the whole input, so it has no state to verify",
-                fix="verify the model it reads with by its name",
-            )
-        yield from check(run.model, name=str(target), own=bool(mixers_of(run.spec)))
+        yield from _of_run(load(target, device=device, mixer=mixer), str(target))
     else:
         raise UserError(
             f"{target!r} is neither a listed model, a run folder nor a mixer file",
-            fix=nearest(target, [*listed, *shipped_names()]),
+            fix=nearest(target, [*rows, *shipped_names()]),
         )
+
+
+def count_forms() -> int:
+    """How many models `verify` checks when none is named: all that are listed, in every variant."""
+    return sum(1 + len(row.variants) for row in _listed())
+
+
+def _listed() -> list[Ancestor | Encoding | Conditional]:
+    return [*LINEAGE, *ENCODERS, *ENCODER_DECODERS]
+
+
+def _forms(row: Ancestor | Encoding | Conditional) -> Iterator[tuple[str, Callable[[], Machine[Any] | Encoder]]]:
+    """The plain form of a listed model and its variants, small: their names, and how they are made."""
+    if isinstance(row, Encoding):
+        yield row.name, partial(_encoder, row.make)
+        for name, make in row.variants.items():
+            yield f"{row.name}[{name}]", partial(_encoder, make)
+        return
+    plain = row.spec.small()
+    for spec in (plain, *row.variants):
+        yield label(row.name, spec, plain), partial(build_sample, spec, vocab=_VOCAB)
+
+
+def _encoder(make: Callable[[int], Encoder]) -> Encoder:
+    """The same every time, and no weight at 0 or 1, which could hide a mistake."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        encoder = make(_WIDTH)
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return encoder
+
+
+def _of_run(run: Run, name: str) -> Iterator[Finding]:
+    """What carries the run's state; and what reads whole inputs, each by its place in the model."""
+    own = bool(mixers_of(run.spec))
+    if run.machine is not None:
+        yield from check(run.machine, name=name, own=own)
+    whole = list(_whole_readers(run.model))
+    for path, part in whole:
+        if isinstance(part, Reader):
+            yield from check_reader(part, name=f"{name}: {path}", own=own)
+        else:
+            yield from check_encoder(part, name=f"{name}: {path}", own=own)
+    if run.machine is None and not whole:
+        raise UserError(
+            f"{name!r} is a {run.spec.task} run whose model has neither a state nor an encoder: no law applies",
+            fix="evaluate it instead",
+        )
+
+
+def _whole_readers(model: nn.Module) -> Iterator[tuple[str, Reader | Encoder]]:
+    """Readers, and encoders that are no part of another encoder or of a layer with a state."""
+    inside: list[str] = []
+    for path, part in model.named_modules():
+        if any(path.startswith(f"{other}.") for other in inside):
+            continue
+        if path and isinstance(part, Encoder | Machine):
+            inside.append(path)
+        if isinstance(part, Reader | Encoder):
+            yield path, part
 
 
 def _of_class(target: AnyMixer, settings: Sequence[str], device: torch.device) -> Iterator[Finding]:
@@ -96,13 +155,6 @@ def _of_class(target: AnyMixer, settings: Sequence[str], device: torch.device) -
         build_mixer(spec, input_width=spec.width // 2 or 1, generator=generator).to(device), name=own.name, own=True
     )
     yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=f"a model of {own.name}", own=True)
-
-
-def _of_row(row: Ancestor | Conditional, device: torch.device) -> Iterator[Finding]:
-    plain = row.spec.small()
-    for spec in (plain, *row.variants):
-        name = label(row.name, spec, plain)
-        yield from check(build_sample(spec, vocab=_VOCAB).to(device), name=name)
 
 
 def label(name: str, spec: ModelSpec | Seq2SeqSpec, plain: ModelSpec | Seq2SeqSpec) -> str:
@@ -142,6 +194,37 @@ def check(model: Machine[Any], *, name: str, own: bool = False) -> Iterator[Find
             yield _finding(name, law, dtype, partial(error_of, machine, case), own=own)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         yield _finding(name, "precision", dtype, partial(laws.precision, model, dtype, start=start), own=own)
+
+
+def check_encoder(encoder: Encoder, *, name: str, own: bool = False) -> Iterator[Finding]:
+    """The laws of what reads whole inputs: padding, directions, order, and the recurrent network it contains."""
+    encoder = encoder.eval()
+    for dtype in (torch.float64, torch.float32):
+        model = copy.deepcopy(encoder).to(dtype)
+        case = encoder_laws.case_of(model)
+        for law, error_of in encoder_laws.laws_of(model).items():
+            yield _finding(name, law, dtype, partial(error_of, model, case), own=own)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        yield _finding(name, "precision", dtype, partial(encoder_laws.precision, encoder, dtype), own=own)
+
+
+def check_reader(reader: Reader, *, name: str, own: bool = False) -> Iterator[Finding]:
+    """All layers of a reader with their summary: rows do not meet, and padding changes nothing."""
+    for dtype in (torch.float64, torch.float32):
+        model = copy.deepcopy(reader).eval().to(dtype)
+        weight = next(model.parameters())
+
+        def read(x_BSE: Tensor, lengths_B: Tensor | None, model: Reader = model) -> tuple[Tensor, Tensor]:
+            encoded = model.read(x_BSE, lengths_B)
+            return encoded.outputs_BSC, encoded.summary_BC
+
+        case = encoder_laws.make_case(model.admitted_width, weight)
+        for law, error_of in (("rows", encoder_laws.rows_of), ("ragged", encoder_laws.ragged_of)):
+            yield _finding(name, law, dtype, partial(error_of, model, read, case), own=own)
+
+
+def _check_any(model: Machine[Any] | Encoder, *, name: str) -> Iterator[Finding]:
+    return check_encoder(model, name=name) if isinstance(model, Encoder) else check(model, name=name)
 
 
 def _given_a_source(model: Machine[Any], batch: int) -> Any:

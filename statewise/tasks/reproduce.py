@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ class Verdict(NamedTuple):
 
     recipe: str
     metric: str
-    found: float
+    found: float  # the mean over the seeds
+    figures: tuple[float, ...]  # of each seed
     published: float | None
     source: str | None
     goal: float | None
@@ -51,7 +53,12 @@ class Verdict(NamedTuple):
     evaluated: tuple[str, ...]  # files of `found`; none: what was held out
     note: str  # what the evaluation says below its table: of how many rows, and what was odd about them
     seconds: float
-    run: str
+    runs: tuple[str, ...]  # a folder for each seed
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over the seeds."""
+        return statistics.stdev(self.figures) if len(self.figures) > 1 else None
 
 
 class Files(NamedTuple):
@@ -69,13 +76,14 @@ def reproduce(
     settings: Mapping[str, Any] | Sequence[str] = (),
     test: Sequence[str] = (),
     metric: str | None = None,
+    seeds: int = 1,
     out: str | Path | None = None,
     display: Display | None = None,
 ) -> Verdict:
     """Train the recipe of a published result on the files in `data`, evaluate it, and compare.
 
     A file that a setting names, or `test` for the final evaluation, is not searched for in `data`. `metric` is any of
-    the task's metrics, in place of the recipe's.
+    the task's metrics, in place of the recipe's. Of several `seeds`, counted from the recipe's, the mean is compared.
     """
     table, reproduction = load_published(name)
     metric = metric or reproduction.metric
@@ -89,14 +97,20 @@ def reproduce(
     spec = make_spec(table, [*said, *settings], source=f"recipe {name}")
     if metric not in metric_names(spec):
         raise UserError(f"{metric!r} is not a metric of a {spec.task} run", fix=nearest(metric, metric_names(spec)))
-    trained = train(spec, out=out, display=display)
-    evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
-    found = evaluation._asdict()[metric]
-    if not isinstance(found, float):
-        raise UserError(
-            f"this evaluation has no {metric}: it does not apply to these data",
-            fix=f"see what it has: statewise evaluate {trained.path}",
-        )
+    figures, runs, note = [], [], ""
+    for seed in range(spec.seed, spec.seed + seeds):
+        folder = out if out is None or seeds == 1 else f"{out}-seed{seed}"
+        trained = train(spec.model_copy(update={"seed": seed}), out=folder, display=display)
+        evaluation = load(trained.path).evaluate([Path(name) for name in files.evaluated] or None)
+        figure = evaluation._asdict()[metric]
+        if not isinstance(figure, float):
+            raise UserError(
+                f"this evaluation has no {metric}: it does not apply to these data",
+                fix=f"see what it has: statewise evaluate {trained.path}",
+            )
+        figures.append(figure)
+        runs.append(str(trained.path))
+        note = evaluation.report(name).note
     changed = (
         *(f"{path}={value}" for path, value in elsewhere.items() if path not in given),
         *(f"{path}={value}" for path, value in given.items() if path not in reproduction.files),
@@ -104,21 +118,21 @@ def reproduce(
     return judge(
         name,
         reproduction,
-        found,
+        figures,
         metric=metric,
         other_data=files.other,
         changed=changed,
         evaluated=files.evaluated,
-        note=evaluation.report(name).note,
+        note=note,
         seconds=time.monotonic() - began,
-        run=str(trained.path),
+        runs=tuple(runs),
     )
 
 
 def judge(
     name: str,
     reproduction: ReproductionSpec,
-    found: float,
+    figures: Sequence[float],
     *,
     metric: str | None = None,
     other_data: tuple[str, ...] = (),
@@ -126,28 +140,30 @@ def judge(
     evaluated: tuple[str, ...] = (),
     note: str = "",
     seconds: float,
-    run: str,
+    runs: tuple[str, ...],
 ) -> Verdict:
+    figure = statistics.fmean(figures)
     comparable = not other_data and metric in (None, reproduction.metric)
-    published, goal, expected = reproduction.published, reproduction.goal, reproduction.expected
+    published, goal, expected = reproduction.published, reproduction.goal, reproduction.interval
     if not comparable:
         published = goal = expected = None
 
     def reaches(wanted: PublishedFigure | Goal | None) -> bool | None:
         if wanted is None:
             return None
-        return math.isfinite(found) and reproduction.reaches(found, wanted.figure)
+        return math.isfinite(figure) and reproduction.reaches(figure, wanted.figure)
 
     return Verdict(
         recipe=name,
         metric=metric or reproduction.metric,
-        found=found,
+        found=figure,
+        figures=tuple(figures),
         published=None if published is None else published.figure,
         source=None if published is None else published.source,
         goal=None if goal is None else goal.figure,
         expected=expected,
         expected_from=None if expected is None else reproduction.expected_from,
-        landed=None if expected is None else expected[0] <= found <= expected[1],
+        landed=None if expected is None else expected[0] <= figure <= expected[1],
         reached=reaches(published),
         goal_reached=reaches(goal),
         other_data=other_data,
@@ -155,7 +171,7 @@ def judge(
         evaluated=evaluated,
         note=note,
         seconds=seconds,
-        run=run,
+        runs=runs,
     )
 
 
@@ -179,14 +195,14 @@ def find_files(
     """What the settings name, and the rest as the recipe's patterns find it in the folder."""
     every = [_Wanted(setting, patterns) for setting, patterns in reproduction.files.items()]
     last = () if test else tuple(_Wanted(None, patterns) for patterns in reproduction.evaluate)
-    wanted = [*(one for one in every if one.setting not in given), *last]
+    wanted = [*(slot for slot in every if slot.setting not in given), *last]
     if folder is not None and folder.is_file():
         _refuse_one_file(folder, wanted)
-    named = {one.setting: _listed(given[one.setting]) for one in every if one.setting in given and one.setting}
+    named = {slot.setting: _listed(given[slot.setting]) for slot in every if slot.setting in given and slot.setting}
     _refuse_other_roles(folder, every, named, wanted)
     found = _find(folder, wanted)
     _refuse_one_for_two(wanted, found)
-    settings: dict[str, tuple[str, ...]] = {one.setting: (path,) for one, path in zip(wanted, found) if one.setting}
+    settings: dict[str, tuple[str, ...]] = {slot.setting: (path,) for slot, path in zip(wanted, found) if slot.setting}
     evaluated = tuple(test) or tuple(found[len(settings) :])
     # Known are sums of the files in their order: a file that stands in the place of another is other data.
     known = [*reproduction.sha256]
@@ -208,7 +224,7 @@ def _listed(value: Any) -> tuple[str, ...]:
 
 def _refuse_one_file(file: Path, wanted: Sequence[_Wanted]) -> None:
     """A file is enough where all that is needed are arrays of one."""
-    names = {_name_and_arrays(patterns[0])[0] for patterns in (one.patterns for one in wanted)}
+    names = {_name_and_arrays(patterns[0])[0] for patterns in (slot.patterns for slot in wanted)}
     if len(names) > 1:
         raise UserError(
             f"{str(file)!r} is one file, but the recipe needs {len(names)}: {', '.join(sorted(names))}",
@@ -223,11 +239,11 @@ def _refuse_other_roles(
     if folder is None or not folder.is_dir() or not wanted:
         return
     for path, files in named.items():
-        for one in every:
-            taken = [match.resolve() for match in _matching(folder, one.patterns)[0]]
-            if one.setting != path and len(taken) == 1 and taken[0] in [Path(file).resolve() for file in files]:
+        for slot in every:
+            taken = [match.resolve() for match in _matching(folder, slot.patterns)[0]]
+            if slot.setting != path and len(taken) == 1 and taken[0] in [Path(file).resolve() for file in files]:
                 raise UserError(
-                    f"{path} names {files[0]!r}, which this recipe takes for {one.setting}; the other files that it "
+                    f"{path} names {files[0]!r}, which this recipe takes for {slot.setting}; the other files that it "
                     f"finds in {str(folder)!r} do not fit then",
                     fix=f"name them too: {_by_hand(wanted)}",
                 )
@@ -239,22 +255,22 @@ def _find(folder: Path | None, wanted: Sequence[_Wanted]) -> list[str]:
         return []
     if folder is None:
         raise UserError(
-            f"no file is named for {', '.join(dict.fromkeys(one.named for one in wanted))}",
+            f"no file is named for {', '.join(dict.fromkeys(slot.named for slot in wanted))}",
             fix=f"name the folder that holds the data, {option('data', 'DIR')}, or each file: {_by_hand(wanted)}",
         )
     if folder.is_file():
-        return [f"{folder}{_name_and_arrays(one.patterns[0])[1]}" for one in wanted]
+        return [f"{folder}{_name_and_arrays(slot.patterns[0])[1]}" for slot in wanted]
     if not folder.is_dir():
         raise UserError(f"{str(folder)!r} is not a folder", fix="name the folder that holds the data")
     found, missing, why = [], [], []
-    for one in wanted:
-        matching, arrays = _matching(folder, one.patterns)
+    for slot in wanted:
+        matching, arrays = _matching(folder, slot.patterns)
         found += [f"{path}{arrays}" for path in matching]
         if len(matching) != 1:
-            like = repr(_name_and_arrays(one.patterns[0])[0]) + (" or the like" if len(one.patterns) > 1 else "")
+            like = repr(_name_and_arrays(slot.patterns[0])[0]) + (" or the like" if len(slot.patterns) > 1 else "")
             many = " and ".join(path.name for path in matching[:4]) + (" and others" if len(matching) > 4 else "")
-            why.append(f"{many} all fit {one.named}" if matching else f"nothing is called {like}, for {one.named}")
-            missing.append(one)
+            why.append(f"{many} all fit {slot.named}" if matching else f"nothing is called {like}, for {slot.named}")
+            missing.append(slot)
     if missing:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
         raise UserError(
@@ -267,17 +283,17 @@ def _find(folder: Path | None, wanted: Sequence[_Wanted]) -> list[str]:
 def _refuse_one_for_two(wanted: Sequence[_Wanted], found: Sequence[str]) -> None:
     """Patterns are wide; a name may fit those of the sources and those of the targets."""
     taken: dict[str, str] = {}
-    for one, path in zip(wanted, found):
-        if one.setting is not None and (before := taken.setdefault(path, one.setting)) != one.setting:
+    for slot, path in zip(wanted, found):
+        if slot.setting is not None and (before := taken.setdefault(path, slot.setting)) != slot.setting:
             raise UserError(
-                f"{path!r} was found for {before} and for {one.setting}",
-                fix=f"name both: {setting({before: 'FILE', one.setting: 'FILE'})}",
+                f"{path!r} was found for {before} and for {slot.setting}",
+                fix=f"name both: {setting({before: 'FILE', slot.setting: 'FILE'})}",
             )
 
 
 def _by_hand(wanted: Sequence[_Wanted]) -> str:
     """The options that name these files, and what else may be given there."""
-    paths = [one.setting for one in wanted if one.setting]
+    paths = [slot.setting for slot in wanted if slot.setting]
     tests = len(wanted) - len(paths)
     said = setting(dict.fromkeys(paths, "FILE")) if paths else ""
     if tests:
@@ -295,8 +311,8 @@ def _matching(folder: Path, patterns: Sequence[str]) -> tuple[list[Path], str]:
     """What the first pattern that fits anything fits, and the arrays it names; `name/` is a folder."""
     for pattern in patterns:
         name, arrays = _name_and_arrays(pattern)
-        found = folder.glob(name.removesuffix("/"))
-        matching = sorted(path for path in found if (path.is_dir() if name.endswith("/") else path.is_file()))
+        matches = folder.glob(name.removesuffix("/"))
+        matching = sorted(path for path in matches if (path.is_dir() if name.endswith("/") else path.is_file()))
         if matching:
             return matching, arrays
     return [], ""

@@ -14,24 +14,14 @@ from statewise.data import Data, as_temporary_file, file_names
 from statewise.decoding import Sampling
 from statewise.figures import Table, html
 from statewise.models import CustomMixer
-from statewise.specs import (
-    AnyRunSpec,
-    UserError,
-    make_spec,
-    mixers_of,
-    option,
-)
+from statewise.specs import AnyRunSpec, UserError, make_spec, mixers_of, option
 from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import Metric, metric_of
 from statewise.tasks.portable import Portable
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
-from statewise.training import (
-    ExposureGap,
-    History,
-    read_history,
-)
+from statewise.training import ExposureGap, History, read_history
 
 _PLACE = ("file", "line")
 
@@ -58,19 +48,22 @@ class Run(ABC):
     skipped: list[str]  # damaged parts that were left out
     mixers: tuple[CustomMixer, ...]  # the user's own classes that it was opened with
 
-    @classmethod
+    def __init__(self, spec: Any, opened: Opened) -> None:
+        self.path, self.spec, self.skipped, self._device = opened.path, spec, list(opened.skipped), opened.device
+        self.model = self._open(opened).eval()
+
     @abstractmethod
-    def open(cls, spec: Any, opened: Opened) -> "Run":
-        """Read the folder of a run of this task."""
+    def _open(self, opened: Opened) -> Any:
+        """Read the folder; returns the model, with its weights."""
 
     @property
-    @abstractmethod
     def device(self) -> torch.device:
         """Where the model is.
 
         >>> sw.load("runs/lstm", device="cpu").device
         device(type='cpu')
         """
+        return self._device
 
     @abstractmethod
     def sizes(self) -> dict[str, Any]:
@@ -184,14 +177,8 @@ class Run(ABC):
         made.spec = kept
         return made
 
-    @abstractmethod
     def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
+        self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None, stop: Sequence[str] = ()
     ) -> str:
         """What the model writes after a prompt, until `tokens`, its own end, or a stop string.
 
@@ -200,14 +187,15 @@ class Run(ABC):
         >>> sw.load("runs/classification").generate("a warm film") in ("good", "bad")
         True
         """
+        return self._generate(prompt, tokens, sampling or Sampling(), stop)
+
+    @abstractmethod
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str: ...
 
     def _asked(self, prompt: str) -> str:
         """The prompt of a run that cannot begin from nothing."""
         if not prompt.strip():
-            raise UserError(
-                f"a {self.spec.task} run needs a prompt",
-                fix=f"give one: {option('prompt', 'TEXT')}",
-            )
+            raise UserError(f"a {self.spec.task} run needs a prompt", fix=f"give one: {option('prompt', 'TEXT')}")
         return prompt
 
     def __repr__(self) -> str:
@@ -285,12 +273,7 @@ class SelfReadingRun(Run):
 
     @abstractmethod
     def exposure_gap(
-        self,
-        data: Data | None = None,
-        *,
-        rows: int = 128,
-        choice: Literal["sample", "best"] = "sample",
-        seed: int = 0,
+        self, data: Data | None = None, *, rows: int = 128, choice: Literal["sample", "best"] = "sample", seed: int = 0
     ) -> ExposureGap:
         """How much the loss rises, position by position, when the model reads its own output instead of the truth.
 
@@ -310,4 +293,4 @@ def metrics_in(evaluation: type[Any]) -> tuple[Metric, ...]:
 
 def named(data: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of files, one or several."""
-    return [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    return [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]

@@ -5,15 +5,16 @@ N copies of a row, T places in it, E numbers that enter at a place, I that are r
 Q questions, K classes or channels, W windows of a series, H time steps ahead.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from statewise.core import Composer, Machine, State
 from statewise.encoders import seen_backwards
@@ -23,7 +24,7 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 Poll = Callable[[], None]
 
-UNTOLD = -1  # no truth is known
+UNKNOWN = -1  # no truth is known
 
 
 def as_read(name: str, places: int) -> Index:
@@ -120,7 +121,7 @@ class Choices(NamedTuple):
     """Answers that are one of several, N of them: of rows, words or nodes."""
 
     names: tuple[str, ...]
-    truth_N: Index  # UNTOLD: not known, or never shown in training
+    truth_N: Index  # UNKNOWN: not known, or never shown in training
     guess_N: Index
     sure_N: Floats  # the probability of the guess
     nats_N: Floats  # nan where there is no truth
@@ -133,8 +134,8 @@ class Choices(NamedTuple):
     @property
     def known_N(self) -> Index:
         """The truth or, where it is not known, the guess."""
-        found: Index = np.where(self.truth_N == UNTOLD, self.guess_N, self.truth_N)
-        return found
+        known_N: Index = np.where(self.truth_N == UNKNOWN, self.guess_N, self.truth_N)
+        return known_N
 
 
 class Courses(NamedTuple):
@@ -151,7 +152,8 @@ class Specimens(ABC):
     """All rows that are looked at."""
 
     source: str  # where they are from, in words
-    told: bool  # whether the truth is known; else the model's own answer stands in for it
+    model: nn.Module
+    has_truth: bool  # where it is not known, the model's own answer stands in for it
     words: Words
     _last: tuple[int, Specimen] | None = None
 
@@ -165,9 +167,11 @@ class Specimens(ABC):
     @abstractmethod
     def at(self, number: int) -> Specimen: ...
 
-    @abstractmethod
-    def precise(self) -> "Specimens":
+    def precise(self) -> Self:
         """The same in double precision: small gradients must not be noise."""
+        made = copy.copy(self)
+        made.model = copy.deepcopy(self.model).double()
+        return made
 
     @abstractmethod
     def answers(self, poll: Poll) -> Choices | Courses:
@@ -181,7 +185,7 @@ class Specimens(ABC):
         one = self._last[1]
         between = " " if self.words.spaced else ""
         place = int(choices.place_N[number])
-        if place == UNTOLD:
+        if place == UNKNOWN:
             return one.name, between.join(one.pieces)
         if self.words.writes:
             return between.join(one.pieces[: place + 1]), choices.names[int(choices.known_N[number])]
@@ -213,7 +217,7 @@ def choices(
     p_NK = np.exp(log_NK)
     entropy_N = -(p_NK * np.where(p_NK > 0, log_NK, 0.0)).sum(-1)
     sure_N = p_NK[np.arange(len(guess_N)), guess_N]
-    known_N = np.where(seen_N, truth_N, UNTOLD)
+    known_N = np.where(seen_N, truth_N, UNKNOWN)
     return Choices(names, known_N, guess_N, sure_N, nats_N, entropy_N, row_N, place_N, along_N, along)
 
 
@@ -250,11 +254,11 @@ class ReaderParts(NamedTuple):
 
 def machines_in(reader: Reader) -> dict[str, Machine[Any]]:
     """Every machine that reads places and is no part of another, by its path. What reads letters of a word does not."""
-    found: dict[str, Machine[Any]] = {}
+    machines: dict[str, Machine[Any]] = {}
     for path, part in reader.layers.named_modules(prefix="reader"):
-        if isinstance(part, Machine) and not any(path.startswith(f"{other}.") for other in found):
-            found[path] = part
-    return found
+        if isinstance(part, Machine) and not any(path.startswith(f"{other}.") for other in machines):
+            machines[path] = part
+    return machines
 
 
 def seen_order(name: str, places: int) -> Index:

@@ -256,12 +256,7 @@ class Trainer:
         losses, count, clips, largest = self.progress.since_log
         if journal is not None:
             journal.metrics(
-                sent.number,
-                loss=losses / count,
-                lr=sent.rate,
-                gradient_norm=largest,
-                clipped=clips,
-                tokens=sent.tokens,
+                sent.number, loss=losses / count, lr=sent.rate, gradient_norm=largest, clipped=clips, tokens=sent.tokens
             )
             journal.timing(sent.number, tokens_per_second=self.speed, seconds=sent.seconds)
         self.progress = replace(self.progress, since_log=Progress().since_log)

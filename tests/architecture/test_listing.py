@@ -134,7 +134,7 @@ def test_recipes_are_found_by_name() -> None:
 
 
 def listed_encoders(encoding: Encoding) -> list[Encoder]:
-    return [make() for make in (encoding.make, *encoding.variants)]
+    return [make(12) for make in (encoding.make, *encoding.variants.values())]
 
 
 def encoder_types(encoding: Encoding) -> set[type]:

@@ -1,7 +1,7 @@
 """What the documentation shows is run, in the environment that README's first command makes; its links lead somewhere.
 
-The blocks of a page run in order, in one temporary folder (`page.py`). The commands of the README start as they do for
-everybody; those of the other pages are forks of one process (`warm.py`).
+The blocks of a page run in order, in one temporary folder (`page.py`). Commands are forks of one process (`warm.py`);
+a slow test starts those of the README as they do for everybody.
 """
 
 import re
@@ -21,13 +21,14 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page) and "zh" not in page.parts], ids=name_of)
-def test_the_blocks_of_a_page_run(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if page.name == "README.md":
-        user: User = request.getfixturevalue("user")
-        done = user.run(user.python, Path(__file__).with_name("page.py"), page, folder=tmp_path)
-    else:
-        user = request.getfixturevalue("warm_user")
-        done = user.run(user.python, "-S", "-E", WARM, "page", str(user.socket), page, folder=tmp_path)
+def test_the_blocks_of_a_page_run(page: Path, warm_user: User, tmp_path: Path) -> None:
+    done = warm_user.run(*(warm_user.python, "-S", "-E", WARM, "page", str(warm_user.socket), page), folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run_in_processes_of_their_own(user: User, tmp_path: Path) -> None:
+    done = user.run(user.python, Path(__file__).with_name("page.py"), ROOT / "README.md", folder=tmp_path)
     assert done.returncode == 0, done.stdout
 
 

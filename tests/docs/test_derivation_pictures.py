@@ -32,17 +32,19 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_picture_is_the_pages_own(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pictures_are_the_pages_own(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "page"}
     for code in PYTHON.findall(text):
         exec(compile(code, str(page), "exec"), namespace)
-    (name,) = PICTURE.findall(text)
-    made, kept = (tmp_path / name).read_text(), page.with_name(name).read_text(encoding="utf-8")
-    assert ElementTree.fromstring(kept).tag.endswith("svg")
-    words, numbers = shape(made)
-    kept_words, kept_numbers = shape(kept)
-    again = f"{name} is another picture now; if that was meant, put the new one in its place"
-    assert words == kept_words, again
-    assert all(abs(a - b) <= NEAR + 0.01 * abs(b) for a, b in zip(numbers, kept_numbers, strict=True)), again
+    names = PICTURE.findall(text)
+    assert names
+    for name in names:
+        made, kept = (tmp_path / name).read_text(), page.with_name(name).read_text(encoding="utf-8")
+        assert ElementTree.fromstring(kept).tag.endswith("svg")
+        words, numbers = shape(made)
+        kept_words, kept_numbers = shape(kept)
+        again = f"{name} is another picture now; if that was meant, put the new one in its place"
+        assert words == kept_words, again
+        assert all(abs(a - b) <= NEAR + 0.01 * abs(b) for a, b in zip(numbers, kept_numbers, strict=True)), again

@@ -1,82 +1,115 @@
-"""What holds for every encoder that is listed: rows do not meet, and padding is nothing."""
+"""The laws of every listed encoder; and encoders broken on purpose, each with the laws that must notice."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from statewise.core import Encoder
+from statewise.core import Encoder, laws
+from statewise.encoders import (
+    Bidirectional,
+    ChildSumTreeLSTM,
+    GridEncoder,
+    MultiHeadAttention,
+    NaryTreeLSTM,
+    TransformerEncoder,
+    TreeEncoder,
+    TreeLSTMState,
+)
+from statewise.encoders import laws as encoder_laws
+from statewise.mixers import GRU
 from statewise.models import ENCODERS
 
+WIDTH = 12
 LISTED = [
-    pytest.param(make, encoding.axes, id=f"{encoding.name}-{number}")
+    pytest.param(make, id=f"{encoding.name}[{name}]")
     for encoding in ENCODERS
-    for number, make in enumerate((encoding.make, *encoding.variants))
+    for name, make in (("", encoding.make), *encoding.variants.items())
 ]
-each = pytest.mark.parametrize(("make", "axes"), LISTED)
-LONGEST, ROWS = (5, 4), 4
-SIZES = [[5, 4], [2, 1], [1, 3], [3, 4]]
 
 
-def prepared(make: Callable[[], Encoder], axes: int) -> tuple[Encoder, Tensor, Tensor]:
-    """In float64 with no parameter at 0 or 1, an input as large as the longest row, and each row's own size."""
+def broken_laws(encoder: Encoder) -> set[str]:
+    """In float64, with no weight at 0 or 1: a bias that starts at 0 would hide its own mistakes."""
     generator = torch.Generator().manual_seed(0)
-    encoder = make().double().eval()
+    encoder = encoder.double().eval()
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
-    width = int(encoder.input_width)  # every encoder here has one
-    x = torch.randn(ROWS, *LONGEST[:axes], width, dtype=torch.float64, generator=generator)
-    sizes = torch.tensor(SIZES)
-    return encoder, x, sizes if axes == 2 else sizes[:, 0]
+    case, bound = encoder_laws.case_of(encoder), laws.BOUNDS[torch.float64]
+    return {name for name, law in encoder_laws.laws_of(encoder).items() if not law(encoder, case) <= bound}
 
 
-def inside(x: Tensor, row: int) -> tuple[int | slice, ...]:
-    """The part of the input that is row's own."""
-    return (row, *(slice(size) for size in SIZES[row][: x.dim() - 2]))
+@pytest.mark.parametrize("make", LISTED)
+def test_every_listed_encoder_keeps_its_laws(make: Callable[[int], Encoder]) -> None:
+    assert broken_laws(make(WIDTH)) == set()
 
 
-@each
-def test_rows_do_not_meet(make: Callable[[], Encoder], axes: int) -> None:
-    encoder, x, sizes = prepared(make, axes)
-    order = torch.tensor([2, 0, 3])
-    torch.testing.assert_close(encoder(x[order], sizes[order]), encoder(x, sizes)[order], rtol=0, atol=1e-10)
+def peek(y: Tensor, x: Tensor, sizes: Tensor | None) -> Tensor:
+    return y + 0.1 * x.nan_to_num().flip(1).sum(-1, keepdim=True)
 
 
-@each
-def test_a_row_is_what_it_is_alone(make: Callable[[], Encoder], axes: int) -> None:
-    """Outputs and gradients; and past its end a row is silent."""
-    encoder, x, sizes = prepared(make, axes)
-    x.requires_grad_()
-    y = encoder(x, sizes)
-    (gradient,) = torch.autograd.grad(y.square().sum(), x)
-    for row in range(ROWS):
-        own = x[inside(x, row)][None].detach().requires_grad_()
-        alone = encoder(own)
-        (own_gradient,) = torch.autograd.grad(alone.square().sum(), own)
-        torch.testing.assert_close(gradient[inside(x, row)], own_gradient[0], rtol=0, atol=1e-9)
-        whole = y.dim() == 2  # one vector for all of it, or one for each place
-        place = (row,) if whole else inside(x, row)
-        torch.testing.assert_close(y[place], alone[0], rtol=0, atol=1e-10)
-        if not whole:
-            outside = torch.ones(LONGEST[:axes], dtype=torch.bool)
-            outside[place[1:]] = False
-            assert (y[row][outside] == 0).all()
-            assert (gradient[row][outside] == 0).all()
+def mix_rows(y: Tensor, x: Tensor, sizes: Tensor | None) -> Tensor:
+    return y + 0.1 * y.flip(0)
 
 
-@each
-def test_what_padding_holds_does_not_matter(make: Callable[[], Encoder], axes: int) -> None:
-    encoder, x, sizes = prepared(make, axes)
-    broken = torch.full_like(x, torch.nan)
-    for row in range(ROWS):
-        broken[inside(x, row)] = x[inside(x, row)]
-    for given in (x, broken):
-        given.requires_grad_()
-    outputs = [encoder(given, sizes) for given in (broken, x)]
-    torch.testing.assert_close(*outputs, rtol=0, atol=0)
-    for y in outputs:
-        y.square().sum().backward()
-    torch.testing.assert_close(broken.grad, x.grad, rtol=0, atol=0)
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in encoder.parameters())
+def count_padding(y: Tensor, x: Tensor, sizes: Tensor | None) -> Tensor:
+    return y + 0.1 * x.shape[1] if sizes is None else y + 0.1 * sizes.max()
+
+
+def know_the_place(y: Tensor, x: Tensor, sizes: Tensor | None) -> Tensor:
+    return y * (1 + 0.1 * torch.arange(x.shape[1], dtype=y.dtype)[:, None])
+
+
+@pytest.mark.parametrize(
+    ("make", "flaw", "noticed"),
+    [
+        (lambda: Bidirectional(forward=GRU(4), backward=GRU(4)), peek, {"ragged", "causal", "step"}),
+        (lambda: Bidirectional(forward=GRU(4), backward=GRU(4)), mix_rows, {"rows", "ragged", "step"}),
+        (lambda: Bidirectional(forward=GRU(4), backward=GRU(4)), count_padding, {"rows", "ragged", "step"}),
+        (lambda: GridEncoder(4), peek, {"ragged", "causal", "chain"}),
+        (lambda: TransformerEncoder(4, depth=1, heads=2), know_the_place, {"permuted"}),
+        (lambda: TransformerEncoder(4, depth=1, heads=2), count_padding, {"rows", "ragged"}),
+        (lambda: MultiHeadAttention(4, heads=2), know_the_place, {"permuted"}),
+    ],
+)
+def test_a_flaw_breaks_its_laws(
+    make: Callable[[], Encoder],
+    flaw: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    noticed: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder = make()
+    sound = type(encoder).forward
+    monkeypatch.setattr(type(encoder), "forward", lambda self, x, sizes=None: flaw(sound(self, x, sizes), x, sizes))
+    assert broken_laws(encoder) == noticed
+
+
+def first_counts_twice(x_NI: Tensor, state: TreeLSTMState) -> TreeLSTMState:
+    """Where children have no places, one of them is special."""
+    return state._replace(h_ND=torch.cat([2 * state.h_ND[:, :1], state.h_ND[:, 1:]], dim=1))
+
+
+def read_neighbours(x_NI: Tensor, state: TreeLSTMState) -> TreeLSTMState:
+    """Nodes of one depth see each other."""
+    return state._replace(h_ND=state.h_ND + 0.1 * x_NI.sum())
+
+
+@pytest.mark.parametrize(
+    ("make", "flaw", "noticed"),
+    [
+        (ChildSumTreeLSTM, first_counts_twice, {"chain", "permuted"}),
+        (NaryTreeLSTM, first_counts_twice, {"chain"}),
+        (ChildSumTreeLSTM, read_neighbours, {"rows", "ragged", "causal", "chain"}),
+    ],
+)
+def test_a_flaw_of_a_composer_breaks_its_laws(
+    make: Any,
+    flaw: Callable[[Tensor, TreeLSTMState], TreeLSTMState],
+    noticed: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = make.forward
+    monkeypatch.setattr(make, "forward", lambda self, x_NI, children: sound(self, x_NI, flaw(x_NI, children)))
+    assert broken_laws(TreeEncoder(make(4))) == noticed

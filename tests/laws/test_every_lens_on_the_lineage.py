@@ -36,4 +36,5 @@ def test_it_is_looked_at(name: str) -> None:
         assert found.sentences
         found.to_json()
         if lens == "gradient":
-            assert found.data["decay"].keys() == (set() if counts else {"input", "state"})
+            forced = name == "jordan"  # the next token replaces its state, which no gradient passes then
+            assert found.data["decay"].keys() == (set() if counts else {"input"} if forced else {"input", "state"})

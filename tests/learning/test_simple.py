@@ -1,12 +1,14 @@
 """The relatives of Elman's network, each on what it was invented for."""
 
+import pytest
 import torch
-from test_recurrent import accuracy_after, recall
+from test_recurrent import accuracy_after, best_bigram_loss, letters, loss_on_letters, recall
 from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.layers import fit_readout
 from statewise.mixers import Jordan, JordanState, Reservoir
+from statewise.models import build
 
 
 def test_leaky_units_keep_what_elman_loses() -> None:
@@ -77,3 +79,33 @@ def test_jordan_learns_from_a_teacher_and_then_runs_alone() -> None:
     with torch.no_grad():
         y_BTO, _ = mixer(x_BTI, start)
     assert float((y_BTO.sign() == odd_BTO).float().mean()) > 0.99
+
+
+def test_row_a5_hidden_recurrence_recalls_what_the_last_output_does_not_say() -> None:
+    """One of four symbols, five letters of noise, then the question: 0.25 is guessing. The sizes are equal."""
+    sizes = {sum(p.numel() for p in build(kind, vocab=9, width=32).parameters()) for kind in ("jordan", "elman")}
+    assert len(sizes) == 1
+    assert accuracy_after("elman", recall, 5, steps=150) > 0.98
+    assert accuracy_after("jordan", recall, 5, steps=150) < 0.4
+
+
+@pytest.mark.slow
+def test_row_a5_output_recurrence_is_weaker_than_hidden_recurrence() -> None:
+    """What follows a letter depends on how many there were, which no last output says.
+
+    At the same number of parameters: given the last output, Jordan's network is no better than the best bigram; fed its
+    own distribution and trained through time, it hides some of the count in it; a hidden state holds all of it.
+    """
+    forced, size = loss_on_letters("jordan")
+    own, own_size = loss_on_letters("jordan", feedback="output")
+    hidden, hidden_size = loss_on_letters("elman")
+    assert size == own_size == hidden_size
+    bigram = best_bigram_loss(letters(500, seed=3))
+    assert bigram < forced < bigram + 0.03
+    assert hidden + 0.08 < own < forced - 0.1
+
+
+@pytest.mark.slow
+def test_a_distribution_carries_a_symbol_over_two_steps_and_not_over_five() -> None:
+    assert accuracy_after("jordan", recall, 2, steps=150, feedback="output") > 0.98
+    assert accuracy_after("jordan", recall, 5, steps=150, feedback="output") < 0.4

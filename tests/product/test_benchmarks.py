@@ -66,7 +66,7 @@ def test_it_says_what_it_takes_and_measures_nothing(
         "recurrent_sanitize",
         "recurrent_triton",
         "recurrent_tune",
-        "write_step",
+        "decode_step",
         "ttt",
         "decode --device cuda",
         "train_step --device cuda",

@@ -17,7 +17,7 @@ from tiny_study import driver, events, results, saved, sessions, trial_pids, wai
 from statewise.cli.compare import fitting
 from statewise.comparison.engine import Work, run
 from statewise.comparison.plan import plan
-from statewise.comparison.progress import Quiet
+from statewise.comparison.progress import Board
 from statewise.comparison.study import load_study, parse_study, study_names
 from statewise.comparison.trial import Trial
 from statewise.disk import locked
@@ -249,7 +249,7 @@ def timed_through_a_kill(tmp_path: Path) -> list[dict[str, Any]]:
     return [row | {"curve": len(one["curve"])} for row, one in zip(rows, results(out).values(), strict=True)]
 
 
-class Killing(Quiet):
+class Killing(Board):
     """Kills the process of the first trial once, that of the second as often as it is begun."""
 
     def __init__(self, folder: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_page_opens(lens: str, width: int, browser: Any, pages: dict[str, Path
 
 
 def test_a_map_and_a_text_are_exported(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
-    for name, figure in (("gradient", "gradient-map-input"), ("surprise", "surprise-text")):
+    for name, figure in (("gradient", "gradient-map"), ("surprise", "surprise-text")):
         with Watched(browser, pages[name]) as seen:
             for kind, selector in (("csv", "a"), ("svg", "button[data-save=svg]"), ("png", "button[data-save=png]")):
                 with seen.page.expect_download() as download:

@@ -19,7 +19,7 @@ PATIENCE = 15.0  # seconds after which something must have been said
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lens", [one.name for one in LENSES if "language_model" in one.tasks])
+@pytest.mark.parametrize("lens", [one.name for one in LENSES if one.needs_run])
 def test_a_long_text_fits(lens: str, here: Path, tmp_path: Path) -> None:
     text = tmp_path / "long.txt"
     text.write_text((TEXT * (TOKENS // len(TEXT) + 1))[:TOKENS])
@@ -56,7 +56,7 @@ def test_a_long_row_fits(lens: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # what is looked at is composed node by node, as the equation has it
-@pytest.mark.parametrize("lens", [one.name for one in LENSES if "tree" in one.tasks])
+@pytest.mark.parametrize("lens", [one.name for one in LENSES if one.quick])
 def test_a_long_tree_fits(lens: str, tmp_path: Path) -> None:
     write_files(tmp_path)
     train("tree", settings=STEPS, data=tmp_path / "trees.txt", out=tmp_path / "run", display=Silent())

@@ -8,6 +8,7 @@ from command import call
 from task_runs import RUNS, make_run, write_files
 
 import statewise
+from statewise.figures import Figure
 from statewise.inspection.lenses import LENSES
 
 SOME = ("classifier-transformer", "tagger-crf", "translator-prompted")  # and the plain run of each task
@@ -39,6 +40,36 @@ def test_every_quick_lens_on_one_page(name: str, tasks: Path) -> None:
             assert figure.finding
             assert figure.reading
             assert f'id="{figure.name}"' in page
+
+
+STATEFUL = ("classifier-one-way", "tagger", "tree-words", "recursive", "whole-series", "translator", "direct")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("tagger", "recursive") else pytest.mark.slow) for name in STATEFUL]
+)
+def test_row_e3_truncation_is_measured_on_every_task_with_a_state(name: str, tasks: Path, tmp_path: Path) -> None:
+    options = ("--set", "draws=2", "--set", "rows=2", "--set", "batches=2", "--static", "--out", str(tmp_path))
+    said = call("inspect", run_of(tasks, name), "bptt", *options)
+    assert said.code == 0, said.err
+    (finding,) = json.loads((tmp_path / "inspect.json").read_text())["findings"]
+    policies = finding["data"]["policies"]
+    assert policies["full"]["cosine"]["mean"] == pytest.approx(1)
+    assert policies["full"]["bias"]["mean"] < 1e-12
+    for name, policy in policies.items():
+        assert name == "full" or policy["bias"]["mean"] > 1e-4, "something was cut"
+        assert policy["seconds"] > 0
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("tagger", {"the", "a"}), ("translator", {"→", "<end>"})])
+def test_row_e4_gradient_maps_name_tokens(name: str, tokens: set[str], tasks: Path) -> None:
+    finding = statewise.inspect(run_of(tasks, name), "gradient", rows=2).findings[0]
+    maps = [figure for figure in finding.figures if figure.name.startswith("gradient-map")]
+    assert len(maps) > 1, "by the input, and by the state"
+    for figure in maps:
+        assert isinstance(figure, Figure)
+        assert tokens <= {label.split()[-1] for label in figure.x.categories}
+        assert len(figure.y.categories) == len(figure.grid.values)
 
 
 def test_it_writes_and_says_what_it_found(tasks: Path, tmp_path: Path) -> None:
@@ -159,8 +190,10 @@ def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
-        ("classifier", ("bptt",), "surprise, gradient, attention, gates, intervene"),
-        ("classifier", ("bptt",), "nothing is truncated"),
+        ("grids", ("bptt",), "nothing to truncate"),
+        ("tree", ("bptt",), "carries no state along its rows"),
+        ("classifier", ("bptt", "--set", "train=true"), "only language models have one"),
+        ("classifier", ("bptt", "--set", "length=99"), "has 100 tokens or more"),
         ("direct", ("surprise", "--text", "some text"), "was given a text"),
         ("grids", ("surprise", "--text", "some text"), "not texts"),
         ("classifier", ("surprise", "--text", "a", "--data", "b"), "both a text and data"),
@@ -173,7 +206,6 @@ def test_one_place_of_a_state_and_one_name(tasks: Path) -> None:
         ("classifier", ("attention", "--set", "layers=[7]"), None),
         ("classifier-transformer", ("attention", "--set", "layers=[7]"), "this model has layers 0 to"),
         ("tree", ("surprise", "--text", "(0 (1 1)"), "the text"),
-        ("translator", ("bptt",), "nothing is truncated"),
         ("translator", ("surprise", "--text", "a\tb\tc"), "line 1 of the text has 2 tabs"),
         ("translator", ("surprise", "--text", "a b\tb a\n\tc"), "line 2 of the text has no source"),
         ("translator", ("intervene", "--set", "address=memories"), "nothing in the state is called"),

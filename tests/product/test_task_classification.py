@@ -194,10 +194,6 @@ def test_a_mistake_is_answered(
     assert not (tmp_path / "run").exists()
 
 
-def test_verbs_say_what_a_run_cannot_do(trained: Path) -> None:
-    assert call("verify", str(trained)).code == 2
-
-
 def test_a_test_file_is_evaluated_at_the_end_of_training(tmp_path: Path) -> None:
     rows = [f"{label}\ta {word} film" for label, word in (("good", "warm"), ("bad", "dull")) * 20]
     for name in ("train.tsv", "test.tsv"):

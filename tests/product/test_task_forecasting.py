@@ -79,6 +79,21 @@ def test_from_the_command_line(files: Path, tmp_path: Path) -> None:
     assert json.loads(call("evaluate", str(out), "--json").out)["part"] == "test part"
 
 
+@pytest.mark.parametrize("mode", ["direct", "recursive"])
+def test_row_b3_the_table_has_the_error_at_the_horizon(mode: str, files: Path, tmp_path: Path) -> None:
+    """k = 1 and 4, and the horizon, be it one of these or not; in each row the last point of the error curve."""
+    made = start(files, tmp_path / "run", {"forecast.mode": mode, "train.steps": 2, "train.save_every": 2}).path
+    for horizon, steps in ((1, []), (4, ["1", "4"]), (6, ["1", "4", "6"])):
+        found = opened(made).with_settings([f"forecast.horizon={horizon}"]).evaluate()
+        report = found.report("it")
+        assert [name for name in report.columns if name.startswith("MSE at")] == [f"MSE at {k}" for k in steps]
+        if steps:
+            assert report.rows[0][-1] == f"{found.curve[-1]:.4f}"
+            assert report.rows[1][-1] == f"{found.baselines[report.rows[1][0]]['mse_at'][-1]:.4f}"
+    said = call("evaluate", str(made), "--set", "forecast.horizon=6", "--json")
+    assert list(json.loads(said.out)["at"]) == ["1", "4", "6"]
+
+
 # ------------------------------------------------------------------ evaluate
 
 

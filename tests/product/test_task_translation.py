@@ -204,7 +204,7 @@ def test_the_language_of_settings_reaches_the_model(files: tuple[str, str], tmp_
     opened = load(start(files, tmp_path / "run", shared).path)
     assert isinstance(opened, TranslationRun)
     assert (opened.path / "tokenizer.json").is_file()
-    assert opened.languages.source.vocab == opened.languages.target.vocab
+    assert opened.languages.shared
     assert isinstance(opened.translate("eins"), str)
 
 

@@ -1,6 +1,6 @@
 """Encoder-decoders against networks made of torch.nn, by copied weights: every logit, from ragged sources."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from statewise.comparison.study import load_study, spec_of
 from statewise.models import ENCODER_DECODERS, Seq2Seq, build_seq2seq
 from statewise.specs import Seq2SeqSpec
 
@@ -95,14 +96,75 @@ def test_a_fixed_context(name: str, source: str) -> None:
     assert_same(model(target_BT, model.condition(source_BS, LENGTHS))[0], expected, tolerance=1e-11)
 
 
+@pytest.mark.parametrize("edges", [True, False], ids=["edges", "no edges"])
+@pytest.mark.parametrize("context", ["initial", "each_step", "both"])
+def test_row_a14_the_output_reads_state_token_and_context(context: str, edges: bool) -> None:
+    """`g(h, y, c)`: logits of `tanh(W [h; c; y])`, step by step, from a few lines of torch."""
+    model = made("contextual_decoder", context=context, output="deep", output_edges=edges)
+    source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
+    _, c_BC = read(model, source_BS)
+    theirs = decoder(model)
+    state = None if model.bridge is None else first_state(model, c_BC)
+    combine: Any = model.combine
+    expected = []
+    for t in range(6):
+        e_BE = model.embedding(target_BT[:, t]) * float(edges)
+        x_BX = e_BE if context == "initial" else torch.cat([e_BE, c_BC], dim=-1)
+        h_B1D, state = theirs(x_BX[:, None], state)
+        w_h, w_c, w_y = combine.weight.split([h_B1D.shape[-1], c_BC.shape[-1], e_BE.shape[-1]], dim=1)
+        shown = torch.tanh(h_B1D[:, 0] @ w_h.T + c_BC @ w_c.T + e_BE @ w_y.T + combine.bias)
+        expected.append(shown @ model.head.weight_VE.T + model.head.bias_V)
+    found, _ = model(target_BT, model.condition(source_BS, LENGTHS))
+    assert_same(found, torch.stack(expected, dim=1), tolerance=1e-11)
+
+
+def _context_models() -> dict[str, Seq2SeqSpec]:
+    """The models of the shipped study `context`, by the names of their entries."""
+    study = load_study("context")
+    models = {entry.name: spec_of(study, entry).model for entry in study.entry}
+    assert all(isinstance(model, Seq2SeqSpec) for model in models.values())
+    return cast("dict[str, Seq2SeqSpec]", models)
+
+
+def test_row_d4_the_study_has_every_way_to_condition() -> None:
+    ways = {(model.context, model.source, model.output_edges) for model in _context_models().values()}
+    contexts = ("initial", "each_step", "both")
+    assert ways == {
+        (context, *rest) for context in contexts for rest in (("last", True), ("last", False), ("mean", True))
+    }
+
+
+@pytest.mark.parametrize("name", _context_models())
+def test_row_d4_every_entry_is_its_equation(name: str) -> None:
+    """h_t = GRU([e(y_{t-1}), c], h_{t-1}): c, e or the initial state are missing where the entry says so."""
+    spec = _context_models()[name]
+    model = build_seq2seq(spec.small(), source_vocab=SOURCE, target_vocab=TARGET).double().eval()
+    assert isinstance(model, Seq2Seq)
+    fill(model)
+    source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
+    outputs_BSC, last_BC = read(model, source_BS)
+    c_BC = last_BC if spec.source == "last" else outputs_BSC.sum(1) / LENGTHS[:, None]
+    x_BTX = model.embedding(target_BT) if spec.output_edges else torch.zeros_like(model.embedding(target_BT))
+    if spec.context != "initial":
+        x_BTX = torch.cat([x_BTX, c_BC[:, None].expand(-1, 6, -1)], dim=-1)
+    y_BTD, _ = decoder(model)(x_BTX, first_state(model, c_BC) if spec.context != "each_step" else None)
+    expected = F.linear(y_BTD, model.head.weight_VE, model.head.bias_V)
+    assert_same(model(target_BT, model.condition(source_BS, LENGTHS))[0], expected, tolerance=1e-11)
+
+
 def weights_of(scores_BS: Tensor) -> Tensor:
     past_BS = torch.arange(scores_BS.shape[1]) >= LENGTHS[:, None]
     return scores_BS.masked_fill(past_BS, -torch.inf).softmax(-1)
 
 
-def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
-    """Encoder states, scores, softmax, context, state update, output: one target position after the other."""
-    model = made("attention_decoder")
+@pytest.mark.parametrize("query", ["state", "token"])
+def test_row_a15_attention_decoder_in_the_six_steps_of_the_paper(query: str) -> None:
+    """Encoder states, scores, softmax, context, state update, output: one target position after the other.
+
+    In the paper the last state alone is the query; by default the token that was written last is added to it.
+    """
+    model = made("attention_decoder", attention={"query": query})
+    assert (model.ask is None) == (query == "state")
     source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
     h_BSC, last_BC = read(model, source_BS)
     theirs, state = decoder(model), first_state(model, last_BC)
@@ -112,7 +174,8 @@ def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
     expected = []
     for t in range(6):
         e_BE = model.embedding(target_BT[:, t])
-        inner = torch.tanh((s_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
+        q_BD = s_BD if model.ask is None else s_BD + F.linear(e_BE, model.ask.weight)
+        inner = torch.tanh((q_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
         c_BC = torch.einsum("bs,bsc->bc", weights_of(inner @ score.v_A), h_BSC)
         y_B1D, state = theirs(torch.cat([e_BE, c_BC], dim=-1)[:, None], state)
         s_BD = y_B1D[:, 0]

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from statewise.display import SilentProgress as Silent
+from statewise.inspection import chosen_variance, gradient_norms
 from statewise.inspection.gradient.context import Gain, gain, jacobian_norm, saturation
 from statewise.inspection.gradient.flow import Decay, by_part, follow
 from statewise.inspection.gradient.jacobian import eigenvalues, jacobian, size_of, stretch
 from statewise.mixers import GRU, LSTM, Elman, ElmanState
 from statewise.models import build, build_sample
-from statewise.specs import MarkovSpec, TransformerSpec
+from statewise.specs import MarkovSpec, TransformerSpec, UserError
 
 QUIET = Silent()
 EVEN, ODD = 0.9, 0.3  # eigenvalues of the recurrence below, of (1, 1) and of (1, -1)
@@ -165,3 +166,46 @@ def test_context_is_worth_what_a_markov_source_says() -> None:
     unsure = Gain((1, 2, 4, 8, 16), (2.0, 1.5, 1.02, 1.001, 1.0), (0.1, 0.1, 0.05, 0.02, 0.0), 9)
     assert unsure.length(0.01) == 8
     assert unsure.lengths(0.01) == (4, None), "from 4 tokens on nothing is sure to be had; at 8 something may be"
+
+
+# Shared and unshared weights.
+
+
+@pytest.mark.parametrize("product", [0.25, 1.0, 4.0])
+def test_row_c6_unshared_weights_of_a_chosen_variance_keep_the_mean_square_of_a_gradient(product: float) -> None:
+    """After k linear steps of variance v it is `v^k` exactly; one matrix of the same variance is far from it."""
+    steps, draws = 40, 200
+    v = chosen_variance(steps, product=product)
+    square_RT = gradient_norms(width=32, steps=steps, draws=draws, variance=v, shared=False, seed=1).square()
+    for k in (0, 1, 10, steps):
+        spread = ((1 + 2 / 32) ** k - 1) ** 0.5 * v**k / draws**0.5  # one standard error of the mean over the draws
+        assert abs(float(square_RT[:, k].mean()) - v**k) <= 4 * spread + 1e-12, k
+    shared_RT = gradient_norms(width=32, steps=steps, draws=draws, variance=v, shared=True, seed=1).square()
+    assert float(shared_RT[:, steps].mean()) > 1e3 * product
+
+
+def test_row_c6_the_gradients_are_products_of_the_transposed_weights() -> None:
+    """One draw, by hand: at distance k the shared matrix has been applied k times."""
+    norms_1T = gradient_norms(width=5, steps=6, draws=1, variance=2.0, shared=True, seed=3)
+    generator = torch.Generator().manual_seed(3)
+    w_DD = (2.0 / 5) ** 0.5 * torch.randn(1, 5, 5, dtype=torch.float64, generator=generator)[0]
+    for _ in range(7):  # the initial state and the inputs
+        torch.randn(1, 5, dtype=torch.float64, generator=generator)
+    u_D = torch.nn.functional.normalize(torch.randn(1, 5, dtype=torch.float64, generator=generator))[0]
+    expected = [float((torch.linalg.matrix_power(w_DD.T, k) @ u_D).norm()) for k in range(7)]
+    assert norms_1T[0].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_row_c6_tanh_needs_more_variance_to_keep_its_gradients() -> None:
+    steps, k = 20, 15  # the first states have not settled yet
+    v = chosen_variance(steps, activation="tanh", input_variance=0.25)
+    assert v > 1.5
+    options = {"width": 128, "steps": steps, "draws": 40, "activation": "tanh", "input_variance": 0.25}
+    kept_RT, lost_RT = (gradient_norms(variance=some, shared=False, **options) for some in (v, 1.0))
+    assert 0.5 < float(kept_RT[:, k].square().mean()) < 2
+    assert float(lost_RT[:, k].square().mean()) < 1e-3
+
+
+def test_a_variance_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UserError, match="steps = 0"):
+        chosen_variance(0)

@@ -1,15 +1,18 @@
 """The laboratory of truncation against exact expectations: every pattern of cuts, weighed by its chance."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from statewise.core import Machine
-from statewise.inspection.bptt.estimate import cost, estimate, gradient
+from statewise.core import Machine, detach
+from statewise.inspection.bptt.estimate import cost, estimate, gradient, row_gradient
+from statewise.mixers import GRU
 from statewise.models import build
 from statewise.specs import (
     ElmanSpec,
@@ -21,6 +24,7 @@ from statewise.specs import (
     TTTLinearSpec,
     UnbiasedTruncation,
 )
+from statewise.tasks import Specimen
 from statewise.training import segments
 
 MODELS = {
@@ -74,9 +78,11 @@ def test_the_full_gradient_is_autograd_of_the_whole_window(name: str) -> None:
 
 def test_many_draws_come_nearer_when_they_are_weighted_and_stay_away_when_not() -> None:
     model, inputs_BT, targets_BT = made("elman")
-    unbiased = estimate(model, inputs_BT, targets_BT, UnbiasedTruncation(length=3, keep=0.5), draws=256)
-    biased = estimate(model, inputs_BT, targets_BT, RandomTruncation(length=3), draws=256)
-    fixed = estimate(model, inputs_BT, targets_BT, FixedTruncation(length=3), draws=1)
+    unbiased = estimate(
+        partial(gradient, model, inputs_BT, targets_BT), UnbiasedTruncation(length=3, keep=0.5), draws=256
+    )
+    biased = estimate(partial(gradient, model, inputs_BT, targets_BT), RandomTruncation(length=3), draws=256)
+    fixed = estimate(partial(gradient, model, inputs_BT, targets_BT), FixedTruncation(length=3), draws=1)
     assert unbiased.draws == 256
     assert unbiased.bias < 3 * unbiased.chance
     assert unbiased.off_by[0] > 4 * unbiased.off_by[-1]
@@ -89,7 +95,7 @@ def test_many_draws_come_nearer_when_they_are_weighted_and_stay_away_when_not() 
 def test_nothing_cut_is_nothing_lost() -> None:
     model, inputs_BT, targets_BT = made("lstm")
     for policy in (FullTruncation(), FixedTruncation(length=12), UnbiasedTruncation(length=3, keep=1.0)):
-        found = estimate(model, inputs_BT, targets_BT, policy, draws=2)
+        found = estimate(partial(gradient, model, inputs_BT, targets_BT), policy, draws=2)
         assert found.cosine == pytest.approx(1, abs=1e-12)
         assert found.projection == pytest.approx(1, abs=1e-12)
         assert found.bias < 1e-12
@@ -112,3 +118,58 @@ def test_memory_is_that_of_the_longest_way_back() -> None:
     matrix = 32 * 32 * 4
     assert whole == pytest.approx(17 * matrix, abs=2 * matrix)
     assert halved == pytest.approx(9 * matrix, abs=2 * matrix)
+
+
+# --------------------------------------------------------------- rows, which several machines may read
+
+
+def two_readings() -> tuple[nn.Module, Specimen]:
+    """A row that one network reads forwards and the next one backwards; the answer needs all of it."""
+    generator = torch.Generator().manual_seed(0)
+    first, second = (GRU(4, generator=generator).double() for _ in range(2))
+
+    def read(z_NTI: Tensor) -> Tensor:
+        lengths_N = torch.full((len(z_NTI),), z_NTI.shape[1])
+        return second(first(z_NTI, None, lengths_N)[0].flip(1))[0]
+
+    return nn.ModuleList([first, second]), Specimen(
+        name="made",
+        pieces=tuple("abcdefghi"),
+        x_TE=torch.randn(9, 4, dtype=torch.float64, generator=generator),
+        enter=lambda x_NTE: x_NTE,
+        read=read,
+        judge=lambda y_NTC, x_NTE: y_NTC.square().mean((1, 2))[:, None],
+        answer=lambda y_NTC, x_NTE: y_NTC,
+        questions=("all",),
+        distance=lambda question: np.zeros(9),
+        readers={"first": first, "second": second},
+    )
+
+
+def test_row_e3_cuts_of_several_machines_are_unbiased_together() -> None:
+    model, row = two_readings()
+    loss = row.costs(row.x_TE[None]).mean()
+    expected_P = torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
+    of_rows = partial(row_gradient, model, [row])
+    assert torch.allclose(of_rows(FullTruncation(), key=(0,)), expected_P, rtol=1e-9, atol=1e-13)
+    unbiased = estimate(of_rows, UnbiasedTruncation(length=3, keep=0.5), draws=256)
+    assert unbiased.bias < 3 * unbiased.chance
+    assert estimate(of_rows, FixedTruncation(length=3), draws=1).bias > 10 * unbiased.bias
+    assert estimate(of_rows, FixedTruncation(length=9), draws=1).bias < 1e-12, "nothing is cut"
+
+
+def test_row_e3_a_fixed_cut_detaches_the_state_and_nothing_else() -> None:
+    model, row = two_readings()
+    first, second = row.readers.values()
+    z_1TI = row.x_TE[None]
+
+    def in_two(machine: Machine[Any], x: Tensor) -> Tensor:
+        before, state = machine(x[:, :5])
+        after, _ = machine(x[:, 5:], detach(state))
+        return torch.cat([before, after], dim=1)
+
+    loss = row.judge(in_two(second, in_two(first, z_1TI).flip(1)), z_1TI).mean()
+    expected_P = torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
+    found_P = row_gradient(model, [row], FixedTruncation(length=5), key=(0,))
+    assert torch.allclose(found_P, expected_P, rtol=1e-9, atol=1e-13)
+    assert "forward" not in vars(first), "afterwards, it reads as before"

@@ -9,12 +9,25 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from statewise.core import state_bytes
+from statewise.core import Mixer, state_bytes
+from statewise.encoders import Composition, NaryTreeLSTM
 from statewise.kernels import as_products, associative_memory, force
-from statewise.models import LINEAGE, build, build_mixer, cost_of
+from statewise.models import (
+    LINEAGE,
+    build,
+    build_mixer,
+    build_sample,
+    cost_of,
+    growth,
+    path,
+    path_length,
+    training_bytes,
+    tree_path,
+    tree_path_length,
+)
 from statewise.models.lineage import ancestor
 from statewise.specs import LSTMSpec, ModelSpec, TransformerSpec
 
@@ -113,3 +126,92 @@ def test_the_page_prints_what_is_measured(kind: str) -> None:
         symbols = {**options, "d": width, "i": inputs, "c": c}
         cost = cost_of(partial(build_mixer, spec, input_width=inputs), context=c)
         assert cost == tuple(eval(formula, {}, symbols) for formula in (parameters, flops, state))
+
+
+# Training memory, and the path between two tokens.
+
+
+class Squashed(Mixer[tuple[()]]):
+    """`y = tanh(W x)`: its backward pass needs all x and all y, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input_width = self.output_width = 8
+        self.w_DD = nn.Parameter(torch.eye(8))
+
+    def init_state(self, batch: int) -> tuple[()]:
+        return ()
+
+    def forward(self, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> tuple[Tensor, tuple[()]]:
+        return torch.tanh(x @ self.w_DD), ()
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, tuple[()]]:
+        return torch.tanh(x @ self.w_DD), ()
+
+
+def test_row_d2_training_memory_is_what_the_backward_pass_needs() -> None:
+    for tokens in (1, 100, 5000):
+        assert training_bytes(Squashed(), tokens) == 2 * 4 * 8 * tokens
+    assert training_bytes(build_sample(ancestor("markov").spec, vocab=VOCAB), 100) == 0
+
+
+def small_model(kind: str) -> Any:
+    return build(ancestor(kind).spec.small(), vocab=VOCAB)
+
+
+GRADIENT = [row.name for row in LINEAGE if row.spec.learns == "gradient"]
+QUICK = ("elman", "lstm", "window", "transformer", "mingru")
+each_gradient = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in GRADIENT]
+)
+
+
+@each_gradient
+def test_row_d2_extrapolated_training_memory_is_the_measured_one(kind: str) -> None:
+    model = small_model(kind)
+    extrapolated, measured = training_bytes(model, 1024), growth._kept(model, 1024)
+    chunks_vary = kind in ("mingru", "minlstm")
+    assert extrapolated == measured or (chunks_vary and abs(extrapolated / measured - 1) < 0.02)
+
+
+def test_row_d2_written_out_attention_trains_in_quadratic_memory_and_fused_in_linear() -> None:
+    model = small_model("transformer")
+    fused = [training_bytes(model, tokens) for tokens in (256, 512, 65_536)]
+    with force("naive"):
+        written = [training_bytes(model, tokens) for tokens in (256, 512, 65_536)]
+    assert fused[1] == 2 * fused[0]
+    assert fused[2] == 256 * fused[0]
+    heads, depth = ancestor("transformer").spec.small().num_heads, 2
+    scores = 4 * heads * depth * 65_536**2
+    assert scores < written[2] < 3 * scores
+
+
+PATHS = {"jordan": "none", "window": "none", "basic_attention": "1", "transformer": "1"}
+
+
+@each_gradient
+def test_row_d2_the_longest_path_is_counted(kind: str) -> None:
+    assert path(small_model(kind)) == PATHS.get(kind, "N")
+
+
+def test_row_d2_paths_of_known_length() -> None:
+    """Elman: the product with W and its sum first, then at each step a product, a sum and tanh. A tree: 2 a level."""
+    elman = build("elman", vocab=VOCAB, width=5)
+    assert [path_length(elman, n) - path_length(elman, n - 1) for n in (2, 3, 9)] == [2, 2, 2]
+    assert [tree_path_length(Composition(5), 2**k) for k in (1, 2, 3, 4)] == [4, 6, 8, 10]
+    assert tree_path(NaryTreeLSTM(5)) == "log N"
+    assert path_length(build("window", vocab=VOCAB, width=5, order=3), 3) is not None
+    assert path_length(build("window", vocab=VOCAB, width=5, order=3), 4) is None
+
+
+def test_row_d2_the_page_prints_the_paths() -> None:
+    printed = dict(re.findall(r"^\| (\w+) \|.* \| (N|1|none) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert printed == {"markov": "none", **{kind: PATHS.get(kind, "N") for kind in GRADIENT}}
+
+
+@each_gradient
+def test_row_d2_the_page_prints_the_training_memory(kind: str) -> None:
+    """Of PyTorch's LSTM it depends on the processor, by little."""
+    (printed,) = re.findall(rf"^\| {kind} \|.* \| ([\d,]+) \| \S+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    found = training_bytes(build(ancestor(kind).spec, vocab=65), 4096)
+    assert abs(found / int(printed.replace(",", "")) - 1) < (0.1 if kind == "lstm" else 1e-12)

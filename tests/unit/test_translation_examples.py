@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_data_gettext import catalog, put
 
 from statewise.data import Where
-from statewise.specs import TranslationSpec, UserError, make_spec
+from statewise.specs import Seq2SeqSpec, TranslationSpec, UserError, make_spec
 from statewise.specs.model import KINDS
 from statewise.tasks.translation import TranslationJob
 from statewise.tasks.translation.examples import (
@@ -22,6 +22,7 @@ from statewise.tasks.translation.examples import (
     read_files,
     read_split,
 )
+from statewise.tasks.translation.sides import Levels, TextSource, learn_levels, mean_series, series_errors
 from statewise.tasks.translation.write import Writer, told
 from statewise.training import Parallel
 
@@ -87,16 +88,16 @@ def test_the_end_symbol_begins_what_is_read_and_ends_what_is_written() -> None:
     assert batch.target_BT.tolist() == [[y, y, z, end], [x, y, end, -100]]
     assert batch.length_B.tolist() == [4, 3]
     assert batch.source_length_B.tolist() == [2, 4]
-    assert [row[-1] for row in rows.sources] == [languages.source.end_id] * 5
+    assert [row[-1] for row in rows.sources] == [languages.source.tokenizer.end_id] * 5
 
 
 def test_a_target_that_was_cut_has_no_end_and_a_reversed_source_keeps_its_own() -> None:
     languages = Languages.learn(spec(data__longest=3, data__reverse="true").data, pairs())
     rows = languages.encode(pairs())
-    a, b, c = (int(languages.source.encode(word)[0]) for word in "abc")
+    a, b, c = (int(languages.source.encode([word])[0][0]) for word in "abc")
     end = languages.target.end_id
-    assert rows.sources[0].tolist() == [c, b, a, languages.source.end_id]
-    assert rows.sources[2].tolist() == [a, c, c, languages.source.end_id]  # cut, then turned round
+    assert rows.sources[0].tolist() == [c, b, a, languages.source.tokenizer.end_id]
+    assert rows.sources[2].tolist() == [a, c, c, languages.source.tokenizer.end_id]  # cut, then turned round
     assert len(rows.targets[3]) == 4
     assert end not in rows.targets[3]
     assert all(target[-1] == end for target in (rows.targets[0], rows.targets[1]))
@@ -118,15 +119,16 @@ def test_long_pairs_are_left_out_cut_or_refused_and_counted() -> None:
 
 def test_each_side_has_its_own_vocabulary_unless_they_share_one() -> None:
     apart = Languages.learn(spec(data__target_tokenizer="char", data__target_lower="true").data, pairs(["A"], ["B b"]))
-    assert apart.source.encode("A").size == 1
+    assert apart.source.encode(["A"])[0].size == 1
     assert apart.target.encode("b b").tolist() == apart.target.encode("B b").tolist()
     assert set(apart.files()) == {"source.json", "target.json"}
     shared = Languages.learn(spec(data__shared_vocab="true").data, pairs())
-    assert shared.source is shared.target
-    assert shared.source.unknown_id not in shared.source.encode("a x")
+    assert shared.shared
+    assert shared.target.unknown_id not in shared.source.encode(["a x"])[0]
     assert set(shared.files()) == {"tokenizer.json"}
     rare = Languages.learn(spec(data__min_count=2).data, pairs())
-    assert rare.source.encode("d").tolist() == [rare.source.unknown_id]
+    assert isinstance(rare.source, TextSource)
+    assert rare.source.encode(["d"])[0].tolist() == [rare.source.tokenizer.unknown_id]
 
 
 # ---------------------------------------------------------------- files
@@ -278,3 +280,96 @@ def test_nothing_longer_is_written_than_allowed_nor_the_unknown_word() -> None:
         data__longest=9,
     )
     assert job(learned).translator.most_written(5) == 11
+
+
+# -------------------------------------------------------------------- a class or a vector in, a series out
+
+
+def test_a_series_is_rounded_to_the_nearest_level() -> None:
+    where = [Where("file", 1)]
+    tokenizer = learn_levels(["-1 0.5 3"], where, 9)
+    levels = Levels(tokenizer)
+    given = np.random.default_rng(0).uniform(-1, 3, 50)
+    rounded = np.array([float(one) for one in levels.rounded(" ".join(map(str, given)), "here").split()])
+    assert np.abs(rounded - given).max() <= 0.25 + 1e-9  # half of what is between two levels
+    assert set(rounded) <= {-1 + 0.5 * level for level in range(9)}
+    assert levels.rounded("-9 99", "here") == levels.rounded("-1 3", "here")
+    assert tokenizer.unknown_id not in tokenizer.encode(levels.rounded("0.1 2", "here"))
+    assert Levels(learn_levels(["2 2 2"], where, 9)).rounded("5 2", "here").split() == ["2.000000"] * 2
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.integers(2, 200))
+def test_levels_are_different_and_cover_what_was_learned(values: list[float], count: int) -> None:
+    text = " ".join(map(repr, values))
+    rounded = Levels(learn_levels([text], [Where("file", 1)], count)).rounded(text, "here")
+    apart = (max(values) - min(values)) / (count - 1)
+    np.testing.assert_allclose([float(one) for one in rounded.split()], values, atol=0.6 * apart + 1e-6, rtol=1e-6)
+
+
+def test_errors_of_series_are_those_by_hand() -> None:
+    assert mean_series(["1 2 6", "3 4", "5 0 3"]) == "3 2 4.5"
+    found = series_errors(["1 2", "0 0 0 9"], ["1 2 4", "0 1 0"])
+    assert found["mse"] == pytest.approx((4 + 1) / 6)  # the first goes on with 2; of the second, 9 is not counted
+    assert found["mae"] == pytest.approx((2 + 1) / 6)
+
+
+@pytest.mark.parametrize("context", ["initial", "each_step", "both"])
+@pytest.mark.parametrize("kind", ["class", "vector"])
+def test_row_b4_a_class_or_a_vector_conditions_the_decoder(context: str, kind: str) -> None:
+    """c is the class's vector or `W x + b`: the first state is `tanh(V c + d)`, or c enters at every step, or both."""
+    made = spec(data__source_kind=kind, model__context=context, model__decoder__kind="gru", **SMALL)
+    assert isinstance(made.model, Seq2SeqSpec)
+    assert made.model.encoder.kind == "linear"
+    sources = ["a", "b", "a", "b", "b"] if kind == "class" else ["1 2", "3 5", "1 2", "0 -1", "4 4"]
+    given = pairs(sources)
+    languages = Languages.learn(made.data, given)
+    model: Any = TranslationJob(made, given, given, languages, Parallel()).build().double().eval()
+    rows = languages.encode(given)
+    batch = rows.batch(np.arange(5), languages.target.end_id)
+    source = batch.source.double() if kind == "vector" else batch.source
+    state = model.condition(source, batch.source_length_B)
+    if kind == "class":
+        c_BC = model.reader.entry.weight[source[:, 0]]
+    else:
+        x_NI = np.array([[float(one) for one in text.split()] for text in sources])
+        scaled_NI = torch.from_numpy((x_NI - x_NI.mean(0)) / x_NI.std(0))
+        torch.testing.assert_close(source[:, 0], scaled_NI, atol=1e-6, rtol=1e-6)
+        c_BC = source[:, 0] @ model.reader.entry.weight.T + model.reader.entry.bias
+    begun_BD = model.stack.init_state(5).layers[0].h_BD
+    if context != "each_step":
+        begun_BD = torch.tanh(c_BC @ model.bridge.maps[0].weight.T + model.bridge.maps[0].bias)
+    torch.testing.assert_close(state.mixer.layers[0].h_BD, begun_BD)
+    torch.testing.assert_close(state.context_BC, c_BC if context != "initial" else c_BC[:, :0])
+    all_BTV, _ = model(batch.input_BT, state)
+    torch.testing.assert_close(all_BTV[0, 0], all_BTV[2, 0])  # the same source
+    assert (all_BTV[0, 0] - all_BTV[1, 0]).abs().max() > 1e-4
+    for t in range(batch.input_BT.shape[1]):
+        logits_BV, state = model.step(batch.input_BT[:, t], state)
+        torch.testing.assert_close(logits_BV, all_BTV[:, t])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"data__source_kind": "class", "model__kind": "gru"}, "set model.kind = 'seq2seq'"),
+        ({"data__target_kind": "series", "model__kind": "gru"}, "set model.kind = 'seq2seq'"),
+        ({"data__source_kind": "class", "data__reverse": "true"}, "reverse is for sources that are texts"),
+        ({"data__source_kind": "vector", "data__shared_vocab": "true"}, "shared_vocab is for sources that are texts"),
+        ({"data__source_column": '["a", "b"]'}, "source_kind = 'vector'"),
+        ({"model__encoder__kind": "linear"}, "model.source = 'mean'"),
+        ({"model__encoder__kind": "linear", "model__source": "mean", "model__bidirectional": "true"}, "no direction"),
+    ],
+)
+def test_a_class_or_a_vector_has_no_settings_of_a_text(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        spec(**settings)
+
+
+def test_of_every_class_a_share_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("".join(f"{'abc'[n % 3]}\tx{n}\n" for n in range(60)))
+    data = spec(data__source_kind="class", data__train=tmp_path / "p.tsv", data__held_out=0.2).data
+    train, held = read_split(data, seed=0)
+    assert sorted(held.sources) == sorted("abc" * 4)
+    assert len(train) == 48
+    with pytest.raises(UserError, match="no embedded pairs of a class and a series"):
+        read_split(spec(data__source_kind="class", data__target_kind="series").data, seed=0)

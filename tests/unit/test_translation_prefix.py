@@ -167,7 +167,7 @@ def test_smoothing_is_that_of_the_symbols(scheme: Scheme) -> None:
     model = task.build().double().eval()
     batch = task.translator.batch(task.held_rows, np.arange(5))
     plain, smooth = (float(task.translator.loss(model, batch, smoothing=s).detach()) for s in (0.0, 0.2))
-    state_after = model.condition(batch.source_BS, batch.source_length_B)
+    state_after = model.condition(batch.source, batch.source_length_B)
     begun = model.begin(*state_after, length_B=batch.whole_B)
     outputs_BTV, _ = model(batch.input_BT, begun)
     chosen = outputs_BTV if scheme == "end" else outputs_BTV[..., :-1]

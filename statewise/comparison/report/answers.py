@@ -35,7 +35,7 @@ def disputed(results: Results) -> list[Asked]:
 
 
 def _of_one_seed(results: Results) -> dict[str, dict[tuple[str, str, str], str]]:
-    known = {name: {one.seed: one.answers for one in results.final[name] if one.answers} for name in results.done}
+    known = {name: {run.seed: run.answers for run in results.final[name] if run.answers} for name in results.done}
     known = {name: seeds for name, seeds in known.items() if seeds}
     shared = set.intersection(*(set(seeds) for seeds in known.values())) if known else set()
     if not shared:
@@ -44,13 +44,13 @@ def _of_one_seed(results: Results) -> dict[str, dict[tuple[str, str, str], str]]
 
 
 def _by_question(answers: list[Answer]) -> dict[tuple[str, str, str], str]:
-    return {(one.given, one.asked, one.truth): one.answer for one in answers}
+    return {(answer.given, answer.asked, answer.truth): answer.answer for answer in answers}
 
 
 def answered(asked: list[Asked]) -> str:
     if not asked:
         return ""
-    split = [one for one in asked if 0 < len(one.right) < len(one.answers)]
+    split = [answer for answer in asked if 0 < len(answer.right) < len(answer.answers)]
     if not split:
         alike = "right" if asked[0].right else "wrong"
         return f"The entries agree on all rows that were kept: on the rows below all are {alike}."
@@ -62,7 +62,7 @@ def answered(asked: list[Asked]) -> str:
 
 def courses(results: Results) -> list[Figure]:
     """The forecast of each entry for the same stretch, beside the observed values."""
-    runs = {name: next((one.course for one in results.final[name] if one.course), None) for name in results.done}
+    runs = {name: next((run.course for run in results.final[name] if run.course), None) for name in results.done}
     told = {name: course for name, course in runs.items() if course is not None}
     if not told:
         return []

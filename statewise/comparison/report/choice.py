@@ -53,8 +53,8 @@ def choices(results: Results, ranking: Ranking) -> Choices | None:
     """None where there is nothing to choose from: one entry, or one seed and no cheaper entry."""
     if len(ranking.standings) < 2:
         return None
-    first, standing = ranking.standings[0], {one.entry: one for one in ranking.standings}
-    best = next((one for one in ranking.standings if one.entry not in results.unmatched), first)
+    first, standing = ranking.standings[0], {standing.entry: standing for standing in ranking.standings}
+    best = next((standing for standing in ranking.standings if standing.entry not in results.unmatched), first)
     tied = [best.entry]
     if has_spread(ranking):
         tied += [
@@ -106,7 +106,7 @@ def _costs(results: Results) -> list[_Cost]:
 
     def of(field: Callable[[Found], float | None]) -> Callable[[str], list[float]]:
         # A count model has no parameters and no FLOPs: that makes it no cheaper.
-        return lambda name: [value for one in results.final[name] if (value := field(one))]
+        return lambda name: [value for run in results.final[name] if (value := field(run))]
 
     return [
         _Cost(

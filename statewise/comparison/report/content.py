@@ -9,18 +9,11 @@ from typing import Any, NamedTuple
 from statewise.comparison.budget import Entry
 from statewise.comparison.report.answers import Asked, answered, courses, disputed
 from statewise.comparison.report.choice import Choices, choices
-from statewise.comparison.report.costs import contexts, lesson, standings, throughput, tradeoffs
+from statewise.comparison.report.costs import by_number, contexts, lesson, standings, throughput, tradeoffs
 from statewise.comparison.report.curves import learning_curves
 from statewise.comparison.report.lineage import Group, Model, colours, groups, models
 from statewise.comparison.report.results import Results, sort
-from statewise.comparison.report.surprise import (
-    Disagreement,
-    Surprised,
-    Written,
-    disagreements,
-    readings,
-    written,
-)
+from statewise.comparison.report.surprise import Disagreement, Surprised, Written, disagreements, readings, written
 from statewise.comparison.report.table import (
     Settings,
     entry_table,
@@ -62,6 +55,7 @@ class PartContent(NamedTuple):
     title: str
     question: str
     table: Table
+    also: tuple[str, ...]  # its columns that hold the study's other metrics
     method: str  # of the statistical tests
     noisy: str  # entries whose variance makes the tests coarse; often nothing
     choices: Choices | None
@@ -112,18 +106,13 @@ class _Study(NamedTuple):
 
 
 def gather(
-    parts: Sequence[Part],
-    *,
-    title: str,
-    question: str,
-    command: str | None = None,
-    look: Figure | None = None,
+    parts: Sequence[Part], *, title: str, question: str, command: str | None = None, look: Figure | None = None
 ) -> Content:
     assert parts, "a report needs at least one study"
     studies = []
     for part in parts:
         results = sort(part.study, part.entries, part.found, part.failures, part=part.name, alone=len(parts) == 1)
-        final = [one for runs in results.final.values() for one in runs]
+        final = [run for runs in results.final.values() for run in runs]
         ranked = ranking(final, metric=part.study.metric, better=part.study.better, entries=results.done or None)
         studies.append(_Study(part, results, ranked))
     lead, own, more = _choose(studies, look)
@@ -151,19 +140,20 @@ def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
     samples, sampled = written(results, ranked) if text else ([], "")
     read, unread = readings(results) if text else ([], [])
     apart, asked = disagreements(read), disputed(results)
-    final = [one for runs in results.final.values() for one in runs]
+    final = [run for runs in results.final.values() for run in runs]
     return PartContent(
         name=part.name,
         title=part.study.title,
         question=part.study.question,
         table=entry_table(results, ranked, {entry.name: entry for entry in part.entries}),
+        also=tuple(name for names in results.also().values() for name in names),
         method=ranked.method,
         noisy=_noisy(ranked),
         choices=choices(results, ranked),
         figures=tuple(figures),
         samples=tuple(samples),
         sampled=sampled,
-        prompt=next((one.prompt for one in final if one.prompt), "") if samples else "",
+        prompt=next((run.prompt for run in final if run.prompt), "") if samples else "",
         answers=tuple(asked),
         answered=answered(asked),
         readings=tuple(sorted(read, key=lambda one: one.total)),
@@ -190,6 +180,7 @@ def _choose(studies: Sequence[_Study], look: Figure | None) -> tuple[list[Figure
     against = {study.part.name: tradeoffs(study.results, study.ranking) for study in done}
     widest = max(done, key=lambda study: len(study.results.done), default=None)
     wanted: list[tuple[str, Figure]] = []  # the most telling first
+    wanted += [(study.part.name, figure) for study in done for figure in by_number(study.results, study.ranking)]
     wanted += [(name, figure) for name, some in learning.items() for figure in some[:1]]
     wanted += [(widest.part.name, figure) for figure in growth[widest.part.name]] if widest is not None else []
     wanted += [(study.part.name, figure) for study in done for figure in courses(study.results)]
@@ -240,17 +231,18 @@ def _part_dict(part: PartContent) -> dict[str, Any]:
         "title": part.title,
         "question": part.question,
         "table": part.table.as_dict(),
+        "also": list(part.also),
         "method": part.method,
         "noisy": part.noisy,
         "choices": None if part.choices is None else {**part.choices.table.as_dict(), "said": part.choices.said},
         "figures": [figure.as_dict() for figure in part.figures],
-        "samples": [{**one._asdict(), "text": one.text} for one in part.samples],
+        "samples": [{**sample._asdict(), "text": sample.text} for sample in part.samples],
         "sampled": part.sampled,
         "prompt": part.prompt,
-        "answers": [one._asdict() for one in part.answers],
+        "answers": [answer._asdict() for answer in part.answers],
         "answered": part.answered,
-        "surprise": [{**one._asdict(), "bits_per_character": one.per_character()} for one in part.readings],
-        "disagreements": [one._asdict() for one in part.disagreements],
+        "surprise": [{**reading._asdict(), "bits_per_character": reading.per_character()} for reading in part.readings],
+        "disagreements": [disagreement._asdict() for disagreement in part.disagreements],
         "disagreement": part.disagreement,
         "missing_text": list(part.missing_text),
         "settings": None
@@ -275,7 +267,7 @@ def _missing(study: _Study) -> list[str]:
 
 def _noisy(ranked: Ranking) -> str:
     """The tests pool the variance of all entries: a few that vary far more than the rest make it large."""
-    known = {one.entry: one.deviation for one in ranked.standings if one.deviation}
+    known = {standing.entry: standing.deviation for standing in ranked.standings if standing.deviation}
     if len(known) < 3:
         return ""
     usual = median(known.values())
@@ -356,8 +348,8 @@ def _number(value: object) -> str:
 def _environment(study: _Study) -> dict[str, Any]:
     """What the first trial that has one recorded of its machine."""
     for runs in study.results.final.values():
-        for one in runs:
-            path = study.part.folder / "trials" / one.key / "run" / "environment.json"
+        for run in runs:
+            path = study.part.folder / "trials" / run.key / "run" / "environment.json"
             try:
                 facts = from_json(read_small(path))
             except (OSError, ValueError):

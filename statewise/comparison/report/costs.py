@@ -1,19 +1,15 @@
 """Scores and what they cost: the figure that carries the lesson, scores against size, speed, growth with context."""
 
 from collections.abc import Callable, Mapping
+from statistics import fmean
 
 from statewise.comparison.report.results import SAME, Results, differ, pareto, possible
-from statewise.comparison.report.verdict import (
-    compares_sizes,
-    few,
-    listed,
-    named,
-    separates_forms,
-)
+from statewise.comparison.report.verdict import compares_sizes, few, listed, named, separates_forms
 from statewise.comparison.statistics import Ranking, Standing
 from statewise.comparison.trial import COSTS, Found
 from statewise.display import Format, count, duration, plain, size
 from statewise.figures import FORMATS, Axis, Figure, Series, Unit
+from statewise.tasks import metric_of
 
 _ROOM = 0.5  # beside the entries, for trivial predictors: as a share of their range
 
@@ -38,22 +34,22 @@ def lesson(results: Results, ranking: Ranking) -> Figure:
 def bars(results: Results, ranking: Ranking) -> Figure:
     """Shares of right answers, a bar per entry with what its state is and its bytes; trivial predictors last."""
     context = results.stated_context()
-    several = any(one.t_interval is not None for one in ranking.standings)
+    several = any(standing.t_interval is not None for standing in ranking.standings)
     series = []
-    for at, one in enumerate(ranking.standings):
-        low, high = _interval(results, one)
-        state = results.state_bytes(one.entry)
-        form = results.form(one.entry) if one.entry in results.kinds else ""
+    for at, standing in enumerate(ranking.standings):
+        low, high = _interval(results, standing)
+        state = results.state_bytes(standing.entry)
+        form = results.form(standing.entry) if standing.entry in results.kinds else ""
         note = ", ".join(filter(None, [form, size(state) if state else ""]))
         series.append(
             Series(
-                one.entry,
-                (one.mean,),
+                standing.entry,
+                (standing.mean,),
                 (float(at),),
                 (low,) if several else (),
                 (high,) if several else (),
-                entry=one.entry,
-                text=(f"{one.mean:.2f}{f' · {note}' if note else ''}",),
+                entry=standing.entry,
+                text=(f"{standing.mean:.2f}{f' · {note}' if note else ''}",),
             )
         )
     anchors = [
@@ -68,7 +64,9 @@ def bars(results: Results, ranking: Ranking) -> Figure:
         title=f"{metric} by kind of state" if forms else f"{metric} of each entry",
         kind="bars",
         x=Axis(results.metric, limits=(0.0, 1.0)),
-        y=Axis("", scale="category", categories=(*(one.entry for one in ranking.standings), *results.anchors)),
+        y=Axis(
+            "", scale="category", categories=(*(standing.entry for standing in ranking.standings), *results.anchors)
+        ),
         series=(*series, *anchors) if series else (),
         reading=f"Longer is better; beside each bar: {results.metric}{', what the state is' if forms else ''}{after}"
         f"{'; lines: 95 % interval over seeds' if several else ''}"
@@ -94,14 +92,16 @@ def standings(results: Results, ranking: Ranking) -> Figure:
     """Every entry with its interval and its seeds, the best at the top; trivial predictors below."""
     known = ranking.standings
     series = []
-    for at, one in enumerate(known):
-        low, high = _interval(results, one)
-        bounded = one.t_interval is not None
-        point = Series(one.entry, (one.mean,), (float(at),), entry=one.entry)
+    for at, standing in enumerate(known):
+        low, high = _interval(results, standing)
+        bounded = standing.t_interval is not None
+        point = Series(standing.entry, (standing.mean,), (float(at),), entry=standing.entry)
         series.append(point._replace(low=(low,), high=(high,)) if bounded else point)
         if results.several:
-            rows = (float(at),) * len(one.figures)
-            series.append(Series(f"{one.entry}, each seed", one.figures, rows, entry=one.entry, small=True))
+            rows = (float(at),) * len(standing.figures)
+            series.append(
+                Series(f"{standing.entry}, each seed", standing.figures, rows, entry=standing.entry, small=True)
+            )
     near, far = _near_and_far(results)
     series += [Series(name, (value,), (float(len(known) + at),)) for at, (name, value) in enumerate(near.items())]
     spread = "; bars: 95 % interval of the mean over seeds; small marks: seeds" if results.several else ""
@@ -111,11 +111,43 @@ def standings(results: Results, ranking: Ranking) -> Figure:
         title=f"{results.metric[:1].upper()}{results.metric[1:]} of each entry",
         kind="dots",
         x=Axis(results.metric, scale=results.scale),
-        y=Axis("", scale="category", categories=(*(one.entry for one in known), *near)),
+        y=Axis("", scale="category", categories=(*(standing.entry for standing in known), *near)),
         series=tuple(series) if known else (),
         reading=f"Best at the top, {results.study.better} is better{spread}{trivial}.",
         finding=_range(results, ranking, plain),
         missing=(f"Outside the axis: {far}.",) if far else (),
+    )
+
+
+def by_number(results: Results, ranking: Ranking) -> list[Figure]:
+    """A line per entry, for other metrics of the study that are tables by a number, such as accuracy by distance."""
+    return [_by_number(results, ranking, *one) for one in results.also().items() if len(one[1]) > 1]
+
+
+def _by_number(results: Results, ranking: Ranking, table: str, names: list[str]) -> Figure:
+    metric, what = metric_of(table).label.split(", ")
+    places = [int(name.rpartition(".")[2]) for name in names]
+    series = []
+    for entry in (standing.entry for standing in ranking.standings):
+        runs = [[run.figures[name] for run in results.final[entry] if name in run.figures] for name in names]
+        there = [(float(place), values) for place, values in zip(places, runs) if values]
+        means, low, high = ([of(values) for _, values in there] for of in (fmean, min, max))
+        x = tuple(place for place, _ in there)
+        series.append(Series(entry, x, tuple(means), tuple(low), tuple(high), entry=entry))
+    ends = {one.name: one.y[-1] for one in series if one.x and one.x[-1] == places[-1]}
+    ordered = sorted(ends, key=lambda name: ends[name], reverse=metric_of(table).better == "higher")
+    best, worst = ordered[0], ordered[-1]
+    equal = [name for name in ordered if ends[name] == ends[best]]
+    return Figure(
+        name=results.figure_name(table.replace("_", "-")),
+        title=f"{metric[:1].upper()}{metric[1:]} against {what}",
+        kind="line",
+        x=Axis(what, scale="log", base=2, unit="whole"),
+        y=Axis(metric, limits=(0.0, 1.0) if metric_of(table).share else None),
+        series=tuple(series),
+        reading=f"Mean over seeds, band: lowest to highest seed; {metric_of(table).better} is better.",
+        finding=f"At {what} {places[-1]}: {plain(ends[best])} for {listed(few(equal))}"
+        + (f", {plain(ends[worst])} for {named(worst)}." if worst not in equal else "."),
     )
 
 
@@ -188,14 +220,14 @@ def _against(
     unit: Unit = "bytes",
 ) -> Figure:
     series, without = [], []
-    for one in ranking.standings:
-        x = of(one.entry)
+    for standing in ranking.standings:
+        x = of(standing.entry)
         if not x:
-            without.append(one.entry)
+            without.append(standing.entry)
             continue
-        low, high = _interval(results, one)
-        point = Series(one.entry, (x,), (one.mean,), entry=one.entry)
-        series.append(point if one.t_interval is None else point._replace(low=(low,), high=(high,)))
+        low, high = _interval(results, standing)
+        point = Series(standing.entry, (x,), (standing.mean,), entry=standing.entry)
+        series.append(point if standing.t_interval is None else point._replace(low=(low,), high=(high,)))
     down = "Lower left" if results.study.better == "lower" else "Upper left"
     return Figure(
         name=results.figure_name(f"quality-{name}"),
@@ -224,8 +256,8 @@ def _front(results: Results, series: list[Series], what: str, unit: Unit) -> str
     form = FORMATS[unit]
     if len(series) == 1:
         return f"Only {named(series[0].name)} has a known {what}: {form(series[0].x[0])}."
-    sizes = {one.name: one.x[0] for one in series}
-    names = pareto({one.name: (one.x[0], one.y[0]) for one in series}, results.study.better)
+    sizes = {curve.name: curve.x[0] for curve in series}
+    names = pareto({curve.name: (curve.x[0], curve.y[0]) for curve in series}, results.study.better)
     unmatched = [named(name) for name in names if name in results.unmatched]
     note = f" Not size-matched: {listed(unmatched)}." if unmatched else ""
     return f"Pareto-optimal: {listed([f'{named(name)} ({form(sizes[name])})' for name in names])}.{note}"
@@ -314,7 +346,7 @@ def _by_context(
 ) -> Figure:
     series, missing = [], []
     for entry in results.done:
-        tables = [table for one in results.final[entry] if (table := of(one))]
+        tables = [table for run in results.final[entry] if (table := of(run))]
         places = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
         means = [sum(table[place] for table in tables) / len(tables) for place in places]
         kept = [(float(place), mean) for place, mean in zip(places, means) if mean > 0]
@@ -339,15 +371,15 @@ def _growth(series: list[Series], form: Callable[[float], str], *, noise: float)
     """Who grows and who stays flat. Times vary between runs, so growth has to exceed the factor `noise`."""
     if not series:
         return ""
-    last = max(one.x[-1] for one in series)
-    growing = [one for one in series if one.y[-1] > noise * one.y[0]]
-    flat = [one for one in series if one not in growing]
+    last = max(curve.x[-1] for curve in series)
+    growing = [curve for curve in series if curve.y[-1] > noise * curve.y[0]]
+    flat = [curve for curve in series if curve not in growing]
     said = []
     if growing:
-        factors = [f"{named(one.name)} (× {count(one.y[-1] / one.y[0])})" for one in growing]
+        factors = [f"{named(curve.name)} (× {count(curve.y[-1] / curve.y[0])})" for curve in growing]
         said.append(f"{listed(factors)} {'grows' if len(growing) == 1 else 'grow'}")
     if flat:
-        ends = [one.y[-1] for one in flat]
+        ends = [curve.y[-1] for curve in flat]
         span = form(min(ends)) if min(ends) == max(ends) else f"{form(min(ends))} to {form(max(ends))}"
         whose = "all" if not growing else "the other" if len(flat) == 1 else f"the other {len(flat)}"
         said.append(f"{whose} {'stays' if len(flat) == 1 else 'stay'} flat at {span}")

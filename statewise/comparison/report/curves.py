@@ -35,8 +35,8 @@ def learning_curves(results: Results) -> list[Figure]:
     others = [
         _Drawn(f"-{metric.name}", metric.label, metric.better, partial(_watched, metric.name)) for metric in watched
     ]
-    figures = [_curves(results, one, "steps", "steps", "whole", lambda point: float(point.step)) for one in others]
-    if not any(one.curve for runs in results.final.values() for one in runs):
+    figures = [_curves(results, other, "steps", "steps", "whole", lambda point: float(point.step)) for other in others]
+    if not any(run.curve for runs in results.final.values() for run in runs):
         return figures
     by_steps = _curves(results, own, "steps", "steps", "whole", lambda point: float(point.step))
     by_time = _curves(results, own, "time", "training time (seconds)", "seconds", lambda point: point.seconds)
@@ -63,11 +63,11 @@ def _curves(
             series.append(one)
     if bare:
         missing.append(f"No learning curve: {listed(few(bare))}.")
-    spread = [value for one in series for value in one.x if value > 0]
-    last = [one.x[-1] for one in series]
+    spread = [value for curve in series for value in curve.x if value > 0]
+    last = [curve.x[-1] for curve in series]
     log = name != "steps" and bool(spread) and max(last) > WIDE * min(last)
     if log:
-        series = [_positive(one) for one in series]
+        series = [_positive(curve) for curve in series]
     steep = _steep(series, drawn.better)
     limits = None if steep else _limits(series, drawn.better)
     cut = "; the start of training is cut off" if limits else ""
@@ -90,15 +90,15 @@ def _curves(
 
 def _steep(series: list[Series], better: Better) -> bool:
     """Whether errors fall so far that only a logarithmic axis shows where they end."""
-    seen = [value for one in series for value in (*one.y, *one.low)]
+    seen = [value for curve in series for value in (*curve.y, *curve.low)]
     return better == "lower" and bool(seen) and min(seen) > 0 and max(seen) > WIDE * min(seen)
 
 
 def _partial(results: Results, drawn: _Drawn) -> str:
     """A note where no point of any curve equals the final score of its run."""
-    runs = [one for runs in results.final.values() for one in runs if len(one.curve) > 1]
+    runs = [run for runs in results.final.values() for run in runs if len(run.curve) > 1]
     figure = results.study.metric
-    if drawn.name or not runs or any(point.figure == one.figures[figure] for one in runs for point in one.curve):
+    if drawn.name or not runs or any(point.figure == run.figures[figure] for run in runs for point in run.curve):
         return ""
     return (
         " During training only part of the held-out data is scored, so curves end near the table's scores, not at them."
@@ -156,16 +156,16 @@ def _positive(one: Series) -> Series:
 def _limits(series: list[Series], better: str) -> tuple[float, float] | None:
     """The vertical range without the first fall, beside which the rest would look flat."""
     sign = 1 if better == "lower" else -1
-    curves = [one for one in series if len(one.x) > 3]
+    curves = [curve for curve in series if len(curve.x) > 3]
     if not curves:
         return None
     later = []
-    for one in curves:
-        early = _EARLY * (one.x[-1] - one.x[0]) + one.x[0]
-        later.append(max(sign * y for x, y in zip(one.x, one.y) if x >= early))
-    ends = [sign * one.y[-1] for one in series]
-    worst, best = max(*later, *ends), min(sign * y for one in series for y in (*one.low, *one.high))
-    highest = max(sign * y for one in series for y in one.y)
+    for curve in curves:
+        early = _EARLY * (curve.x[-1] - curve.x[0]) + curve.x[0]
+        later.append(max(sign * y for x, y in zip(curve.x, curve.y) if x >= early))
+    ends = [sign * curve.y[-1] for curve in series]
+    worst, best = max(*later, *ends), min(sign * y for curve in series for y in (*curve.low, *curve.high))
+    highest = max(sign * y for curve in series for y in curve.y)
     if worst <= best or highest - best < _CUT * (worst - best):
         return None
     air = 0.06 * (worst - best)
@@ -176,11 +176,11 @@ def _limits(series: list[Series], better: str) -> tuple[float, float] | None:
 def _finding(series: list[Series], axis: str, unit: Unit, better: str) -> str:
     if not series:
         return "No entry has a learning curve."
-    series = [one for one in series if len(one.x) > 1] or series  # count models have one point
+    series = [curve for curve in series if len(curve.x) > 1] or series  # count models have one point
     best = (min if better == "lower" else max)(series, key=lambda one: one.y[-1])
     word = {"steps": " steps", "training FLOPs": " FLOPs"}.get(axis, "")
     lowest = f"{named(best.name)} ends best, at {plain(best.y[-1])} after {FORMATS[unit](best.x[-1])}{word}"
-    others = [one for one in series if one is not best]
+    others = [curve for curve in series if curve is not best]
     if not others:
         return f"{lowest}."
     last = (max if better == "lower" else min)(others, key=lambda one: one.y[-1])

@@ -40,7 +40,7 @@ def _lead(content: Content) -> str:
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.verdict)
     said = f'<div class="verdict" role="note">{sentences}</div>'
     first, others = content.lead[:1], content.lead[1:]
-    shown = "".join(html.figure(one, content.colours) for one in first)
+    shown = "".join(html.figure(figure, content.colours) for figure in first)
     below = html.figures(others, content.colours) if others else ""
     return f'<div class="lesson">{shown}{said}</div>{below}'
 
@@ -66,23 +66,23 @@ def _key(entries: Sequence[str], inside: str) -> str:
 
 
 def _sections(content: Content) -> list[tuple[str, str, str]]:
-    found = []
+    sections = []
     if len(content.models) > 1:
-        found.append(("lineage", "The models, in order of years", _models(content.models)))
+        sections.append(("lineage", "The models, in order of years", _models(content.models)))
     several = len(content.parts) > 1
     for part in content.parts:
         name = part.name if several else "entries"
-        found.append((name, part.title if several else "Results", _results(part, content, several=several)))
+        sections.append((name, part.title if several else "Results", _results(part, content, several=several)))
     for part in content.parts:
         if part.samples or part.sampled:
-            found.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
+            sections.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
     more = html.figures(content.more, content.colours) if content.more else ""
     more += "".join(_readings(part) + _disagreements(part) + _answers(part) for part in content.parts)
     if more:
-        found.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
-    found.append(("settings", "Settings and search", "".join(_settings(part, several) for part in content.parts)))
-    found.append(("run", "Data, machine and command", _run(content)))
-    return found
+        sections.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
+    sections.append(("settings", "Settings and search", "".join(_settings(part, several) for part in content.parts)))
+    sections.append(("run", "Data, machine and command", _run(content)))
+    return sections
 
 
 def _results(part: PartContent, content: Content, *, several: bool) -> str:
@@ -105,17 +105,19 @@ def _results(part: PartContent, content: Content, *, several: bool) -> str:
 
 def _models(some: Sequence[Model]) -> str:
     rows = []
-    for one in some:
-        paper = escape(one.paper)
-        linked = f'<a href="{escape(one.link)}" rel="noopener">{paper}</a>' if one.link else paper
-        names = "" if one.entries == (one.kind,) else f' <span class="note">({escape(", ".join(one.entries))})</span>'
+    for model in some:
+        paper = escape(model.paper)
+        linked = f'<a href="{escape(model.link)}" rel="noopener">{paper}</a>' if model.link else paper
+        names = (
+            "" if model.entries == (model.kind,) else f' <span class="note">({escape(", ".join(model.entries))})</span>'
+        )
         cells = [
-            f"{escape(one.kind).replace('_', '_<wbr>')}{names}",
-            str(one.year),
-            escape(one.state),
-            escape(one.fixed),
-            escape(one.cost),
-            f"{linked} · <code>{escape(one.page)}</code>",
+            f"{escape(model.kind).replace('_', '_<wbr>')}{names}",
+            str(model.year),
+            escape(model.state),
+            escape(model.fixed),
+            escape(model.cost),
+            f"{linked} · <code>{escape(model.page)}</code>",
         ]
         labels = ("", "", "state", "fixed", "costs", "read")
         rows.append(f"<tr>{''.join(_cell(*both) for both in zip(cells, labels))}</tr>")
@@ -140,10 +142,10 @@ def _samples(part: PartContent) -> str:
         return f"<p>{escape(part.sampled)}</p>"
     bounds = _bounds(part)
     cards = "".join(
-        f'<div class="card"><h3>{escape(one.entry)} <small class="note">seed {one.seed}, '
-        f"{plain(one.per_character())} bits per character</small></h3>"
-        f'<pre class="heat" tabindex="0">{_coloured(one.pieces, bounds)}</pre></div>'
-        for one in part.samples
+        f'<div class="card"><h3>{escape(sample.entry)} <small class="note">seed {sample.seed}, '
+        f"{plain(sample.per_character())} bits per character</small></h3>"
+        f'<pre class="heat" tabindex="0">{_coloured(sample.pieces, bounds)}</pre></div>'
+        for sample in part.samples
     )
     prompt = (
         f'<p>All samples continue this prompt:</p><pre class="command">{_code(part.prompt)}</pre>'
@@ -166,12 +168,13 @@ def _readings(part: PartContent) -> str:
         "<h3 class='table'>The same held-out text, read by several models</h3>"
         f"<p>Stronger colour: more bits, the piece was less expected (mean over seeds). {escape(best.entry)} needs the "
         f"fewest, {plain(best.per_character())} bits per character.</p>{_scale(bounds)}"
-        f'<div class="cards">{"".join(_reading(one, bounds) for one in shown)}</div>{html.missing(part.missing_text)}'
+        f'<div class="cards">{"".join(_reading(reading, bounds) for reading in shown)}</div>'
+        f"{html.missing(part.missing_text)}"
     )
 
 
 def _bounds(part: PartContent) -> tuple[float, ...]:
-    texts = [*(one.pieces for one in part.samples), *(one.pieces for one in part.readings)]
+    texts = [*(sample.pieces for sample in part.samples), *(reading.pieces for reading in part.readings)]
     return widened(LEVELS, [bits for pieces in texts for _, bits in pieces])
 
 
@@ -204,15 +207,17 @@ def _disagreements(part: PartContent) -> str:
     if not part.disagreements:
         return ""
     rows = []
-    for one in part.disagreements:
-        least, most = (plain(one.bits[name]) for name in (one.expected_by, one.surprised))
-        every = ", ".join(f"{name} {plain(bits)}" for name, bits in sorted(one.bits.items(), key=lambda item: item[1]))
+    for disagreement in part.disagreements:
+        least, most = (plain(disagreement.bits[name]) for name in (disagreement.expected_by, disagreement.surprised))
+        every = ", ".join(
+            f"{name} {plain(bits)}" for name, bits in sorted(disagreement.bits.items(), key=lambda item: item[1])
+        )
         rows.append(
-            f'<tr><td class="text wrap"><code>{_code(one.before)}<mark>{_code(one.piece)}</mark>'
-            f"{_code(one.after)}</code></td>"
-            f'<td class="text">{escape(one.expected_by)} <span class="note">{least}</span></td>'
-            f'<td class="text">{escape(one.surprised)} <span class="note">{most}</span></td>'
-            f'<td title="{escape(every)}">{plain(one.gap)}</td></tr>'
+            f'<tr><td class="text wrap"><code>{_code(disagreement.before)}<mark>{_code(disagreement.piece)}</mark>'
+            f"{_code(disagreement.after)}</code></td>"
+            f'<td class="text">{escape(disagreement.expected_by)} <span class="note">{least}</span></td>'
+            f'<td class="text">{escape(disagreement.surprised)} <span class="note">{most}</span></td>'
+            f'<td title="{escape(every)}">{plain(disagreement.gap)}</td></tr>'
         )
     heads = [("piece in context", "text"), ("fewest bits", "text"), ("most bits", "text"), ("difference (bits)", "")]
     head = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in heads)

@@ -37,11 +37,16 @@ def markdown(content: Content) -> str:
 
 def _models(content: Content) -> list[str]:
     rows = []
-    for one in content.models:
-        paper = f"[{md.escaped(one.paper)}]({one.link})" if one.link else md.escaped(one.paper)
-        names = "" if one.entries == (one.kind,) else f" ({', '.join(one.entries)})"
-        cells = [md.escaped(one.kind + names), str(one.year), *map(md.escaped, (one.state, one.fixed, one.cost)), paper]
-        rows.append(f"| {' | '.join([*cells, md.escaped(one.page)])} |")
+    for model in content.models:
+        paper = f"[{md.escaped(model.paper)}]({model.link})" if model.link else md.escaped(model.paper)
+        names = "" if model.entries == (model.kind,) else f" ({', '.join(model.entries)})"
+        cells = [
+            md.escaped(model.kind + names),
+            str(model.year),
+            *map(md.escaped, (model.state, model.fixed, model.cost)),
+            paper,
+        ]
+        rows.append(f"| {' | '.join([*cells, md.escaped(model.page)])} |")
     head = "| model | year | the state | what it fixed | what it costs | paper | page |"
     return ["\n".join([head, f"|{':--|' * 7}", *rows])]
 
@@ -50,8 +55,8 @@ def _results(part: PartContent, *, several: bool) -> list[str]:
     parts = [f"## {md.escaped(part.title) if several else 'Results'}"]
     parts += [md.escaped(part.question)] if several else []
     parts += [md.table(part.table), f"{md.escaped(part.method)} {md.escaped(part.noisy)}".strip()]
-    for one in part.figures:
-        parts += md.figure(one)
+    for figure in part.figures:
+        parts += md.figure(figure)
     if part.choices is not None:
         parts += ["### Which one to choose", md.escaped(part.choices.said), md.table(part.choices.table)]
     return parts
@@ -71,7 +76,10 @@ def _samples(part: PartContent) -> list[str]:
 def _readings(part: PartContent) -> list[str]:
     if not part.readings:
         return []
-    rows = [f"| {md.escaped(one.entry)} | {plain(one.total)} | {plain(one.per_character())} |" for one in part.readings]
+    rows = [
+        f"| {md.escaped(reading.entry)} | {plain(reading.total)} | {plain(reading.per_character())} |"
+        for reading in part.readings
+    ]
     return [
         "### The same held-out text, read by several models",
         "\n".join(["| model | bits | bits per character |", "|:--|--:|--:|", *rows]),
@@ -83,10 +91,10 @@ def _disagreements(part: PartContent) -> list[str]:
     if not part.disagreements:
         return []
     rows = [
-        f"| …{md.code(one.before)} | {md.code(one.piece)} "
-        f"| {md.escaped(one.expected_by)} ({plain(one.bits[one.expected_by])}) "
-        f"| {md.escaped(one.surprised)} ({plain(one.bits[one.surprised])}) | {plain(one.gap)} |"
-        for one in part.disagreements
+        f"| …{md.code(word.before)} | {md.code(word.piece)} "
+        f"| {md.escaped(word.expected_by)} ({plain(word.bits[word.expected_by])}) "
+        f"| {md.escaped(word.surprised)} ({plain(word.bits[word.surprised])}) | {plain(word.gap)} |"
+        for word in part.disagreements
     ]
     head = "| after | piece | fewest bits | most bits | difference (bits) |"
     table_text = "\n".join([head, "|:--|:--|:--|:--|--:|", *rows])
@@ -99,8 +107,12 @@ def _answers(part: PartContent) -> list[str]:
     entries = list(part.answers[0].answers)
     lines = [["input", "truth", *entries], [":--"] * (2 + len(entries))]
     lines += [
-        [one.given, one.truth, *(f"✓ {said}" if name in one.right else said for name, said in one.answers.items())]
-        for one in part.answers
+        [
+            answer.given,
+            answer.truth,
+            *(f"✓ {said}" if name in answer.right else said for name, said in answer.answers.items()),
+        ]
+        for answer in part.answers
     ]
     shown = [line if number == 1 else [md.escaped(cell) for cell in line] for number, line in enumerate(lines)]
     return ["### Answers", md.escaped(part.answered), "\n".join(f"| {' | '.join(line)} |" for line in shown)]

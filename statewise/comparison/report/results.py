@@ -69,26 +69,37 @@ class Results(NamedTuple):
         """Trivial predictors and their score, the mean over all trials that have it."""
         told: dict[str, list[float]] = {}
         for runs in self.final.values():
-            for one in runs:
-                for name, value in one.anchors.items():
+            for run in runs:
+                for name, value in run.anchors.items():
                     told.setdefault(name, []).append(value)
         return {name: fmean(values) for name, values in told.items()}
 
     def scores(self, entry: str) -> list[float]:
         """The study's metric, a value per seed."""
-        return [one.figures[self.study.metric] for one in self.final[entry]]
+        return [run.figures[self.study.metric] for run in self.final[entry]]
+
+    def also(self) -> dict[str, list[str]]:
+        """The study's other metrics: of each what the trials have of it, of a table one for each of its numbers."""
+        there = {name for runs in self.final.values() for run in runs for name in run.figures}
+        inside = {
+            table: sorted(
+                (name for name in there if name.startswith(f"{table}.")), key=lambda name: int(name.rpartition(".")[2])
+            )
+            for table in self.study.also
+        }
+        return {name: [name] if name in there else inside[name] for name in self.study.also}
 
     def learned(self) -> bool:
         """Whether there are learning curves: a study of costs has none."""
-        return any(one.curve or one.watched for runs in self.final.values() for one in runs)
+        return any(run.curve or run.watched for runs in self.final.values() for run in runs)
 
     def watched(self) -> list[str]:
         """Validation metrics besides the study's own that any entry has a curve of."""
-        return sorted({name for runs in self.final.values() for one in runs for name in one.watched})
+        return sorted({name for runs in self.final.values() for run in runs for name in run.watched})
 
     def mean(self, entry: str, of: Callable[[Found], float | None]) -> float | None:
         """Over the seeds that have it."""
-        values = [value for one in self.final[entry] if (value := of(one)) is not None and math.isfinite(value)]
+        values = [value for run in self.final[entry] if (value := of(run)) is not None and math.isfinite(value)]
         return fmean(values) if values else None
 
     def model_bytes(self, entry: str) -> float | None:
@@ -101,7 +112,7 @@ class Results(NamedTuple):
         return self.mean(entry, lambda one: float(one.state_bytes[at]) if at in one.state_bytes else None)
 
     def contexts(self) -> list[int]:
-        return sorted({context for runs in self.final.values() for one in runs for context in one.state_bytes})
+        return sorted({context for runs in self.final.values() for run in runs for context in run.state_bytes})
 
     def stated_context(self) -> int | None:
         """The context at which the table gives state bytes: that of the budget, or the nearest measured one."""
@@ -112,7 +123,7 @@ class Results(NamedTuple):
         """Seeds that have not finished, and what to do about them."""
         seeds, said, left = self.study.seeds, [], False
         for name in self.order:
-            failed = [one for one in self.failures if one.entry == name and one.phase == "final"]
+            failed = [failure for failure in self.failures if failure.entry == name and failure.phase == "final"]
             have = len(self.final.get(name, []))
             if have < seeds:
                 left = left or have + len(failed) < seeds
@@ -169,15 +180,15 @@ def sort(
 ) -> Results:
     """A result whose metric is absent or not finite counts as a failure, and is listed as one."""
     names = [entry.name for entry in entries] or [entry.name for entry in study.entry]
-    order = list(dict.fromkeys([*names, *(one.entry for one in found)]))
-    known = [one for one in found if math.isfinite(one.figures.get(study.metric, math.nan))]
+    order = list(dict.fromkeys([*names, *(run.entry for run in found)]))
+    known = [run for run in found if math.isfinite(run.figures.get(study.metric, math.nan))]
     without = [
-        Failure(one.key, one.entry, one.seed, one.phase, f"no finite {study.metric!r}", True)
-        for one in found
-        if one not in known
+        Failure(run.key, run.entry, run.seed, run.phase, f"no finite {study.metric!r}", True)
+        for run in found
+        if run not in known
     ]
     final = {
-        name: sorted((one for one in known if one.entry == name and one.phase == "final"), key=lambda one: one.seed)
+        name: sorted((run for run in known if run.entry == name and run.phase == "final"), key=lambda one: one.seed)
         for name in order
     }
     return Results(
@@ -187,7 +198,7 @@ def sort(
         order=tuple(order),
         kinds=kinds(entries, order),
         final={name: runs for name, runs in final.items() if runs},
-        search=[one for one in known if one.phase == "search"],
+        search=[run for run in known if run.phase == "search"],
         failures=[*failures, *without],
         unmatched=frozenset(entry.name for entry in entries if len(entry.held) < len(study.budget.held())),
     )

@@ -63,13 +63,15 @@ def written(results: Results, ranking: Ranking) -> tuple[list[Written], str]:
 
     A sample counts as readable if its model needs at most half as many bits per byte as token frequencies do.
     """
-    sampled = [one.entry for one in ranking.standings if any(run.sample for run in results.final[one.entry])]
+    sampled = [
+        standing.entry for standing in ranking.standings if any(run.sample for run in results.final[standing.entry])
+    ]
     bound, metric = results.anchors.get(_UNIGRAM), results.study.metric
     if not sampled:
         return [], ""
     if metric != "bits_per_byte" or bound is None:
         return [], "No samples: the score of token frequencies is needed to judge whether text is readable."
-    means = {one.entry: one.mean for one in ranking.standings}
+    means = {standing.entry: standing.mean for standing in ranking.standings}
     readable = [name for name in sampled if means[name] <= READABLE * bound]
     first_of_kind = {results.kinds.get(name, name): name for name in reversed(readable)}
     shown = [name for name in readable if name in first_of_kind.values()][:SAMPLES]
@@ -89,7 +91,7 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
     """The bits of each entry on the held-out text, and a note on entries that have none or read another text."""
     found, missing, texts = [], [], {}
     for entry in results.done:
-        runs = [one.surprise for one in results.final[entry] if one.surprise]
+        runs = [run.surprise for run in results.final[entry] if run.surprise]
         if not runs:
             missing.append(f"{entry}: bits per character were not measured.")
             continue
@@ -99,9 +101,9 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
         found.append(Surprised(entry, tuple(pieces), sum(bits for _, bits in pieces)))
     if found:
         shared = max(texts.values(), key=list(texts.values()).count)
-        other = [one.entry for one in found if texts[one.entry] != shared]
+        other = [reading.entry for reading in found if texts[reading.entry] != shared]
         missing += [f"{entry} read another text, so it is not compared." for entry in other]
-        found = [one for one in found if one.entry not in other]
+        found = [reading for reading in found if reading.entry not in other]
     return found, missing
 
 
@@ -109,10 +111,10 @@ def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
     """The pieces with the largest difference between two entries; tokenizers are compared where tokens of both end."""
     if len(read) < 2:
         return []
-    ends = shared_ends([one.pieces for one in read])
+    ends = shared_ends([reading.pieces for reading in read])
     text = text_of(read[0].pieces)
     spans = list(zip([0, *ends[:-1]], ends))
-    bits = {one.entry: between(one.pieces, ends) for one in read}
+    bits = {reading.entry: between(reading.pieces, ends) for reading in read}
     found = []
     for at, (start, end) in enumerate(spans):
         here = {entry: values[at] for entry, values in bits.items()}

@@ -1,7 +1,8 @@
 """The report's tables: the entries, their settings, the search, every trial, what failed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from statewise.comparison.budget import UNITS, Entry
@@ -12,6 +13,7 @@ from statewise.comparison.trial import TRAINING_FLOPS, Found
 from statewise.display import NONE, count, duration, plain, share, size, whole
 from statewise.figures import Cell, Column, Table, number, words
 from statewise.specs import HeldKind, Tried
+from statewise.tasks import Metric, metric_of
 
 _KEPT = ("entry", "metric", "model_bytes", "state_bytes")  # columns that are shown even where all entries agree
 
@@ -21,12 +23,14 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
     context = results.stated_context()
     held = [kind for kind, _ in results.study.budget.held()]
     interval = f"{'mean ± 95 % interval' if results.several else 'one seed'}, {results.study.better} is better"
+    also = [metric_of(name) for names in results.also().values() for name in names]
     columns = [
         Column("entry", "model", text=True),
         Column("form", "state is", text=True, minor=True),
         Column("metric", results.metric, interval),
         Column("low", "interval from", shown=False),
         Column("high", "interval to", shown=False),
+        *(Column(metric.name, *_heading(metric)) for metric in also),
         Column("group", "group", "same number: statistically tied", minor=True),
         Column("parameters", "parameters", minor=True),
         Column("model_bytes", "model size", "everything needed to predict"),
@@ -53,6 +57,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                 Cell(standing.mean, score_text(standing)),
                 number(low, plain),
                 number(high, plain),
+                *(number(results.mean(name, partial(_figure, metric.name)), plain) for metric in also),
                 Cell(ranking.group(name), str(ranking.group(name))) if several else Cell(None, NONE),
                 number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # count models have none
                 number(results.model_bytes(name), size),
@@ -72,7 +77,18 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
             cells = {"entry": words(name), "metric": Cell(None, "no result")}
             cells["seeds"] = Cell(0, f"0 of {results.study.seeds}")
             rows.append(tuple(cells.get(column.name, Cell(None, NONE)) for column in columns))
-    return _informative(Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None))
+    table = Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None)
+    return _informative(table, kept={*_KEPT, *(metric.name for metric in also)})
+
+
+def _heading(metric: Metric) -> tuple[str, str]:
+    """Title and unit: `accuracy`, `distance 8`."""
+    title, _, unit = metric.label.partition(", ")
+    return title, unit or f"{metric.better} is better"
+
+
+def _figure(metric: str, one: Found) -> float | None:
+    return one.figures.get(metric)
 
 
 class Settings(NamedTuple):
@@ -113,9 +129,9 @@ def record_table(results: Results) -> Table | None:
     for name in dict.fromkeys(trial.entry for trial in study.record):
         trials = {_combination(trial, short): trial for trial in study.record if trial.entry == name}
         chosen = study.chosen(name)
-        cells = [_tried(trials.get(one), chosen=trials.get(one) is chosen) for one in tried]
+        cells = [_tried(trials.get(setting), chosen=trials.get(setting) is chosen) for setting in tried]
         rows.append((words(name), *cells))
-    titles = [Column(one, one, results.metric) for one in tried]
+    titles = [Column(setting, setting, results.metric) for setting in tried]
     return Table((Column("entry", "model", text=True), *titles), tuple(rows))
 
 
@@ -132,7 +148,7 @@ def _tried(trial: Tried | None, *, chosen: bool) -> Cell:
 
 def search_table(results: Results) -> Table | None:
     """Every search trial of every entry in order; the seeds were run with the chosen one."""
-    failed = [one for one in results.failures if one.phase == "search"]
+    failed = [failure for failure in results.failures if failure.phase == "search"]
     if not results.search and not failed:
         return None
     rows = []
@@ -150,7 +166,9 @@ def search_table(results: Results) -> Table | None:
             figure = one.figures[results.study.metric]
             rows.append((words(name), words(settings_text(one.settings)), Cell(figure, plain(figure)), words(mark)))
         rows += [
-            (words(name), words(NONE), Cell(None, "failed"), words(one.error)) for one in failed if one.entry == name
+            (words(name), words(NONE), Cell(None, "failed"), words(failure.error))
+            for failure in failed
+            if failure.entry == name
         ]
     columns = (
         Column("entry", "model", text=True),
@@ -176,19 +194,19 @@ def trial_table(results: Results) -> Table:
     )
     rows = []
     for name in results.done:
-        for one in results.final[name]:
-            figure = one.figures[results.study.metric]
+        for run in results.final[name]:
+            figure = run.figures[results.study.metric]
             rows.append(
                 (
                     words(name),
-                    Cell(one.seed, str(one.seed)),
+                    Cell(run.seed, str(run.seed)),
                     Cell(figure, plain(figure)),
-                    words(settings_text(one.settings)),
-                    Cell(one.steps, whole(one.steps)),
-                    Cell(one.tokens, whole(one.tokens)),
-                    Cell(one.seconds, duration(one.seconds)),
-                    words(one.key),
-                    Cell(one.weights_sha256, one.weights_sha256[:16]),
+                    words(settings_text(run.settings)),
+                    Cell(run.steps, whole(run.steps)),
+                    Cell(run.tokens, whole(run.tokens)),
+                    Cell(run.seconds, duration(run.seconds)),
+                    words(run.key),
+                    Cell(run.weights_sha256, run.weights_sha256[:16]),
                 )
             )
     return Table(columns, tuple(rows))
@@ -205,8 +223,14 @@ def failure_table(results: Results) -> Table | None:
         Column("key", "trial", text=True),
     )
     rows = tuple(
-        (words(one.entry), Cell(one.seed, str(one.seed)), words(one.phase), words(one.error), words(one.key))
-        for one in results.failures
+        (
+            words(failure.entry),
+            Cell(failure.seed, str(failure.seed)),
+            words(failure.phase),
+            words(failure.error),
+            words(failure.key),
+        )
+        for failure in results.failures
     )
     return Table(columns, rows)
 
@@ -236,19 +260,19 @@ def _value(value: object) -> str:
             return str(value)
 
 
-def _informative(table: Table) -> Table:
+def _informative(table: Table, *, kept: Collection[str]) -> Table:
     """Columns without a value are left out; those in which all entries agree, or one has a value, stay for machines."""
     if not table.rows:
         return table
-    kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
+    known = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
     columns = []
-    for at in kept:
+    for at in known:
         column, cells = table.columns[at], [row[at] for row in table.rows]
         alone = len(cells) > 2 and sum(cell.value is not None for cell in cells) == 1
         constant = len(cells) > 1 and len({cell.text for cell in cells}) == 1
-        constant = (constant or alone) and column.name not in _KEPT
+        constant = (constant or alone) and column.name not in kept
         columns.append(column._replace(shown=column.shown and not constant))
-    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    rows = tuple(tuple(row[at] for at in known) for row in table.rows)
     return table._replace(columns=tuple(columns), rows=rows)
 
 

@@ -39,7 +39,7 @@ def headline(results: Results, ranking: Ranking) -> str:
 
 def separates_forms(results: Results, ranking: Ranking) -> bool:
     """Whether the study is about what kind of state solves a task: shares of right answers, of three forms or more."""
-    forms = {results.form(one.entry) for one in ranking.standings} - {OTHER}
+    forms = {results.form(standing.entry) for standing in ranking.standings} - {OTHER}
     return results.share and len(forms) > 2
 
 
@@ -54,10 +54,10 @@ def compares_sizes(results: Results) -> bool:
 
 def best_by_form(results: Results, ranking: Ranking) -> dict[str, Standing]:
     """The best entry of each form of state, the best form first."""
-    found: dict[str, Standing] = {}
-    for one in ranking.standings:
-        found.setdefault(results.form(one.entry), one)
-    return found
+    best: dict[str, Standing] = {}
+    for standing in ranking.standings:
+        best.setdefault(results.form(standing.entry), standing)
+    return best
 
 
 def solved_by(results: Results, ranking: Ranking) -> list[str]:
@@ -94,7 +94,7 @@ def _by_size(results: Results, ranking: Ranking) -> str:
     best = ranking.standings[0]
     if len(ranking.standings) < 2 or (len(ranking.groups) == 1 and has_spread(ranking)):
         return best_sentence(results, ranking)
-    matched = next((one for one in ranking.standings if one.entry not in results.unmatched), best)
+    matched = next((standing for standing in ranking.standings if standing.entry not in results.unmatched), best)
     if matched is best:
         smaller = _best_smaller(results, ranking, best)
         return f"{_predicts(results, best)}{_tied(results, ranking, best)}{smaller}."
@@ -115,7 +115,7 @@ def _score_and_size(results: Results, one: Standing) -> str:
 def _best_smaller(results: Results, ranking: Ranking, best: Standing) -> str:
     """The best entry of at most half the size, where the winner is not among the smallest."""
     most = (results.model_bytes(best.entry) or 0.0) / 2
-    less = [one for one in ranking.standings if 0 < (results.model_bytes(one.entry) or 0.0) <= most]
+    less = [standing for standing in ranking.standings if 0 < (results.model_bytes(standing.entry) or 0.0) <= most]
     return (
         f"; at half that size or less, {named(less[0].entry)} is best ({_score_and_size(results, less[0])})"
         if less
@@ -140,11 +140,11 @@ def best_sentence(results: Results, ranking: Ranking) -> str:
     seeds = seeds if len(best.figures) > 1 else "one seed"
     if len(ranking.standings) == 1:
         return f"Only {named(best.entry)} has finished: {score} ({seeds})."
-    equal = [one.entry for one in ranking.standings if one.mean == best.mean]
+    equal = [standing.entry for standing in ranking.standings if standing.mean == best.mean]
     if len(equal) == len(ranking.standings):
         return f"All {len(equal)} entries have the same score, {score} ({seeds})."
     if not has_spread(ranking):
-        second = next(one for one in ranking.standings if one.mean != best.mean)
+        second = next(standing for standing in ranking.standings if standing.mean != best.mean)
         verb = "has" if len(equal) == 1 else "have"
         return (
             f"{listed(few(equal))} {verb} the best score, {score}, {margin(best.mean, second.mean, results)} "
@@ -157,7 +157,7 @@ def best_sentence(results: Results, ranking: Ranking) -> str:
             f"to {score_text(last)} ({named(last.entry)})."
         )
     tied = [name for name in ranking.groups[0] if name not in equal]
-    after = next(one for one in ranking.standings if one.entry not in ranking.groups[0])
+    after = next(standing for standing in ranking.standings if standing.entry not in ranking.groups[0])
     verb = "is" if len(equal) == 1 else "are"
     head = f"{listed(few(equal))} {verb} best, with {score} ({seeds}), {margin(best.mean, after.mean, results)}"
     if tied:
@@ -169,7 +169,7 @@ def best_sentence(results: Results, ranking: Ranking) -> str:
 
 def _matched(results: Results, ranking: Ranking, best: Standing) -> str:
     """The best of the size-matched entries, where the best of all is not one of them."""
-    matched = next((one for one in ranking.standings if one.entry not in results.unmatched), best)
+    matched = next((standing for standing in ranking.standings if standing.entry not in results.unmatched), best)
     if matched is best or best.entry not in results.unmatched:
         return ""
     score = f"{score_text(matched)} {results.metric}{_tied(results, ranking, matched)}"
@@ -185,7 +185,9 @@ def price(results: Results, ranking: Ranking) -> str:
     """What the best keep in memory while they run, and who is as good with less."""
     if separates_forms(results, ranking) and solved_by(results, ranking):
         return _price_of_form(results, ranking)
-    best = next((one for one in ranking.standings if one.entry not in results.unmatched), ranking.standings[0])
+    best = next(
+        (standing for standing in ranking.standings if standing.entry not in results.unmatched), ranking.standings[0]
+    )
     entry, context = best.entry, results.stated_context()
     needs = []
     if (parameters := results.mean(entry, lambda one: float(one.parameters))) and results.study.metric not in COSTS:
@@ -214,9 +216,9 @@ def _price_of_form(results: Results, ranking: Ranking) -> str:
     """State bytes of the entries that solve the task: those that grow, and the smallest of fixed size."""
     context, solved = results.stated_context(), solved_by(results, ranking)
     states = {
-        one.entry: bytes_of
-        for one in ranking.standings
-        if results.form(one.entry) in solved and (bytes_of := results.state_bytes(one.entry))
+        standing.entry: bytes_of
+        for standing in ranking.standings
+        if results.form(standing.entry) in solved and (bytes_of := results.state_bytes(standing.entry))
     }
     if context is None or not states:
         return ""
@@ -228,7 +230,7 @@ def _price_of_form(results: Results, ranking: Ranking) -> str:
     if fixed:
         least = min(fixed, key=states.__getitem__)
         said.append(f"{named(least)} keeps {size(states[least])} at any length")
-    rest = next((one.entry for one in ranking.standings if results.form(one.entry) not in solved), None)
+    rest = next((standing.entry for standing in ranking.standings if results.form(standing.entry) not in solved), None)
     against = results.state_bytes(rest) if rest is not None else None
     said += [f"{named(rest)}, the best of the others, keeps {size(against)}"] if rest is not None and against else []
     return f"The cost is state: after {context:,} tokens {'; '.join(said)}."
@@ -236,7 +238,7 @@ def _price_of_form(results: Results, ranking: Ranking) -> str:
 
 def grows(results: Results, entry: str) -> bool:
     """Whether the state is larger after more tokens, as measured."""
-    known = [one.state_bytes for one in results.final[entry] if len(one.state_bytes) > 1]
+    known = [run.state_bytes for run in results.final[entry] if len(run.state_bytes) > 1]
     return any(table[max(table)] > table[min(table)] for table in known)
 
 
@@ -244,7 +246,7 @@ def front(results: Results, ranking: Ranking) -> str:
     """The best entry for its size: of the model where sizes differ, else of the state."""
     if separates_forms(results, ranking):
         return best_sentence(results, ranking)
-    means = {one.entry: one.mean for one in ranking.standings}
+    means = {standing.entry: standing.mean for standing in ranking.standings}
     costs: dict[str, Mapping[str, float]] = {
         "model size": {name: value for name in means if (value := results.model_bytes(name))},
         "state size": {name: value for name in means if (value := results.state_bytes(name))},
@@ -263,7 +265,7 @@ def front(results: Results, ranking: Ranking) -> str:
 
 def has_spread(ranking: Ranking) -> bool:
     """Whether any entry has several seeds, so that differences can be tested."""
-    return any(len(one.figures) > 1 for one in ranking.standings)
+    return any(len(standing.figures) > 1 for standing in ranking.standings)
 
 
 def score_text(standing: Standing) -> str:

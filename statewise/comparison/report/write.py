@@ -1,16 +1,14 @@
 """From the results of one or several studies to the three files of a report."""
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from statewise.comparison.report.content import Part as Part
 from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
-from statewise.disk import make_folder, write
+from statewise.disk import for_json, make_folder, write
 from statewise.figures import Figure
 
 
@@ -34,20 +32,7 @@ def write_report(
     folder = Path(folder)
     make_folder(folder)
     content = gather(parts, title=title, question=question, command=command, look=look)
-    write(folder / "report.json", json.dumps(_numbers(as_dict(content)), indent=1, allow_nan=False) + "\n")
+    write(folder / "report.json", json.dumps(for_json(as_dict(content)), indent=1, allow_nan=False) + "\n")
     write(folder / "report.md", markdown(content))
     write(folder / "report.html", page(content, static=static))
     return folder / "report.html"
-
-
-def _numbers(value: Any) -> Any:
-    """JSON has no infinity: what is not finite becomes null."""
-    match value:
-        case dict():
-            return {str(key): _numbers(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_numbers(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value

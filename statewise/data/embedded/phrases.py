@@ -1,12 +1,14 @@
 """Translation: commands, counts, dates and times in English, with the one right German for each."""
 
+from collections.abc import Callable
+
 from statewise.data.embedded import german
 from statewise.data.embedded.german import Phrase, Verb
 from statewise.data.embedded.parts import Parts, Rng, distinct, parts
 from statewise.data.lines import Examples, Where
 from statewise.data.pairs import Pair
 
-_STREAM = 1
+_STREAM, _KINDS_STREAM = 1, 11
 
 
 def phrases(*, count: int = 8000, held: int = 800, seed: int = 0) -> Parts[Pair]:
@@ -20,17 +22,23 @@ def phrases(*, count: int = 8000, held: int = 800, seed: int = 0) -> Parts[Pair]
     return parts(name, Examples(pairs[:count]), Examples(pairs[count:]))
 
 
+def kinds_of_phrases(*, count: int = 4000, held: int = 400, seed: int = 0) -> Parts[Pair]:
+    """Pairs of a class, such as `german date`, and one of its many sentences; all sentences are different."""
+    rng = Rng(seed, stream=_KINDS_STREAM)
+    name = f"kinds of phrases, seed {seed}"
+
+    def draw() -> tuple[str, str]:
+        kind, german_side = rng.choice(list(_KINDS)), rng.below(2)
+        phrase = _KINDS[kind](rng)
+        return (f"german {kind}", phrase.german) if german_side else (f"english {kind}", phrase.english)
+
+    rows = list(distinct(draw, lambda row: row[1], count + held))
+    pairs = [Pair(*row, Where(name, number, "example")) for number, row in enumerate(rows)]
+    return parts(name, Examples(pairs[:count]), Examples(pairs[count:]))
+
+
 def _sentence(rng: Rng) -> Phrase:
-    kind = rng.below(6)
-    if kind == 0:
-        return _command(rng)
-    if kind == 1:
-        return _request(rng)
-    if kind == 2:
-        return _sequence(rng)
-    if kind == 3:
-        return _count(rng)
-    return _date(rng) if kind == 4 else _appointment(rng)
+    return rng.choice(list(_KINDS.values()))(rng)
 
 
 def _command(rng: Rng) -> Phrase:
@@ -109,3 +117,13 @@ def _around(rng: Rng) -> Phrase:
 
 def _joined(*words: str) -> str:
     return " ".join(word for word in words if word)
+
+
+_KINDS: dict[str, Callable[[Rng], Phrase]] = {
+    "command": _command,
+    "request": _request,
+    "sequence": _sequence,
+    "count": _count,
+    "date": _date,
+    "appointment": _appointment,
+}

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.embedded.parts import Parts, parts
+from statewise.data.lines import Examples, Where
+from statewise.data.pairs import Pair
 from statewise.data.series import Series, make_series
 from statewise.specs import UserError, nearest
 
@@ -168,3 +171,19 @@ def embedded_series(name: str, *, seed: int = 0, **options: Any) -> Series:
     if options.get("length", 1) < 1:
         raise UserError(f"length is {options['length']}, expected at least 1")
     return GENERATORS[name](seed=seed, **options)
+
+
+def oscillations(*, count: int = 2000, held: int = 200, length: int = 24, seed: int = 0) -> Parts[Pair]:
+    """Pairs of a vector and a series: `(a, p, d)` and `x_t = a exp(-d t) cos(2π t / p)` for t = 0, 1, …
+
+    Amplitudes a from 0.5 to 2, periods p from 6 to 24, decays d from 0 to 0.15.
+    """
+    generator = np.random.Generator(np.random.Philox(key=np.array([seed, 1], dtype=np.uint64)))
+    vectors_NI = generator.uniform((0.5, 6.0, 0.0), (2.0, 24.0, 0.15), (count + held, 3)).round(3)
+    t_T, name = np.arange(length), f"oscillations, seed {seed}"
+    pairs = []
+    for number, (a, p, d) in enumerate(vectors_NI):
+        x_T = a * np.exp(-d * t_T) * np.cos(2 * math.pi * t_T / p)
+        target = " ".join(f"{value:g}" for value in x_T.round(4))
+        pairs.append(Pair(f"{a:g} {p:g} {d:g}", target, Where(name, number, "example")))
+    return parts(name, Examples(pairs[:count]), Examples(pairs[count:]))

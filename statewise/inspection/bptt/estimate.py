@@ -6,17 +6,20 @@ B rows, T time steps, P parameters.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import finalize
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Machine, State, detach
 from statewise.inspection.lens import half_width
 from statewise.specs import FullTruncation, TruncationSpec
+from statewise.tasks import Specimen
 from statewise.training import Segment, pass_gradient, segments
 
 
@@ -40,10 +43,16 @@ class Estimate(NamedTuple):
         return 1 << (len(self.off_by) - 1)
 
 
+class Gradient(Protocol):
+    """The gradient `[P]` of a batch under a policy. Its random cuts are a function of `key`."""
+
+    def __call__(self, policy: TruncationSpec, /, *, key: Sequence[int]) -> Tensor: ...
+
+
 def gradient(
-    machine: Machine[Any], inputs_BT: Tensor, targets_BT: Tensor, policy: TruncationSpec, *, key: Sequence[int]
+    machine: Machine[Any], inputs_BT: Tensor, targets_BT: Tensor, policy: TruncationSpec, /, *, key: Sequence[int]
 ) -> Tensor:
-    """`[P]`: of the mean loss over the window, truncated by `policy` as in training."""
+    """Of the mean loss over windows of a text, truncated by `policy` as in training."""
     parameters = [p for p in machine.parameters() if p.requires_grad]
     total = [torch.zeros_like(p) for p in parameters]
     state: State = machine.init_state(len(inputs_BT))
@@ -56,11 +65,72 @@ def gradient(
                 logits_BTV, state = machine(inputs_BT[:, times], state)
                 loss = loss + F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT[:, times].flatten(), reduction="sum")
             found = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
-            for sum_, one in zip(total, found):
-                if one is not None:
-                    sum_ += one
+            _add(total, found)
             state = detach(state)
     return torch.cat([one.flatten() for one in total])
+
+
+def row_gradient(
+    model: nn.Module, rows: Sequence[Specimen], policy: TruncationSpec, /, *, key: Sequence[int]
+) -> Tensor:
+    """Of the mean loss of rows, every machine that reads along them truncated by `policy`.
+
+    The answers may need all of a row, so its graph is kept until then. What enters is taken as given.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    total = [torch.zeros_like(p) for p in parameters]
+    for number, row in enumerate(rows):
+        with torch.enable_grad(), truncated(readers_of(row), policy, key=(*key, number)):
+            loss = row.costs(row.x_TE[None]).mean() / len(rows)
+        _add(total, torch.autograd.grad(loss, parameters, allow_unused=True))
+    return torch.cat([one.flatten() for one in total])
+
+
+def _add(total: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
+    for sum_, one in zip(total, found, strict=True):
+        if one is not None:
+            sum_ += one
+
+
+def readers_of(row: Specimen) -> list[Machine[Any]]:
+    """All that carries a state along a row: what answers, and what reads before it or beside it."""
+    return [*([] if row.machine is None else [row.machine]), *row.readers.values()]
+
+
+@contextmanager
+def truncated(machines: Sequence[Machine[Any]], policy: TruncationSpec, *, key: Sequence[int]) -> Iterator[None]:
+    """Inside, these machines read in segments, and gradients pass between two of them as `policy` says.
+
+    Each has cuts of its own: a gradient that passes several machines is unbiased only if they are independent.
+    """
+    for number, machine in enumerate(machines):
+        vars(machine)["forward"] = partial(_in_segments, machine.forward, machine, policy, (*key, number))
+    try:
+        yield
+    finally:
+        for machine in machines:
+            del vars(machine)["forward"]
+
+
+def _in_segments(
+    forward: Callable[..., tuple[Tensor, Any]],
+    machine: Machine[Any],
+    policy: TruncationSpec,
+    key: Sequence[int],
+    x: Tensor,
+    state: Any = None,
+    lengths_B: Tensor | None = None,
+) -> tuple[Tensor, Any]:
+    """The same values as `forward`."""
+    state = machine.init_state(len(x)) if state is None else state
+    outputs = []
+    for start, stop, flow in segments(policy, x.shape[1], key=key):
+        if start:  # what it begins with was not read by this machine
+            state = pass_gradient(state, flow)
+        left_B = None if lengths_B is None else (lengths_B - start).clamp(0, stop - start)
+        y, state = forward(x[:, start:stop], state, left_B)
+        outputs.append(y)
+    return torch.cat(outputs, dim=1), state
 
 
 def _joined(cuts: list[Segment]) -> Iterator[list[Segment]]:
@@ -75,25 +145,18 @@ def _joined(cuts: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def estimate(
-    machine: Machine[Any],
-    inputs_BT: Tensor,
-    targets_BT: Tensor,
-    policy: TruncationSpec,
-    *,
-    draws: int,
-    seed: int = 0,
-    full_P: Tensor | None = None,
+    gradient: Gradient, policy: TruncationSpec, *, draws: int, seed: int = 0, full_P: Tensor | None = None
 ) -> Estimate:
     """`draws` (a power of two) random truncations; one gradient is in memory at a time."""
     if full_P is None:
-        full_P = gradient(machine, inputs_BT, targets_BT, FullTruncation(), key=(seed,))
+        full_P = gradient(FullTruncation(), key=(seed,))
     size = float(full_P.norm())
     assert size > 0, "the full gradient is zero"
     mean_P = torch.zeros_like(full_P)
     cosine = norm = projection = squares = 0.0
     off_by = []
     for number in range(1, draws + 1):
-        one_P = gradient(machine, inputs_BT, targets_BT, policy, key=(seed, number))
+        one_P = gradient(policy, key=(seed, number))
         own = float(one_P.norm())
         along = float(one_P @ full_P) / size
         cosine += along / max(own, 1e-300) / draws

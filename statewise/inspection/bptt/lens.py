@@ -1,4 +1,4 @@
-"""The lens `bptt`: bias, variance, memory and time of each truncation policy, on one model, text and seeds."""
+"""The lens `bptt`: bias, variance, memory and time of each truncation policy, on one model, data and seeds."""
 
 import copy
 import math
@@ -7,17 +7,27 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from statewise.core import Machine
 from statewise.display import Progress
 from statewise.inspection.bptt import picture
-from statewise.inspection.bptt.estimate import Estimate, Measured, Trained, cost, estimate, gradient
+from statewise.inspection.bptt.estimate import (
+    Estimate,
+    Gradient,
+    Measured,
+    Trained,
+    cost,
+    estimate,
+    gradient,
+    readers_of,
+    row_gradient,
+)
 from statewise.inspection.finding import Finding
-from statewise.inspection.lens import Lens
+from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import (
@@ -29,15 +39,22 @@ from statewise.specs import (
     UnbiasedTruncation,
     UserError,
 )
-from statewise.tasks import LanguageModelRun, load, train
+from statewise.tasks import LanguageModelRun, Specimens, TextSpecimens, load, train
 from statewise.training import Silent
+
+_LENGTH = 16
+_LONGEST = 4096  # places of a row: its graph is held at once
 
 
 class BPTTSettings(Spec):
-    window: int = Field(96, ge=2, description="tokens that the full gradient flows through")
-    length: int = Field(16, ge=1, description="tokens between two cuts (random: in the mean)")
+    window: int = Field(96, ge=2, description="of a text: tokens that the full gradient flows through")
+    length: int | None = Field(
+        None,
+        ge=1,
+        description=f"tokens between two cuts (random: in the mean); default: {_LENGTH}, of short rows a quarter",
+    )
     keep: float = Field(0.5, gt=0, le=1, description="unbiased: the probability that a gradient passes a cut")
-    rows: int = Field(4, ge=1, description="windows in a batch")
+    rows: int = Field(4, ge=1, description="windows or rows in a batch")
     batches: int = Field(4, ge=2, description="batches that intervals are made of")
     draws: int = Field(32, ge=2, description="random cuts of each batch; a power of two")
     train: bool = Field(False, description="also train with each policy and compare the final loss")
@@ -46,81 +63,119 @@ class BPTTSettings(Spec):
 
 
 def apply(subject: Subject, settings: BPTTSettings, progress: Progress) -> Finding:
-    text = subject.text_rows
-    if not any(p.requires_grad for p in subject.machine.parameters()):
+    assert subject.model is not None
+    assert subject.specimens is not None
+    if not any(p.requires_grad for p in subject.model.parameters()):
         raise UserError(f"{subject.name} does not learn by gradients", fix="name a run that was trained by them")
     if settings.draws & (settings.draws - 1):
         lower = 2 ** int(math.log2(settings.draws))
         raise UserError(f"draws = {settings.draws} is not a power of two", fix=f"try {lower} or {2 * lower}")
-    length = min(settings.window, len(text.tokens_T) - 1, text.window or settings.window)
-    if length <= settings.length:
+    text = isinstance(subject.specimens, TextSpecimens)
+    if settings.train and not isinstance(subject.run, LanguageModelRun):
         raise UserError(
-            f"a window of {length} tokens is not longer than length={settings.length}: there is nothing to cut",
-            fix="give a longer text, a longer window or a smaller length",
+            "train=true trains the recipe of a run again with each truncation, and only language models have one",
+            fix="leave train out" if not text else "name a run",
         )
-    wanted = settings.rows * settings.batches
-    window_NT = windows(text, length + 1, wanted).to(subject.machine.like.device)
-    if len(window_NT) < 2:
-        raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
-    batches = list(window_NT.chunk(min(settings.batches, len(window_NT))))
+    cut = settings.length or _usual_length(subject.specimens, settings)
+    batches = (_text_batches if text else _row_batches)(subject, settings, cut)
     policies: dict[str, TruncationSpec] = {
         "full": FullTruncation(),
-        "fixed": FixedTruncation(length=settings.length),
-        "random": RandomTruncation(length=settings.length),
-        "unbiased": UnbiasedTruncation(length=settings.length, keep=settings.keep),
+        "fixed": FixedTruncation(length=cut),
+        "random": RandomTruncation(length=cut),
+        "unbiased": UnbiasedTruncation(length=cut, keep=settings.keep),
     }
-    found = _measure(subject.machine, batches, policies, settings.draws, progress)
+    found = _measure(batches, policies, settings.draws, progress)
     if settings.train:
-        if not isinstance(subject.run, LanguageModelRun):
-            raise UserError("train=true needs a trained folder, whose recipe is run again", fix="name a run")
+        assert isinstance(subject.run, LanguageModelRun)
         trained = train_each(
-            subject.run, policies, steps=settings.steps, window=length, seeds=settings.seeds, progress=progress
+            subject.run, policies, steps=settings.steps, window=batches.places, seeds=settings.seeds, progress=progress
         )
         found = {name: one._replace(trained=trained[name]) for name, one in found.items()}
     return Finding(
         "bptt",
         "The BPTT laboratory",
         subject.name,
-        tuple(picture.sentences(found, settings.length)),
+        tuple(picture.sentences(found, cut, subject.specimens.words.place, whole_rows=not text)),
         tuple(picture.figures(found)),
-        (picture.table(found),),
-        _data(found, settings, length),
+        (picture.table(found, "window" if text else "row"),),
+        _data(found, settings, cut, batches.places),
+    )
+
+
+class _Batches(NamedTuple):
+    """What gradients are taken of."""
+
+    exact: list[Gradient]  # in double precision: rounding is no bias
+    trained: Gradient  # of the first, as in training: for time and memory
+    known: list[Tensor]  # that takes memory anyway
+    places: int  # of a window, or of the longest row
+
+
+def _usual_length(specimens: Specimens, settings: BPTTSettings) -> int:
+    """A quarter of what the full gradient flows through, at most."""
+    if isinstance(specimens, TextSpecimens):
+        return _LENGTH
+    longest = max(specimens.length(number) for number in range(len(specimens)))
+    return min(_LENGTH, max(2, longest // 4))
+
+
+def _text_batches(subject: Subject, settings: BPTTSettings, cut: int) -> _Batches:
+    text, machine = subject.text_rows, subject.machine
+    length = min(settings.window, len(text.tokens_T) - 1, text.window or settings.window)
+    if length <= cut:
+        raise UserError(
+            f"a window of {length} tokens is not longer than length={cut}: there is nothing to cut",
+            fix="give a longer text, a longer window or a smaller length",
+        )
+    window_NT = windows(text, length + 1, settings.rows * settings.batches).to(machine.like.device)
+    if len(window_NT) < 2:
+        raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
+    pairs = [(one_BT[:, :-1], one_BT[:, 1:]) for one_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]
+    exact = copy.deepcopy(machine).double().eval()
+    return _Batches(
+        [partial(gradient, exact, *pair) for pair in pairs],
+        partial(gradient, machine, *pairs[0]),
+        [*machine.parameters(), *pairs[0]],
+        length,
+    )
+
+
+def _row_batches(subject: Subject, settings: BPTTSettings, cut: int) -> _Batches:
+    specimens = subject.specimens
+    assert specimens is not None
+    if not readers_of(specimens.at(0)):
+        raise UserError(
+            f"{subject.name} carries no state along its rows, so there is nothing to truncate",
+            fix="name a run whose model.kind is recurrent (lstm, gru, …)",
+        )
+    chosen = choose_rows(specimens, settings.rows * settings.batches, shortest=cut + 1, longest=_LONGEST)
+    parts = [part.tolist() for part in np.array_split(chosen, min(settings.batches, len(chosen)))]
+    precise = specimens.precise()
+    precise.model.eval()
+    first = [specimens.at(number) for number in parts[0]]
+    return _Batches(
+        [partial(row_gradient, precise.model, [precise.at(number) for number in part]) for part in parts],
+        partial(row_gradient, specimens.model, first),
+        [*specimens.model.parameters(), *(row.x_TE for row in first)],
+        max(specimens.length(number) for number in chosen),
     )
 
 
 def _measure(
-    machine: Machine[Any],
-    batches: list[Tensor],
-    policies: Mapping[str, TruncationSpec],
-    draws: int,
-    progress: Progress,
+    batches: _Batches, policies: Mapping[str, TruncationSpec], draws: int, progress: Progress
 ) -> dict[str, Measured]:
-    # Bias and spread in double precision, to exclude rounding errors; cost as in training.
-    exact = copy.deepcopy(machine).double().eval()
-    full = [gradient(exact, one_BT[:, :-1], one_BT[:, 1:], FullTruncation(), key=(0,)) for one_BT in batches]
-    work = [(name, number) for name in policies for number in range(len(batches))]
+    full = [exact(FullTruncation(), key=(0,)) for exact in batches.exact]
+    work = [(name, number) for name in policies for number in range(len(full))]
     estimates: dict[str, list[Estimate]] = {name: [] for name in policies}
     for name, number in progress.over(work, "gradients by policy and batch"):
-        some_BT, policy = batches[number], policies[name]
-        random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
+        policy = policies[name]
+        draws_of_it = draws if isinstance(policy, RandomTruncation | UnbiasedTruncation) else 1
         estimates[name].append(
-            estimate(
-                exact,
-                some_BT[:, :-1],
-                some_BT[:, 1:],
-                policy,
-                draws=draws if random else 1,
-                seed=number,
-                full_P=full[number],
-            )
+            estimate(batches.exact[number], policy, draws=draws_of_it, seed=number, full_P=full[number])
         )
-    inputs_BT, targets_BT = batches[0][:, :-1], batches[0][:, 1:]
     found = {}
     for name, policy in policies.items():
-        measured = cost(
-            partial(gradient, machine, inputs_BT, targets_BT, policy, key=(0, 1)),
-            known=[*machine.parameters(), inputs_BT, targets_BT],
-        )
+        measured = cost(partial(batches.trained, policy, key=(0, 1)), known=batches.known)
         random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
         found[name] = Measured(tuple(estimates[name]), measured, random)
     return found
@@ -161,7 +216,7 @@ def train_each(
     return {name: Trained(tuple(nats[name]), seconds[name]) for name in policies}
 
 
-def _data(found: Mapping[str, Measured], settings: BPTTSettings, length: int) -> dict[str, Any]:
+def _data(found: Mapping[str, Measured], settings: BPTTSettings, cut: int, places: int) -> dict[str, Any]:
     fields = ("cosine", "norm", "projection", "bias", "spread", "chance")
     policies = {}
     for name, one in found.items():
@@ -170,15 +225,13 @@ def _data(found: Mapping[str, Measured], settings: BPTTSettings, length: int) ->
         record |= {"seconds": one.cost.seconds, "held_bytes": one.cost.held_bytes}
         record["course"] = None if one.trained is None else one.trained._asdict()
         policies[name] = record
-    return {"window": length, "length": settings.length, "keep": settings.keep, "policies": policies}
+    return {"window": places, "length": cut, "keep": settings.keep, "policies": policies}
 
 
 LENS = Lens(
     "bptt",
     "Truncation: bias, variance, memory and time of four policies against full BPTT.",
-    ("language_model",),
     quick=False,
     settings=BPTTSettings,
     apply=apply,
-    why="it reads whole rows or windows, and nothing is truncated on the way",
 )

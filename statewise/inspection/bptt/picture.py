@@ -12,17 +12,22 @@ from statewise.inspection.lens import half_width
 _EXACT = 1e-6  # of the full gradient's norm: less is rounding
 
 
-def sentences(found: Mapping[str, Measured], length: int) -> list[str]:
+def sentences(found: Mapping[str, Measured], length: int, place: str, *, whole_rows: bool) -> list[str]:
     fixed, unbiased = found["fixed"], found["unbiased"]
+    full = size(found["full"].cost.held_bytes)
+    every = place if length == 1 else f"{length} {place}s"
     said = [
-        f"Cutting every {length} tokens leaves a gradient with cosine {plain(fixed.mean('cosine'))} to the full one "
+        f"Cutting every {every} leaves a gradient with cosine {plain(fixed.mean('cosine'))} to the full one "
         f"and {share(fixed.mean('bias'))} of it missing; the unbiased policy has an error of "
         f"{share(unbiased.mean('bias'))} after {unbiased.estimates[0].draws} draws, of which "
         f"{share(unbiased.mean('chance'))} is expected by chance.",
         f"Its variance is higher: a draw has a standard deviation of {rough(unbiased.mean('spread'))} times the norm "
         f"of the full gradient, against {rough(found['random'].mean('spread'))} for random truncation.",
-        f"Memory falls from {size(found['full'].cost.held_bytes)} to {size(fixed.cost.held_bytes)} with fixed "
-        f"truncation and {size(unbiased.cost.held_bytes)} with the unbiased policy.",
+        f"Memory falls from {full} to {size(fixed.cost.held_bytes)} with fixed truncation and "
+        f"{size(unbiased.cost.held_bytes)} with the unbiased policy."
+        if not whole_rows
+        else f"Memory is not saved, because a row is held until it is answered: {full} in full, "
+        f"{size(fixed.cost.held_bytes)} with fixed truncation.",
     ]
     if fixed.trained is not None:
         said.append(f"Trained with each, {_lowest(found)}.")
@@ -173,7 +178,7 @@ def _final(found: Mapping[str, Measured]) -> Figure:
     )
 
 
-def table(found: Mapping[str, Measured]) -> Named:
+def table(found: Mapping[str, Measured], whole: str) -> Named:
     columns = [
         Column("policy", "policy", text=True),
         Column("cosine", "cosine", "with full"),
@@ -201,5 +206,5 @@ def table(found: Mapping[str, Measured]) -> Named:
             nats = None if one.trained is None else fmean(one.trained.nats)
             row += [number(nats, plain), number(None if one.trained is None else one.trained.seconds, duration)]
         rows.append(tuple(row))
-    reading = "Everything is relative to the gradient through the whole window; intervals are over batches."
+    reading = f"Everything is relative to the gradient through the whole {whole}; intervals are over batches."
     return Named("bptt-policies", "The policies", reading, Table(tuple(columns), tuple(rows)))

@@ -20,7 +20,7 @@ from statewise.inspection.gates.trace import Observed, Trace, Units, trace_rows,
 from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject
 from statewise.specs import Spec
-from statewise.tasks import TASKS, TextSpecimens
+from statewise.tasks import TextSpecimens
 
 _KEPT = 1500  # tokens whose values are kept for figures
 
@@ -222,7 +222,6 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
 LENS = Lens(
     "gates",
     "What gates, cells and units do along what is read, and which of them stand for something in it.",
-    tuple(TASKS),
     quick=True,
     settings=GatesSettings,
     apply=apply,

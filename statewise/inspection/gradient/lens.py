@@ -40,7 +40,7 @@ from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
-from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
 
 _SHORTEST = 4  # tokens that a gradient can be followed through
@@ -105,7 +105,11 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
     scaled, unscaled = (saturation(scaled=scaled, keys=settings.keys, draws=128) for scaled in (True, False))
     figures = [
         *picture.decays(sides, settings.threshold, _TOKENS, noise=0.0),
-        *picture.window_maps(flows),
+        *(
+            picture.row_drawings(text.windows(length, settings.rows or _WINDOWS).at(0), flows[0], _TOKENS)
+            if sides
+            else ()
+        ),
         *recurrence_figures(found),
         context_figure(worth, settings.threshold),
         *clipping_figures(clips),
@@ -231,7 +235,7 @@ def _not_followed(specimens: Specimens, rows: list[Specimen]) -> list[str]:
         missing.append(f"The {rows[0].parts[0].name} is read at once: there is no state along it to follow.")
     if not words.distance:
         missing.append(f"A {words.place} has no distance in time from the answer: there is only a map.")
-    if not specimens.told:
+    if not specimens.has_truth:
         missing.append("The right answers are not known: the loss is that of the model's own answers.")
     return missing
 
@@ -300,7 +304,6 @@ def _row_sentences(
 LENS = Lens(
     "gradient",
     "Gradients against distance, Jacobians, eigenvalues, memory length, clipping, softmax saturation.",
-    tuple(TASKS),
     quick=True,
     settings=GradientSettings,
     apply=apply,

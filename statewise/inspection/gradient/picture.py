@@ -15,7 +15,6 @@ from statewise.inspection.gradient.flow import Decay, Flow, Sides
 from statewise.tasks import Floats, Specimen, Words
 
 _SHOWN = 400  # pieces of a row
-_ACROSS = 40  # places that a map names
 _POINTS = 400  # of a curve, and columns of a map: neighbours are merged beyond that
 _NOISE = 1e-16  # of the largest norm: below it there is nothing to draw
 
@@ -93,8 +92,6 @@ def _map(
     x: Axis,
     y: Axis,
     *,
-    at_x: Sequence[float],
-    at_y: Sequence[float],
     range_: float,
     reading: str,
     finding: str,
@@ -108,54 +105,10 @@ def _map(
     grid = Grid(
         values,
         "norm of the gradient",
-        x=tuple(map(float, at_x)),
-        y=tuple(map(float, at_y)),
         log=True,
         limits=(low, high) if high > low else None,
     )
     return Figure(name, title, "map", x, y, (), reading=reading, finding=finding, grid=grid)
-
-
-# -------------------------------------------------------------------- windows of a text
-
-
-def window_maps(flows: Sequence[Flow]) -> list[Drawing]:
-    """Means over windows of equal length."""
-    figures: list[Drawing] = []
-    for name in ("input", "state"):
-        norms = [flow.input_QT if name == "input" else flow.state_QT for flow in flows]
-        if norms[0] is None:
-            continue
-        mean_QT = np.mean(np.array(norms), axis=0)
-        if not (np.nan_to_num(mean_QT) > 0).any():
-            continue
-        queries = flows[0].queries
-        figures.append(
-            _map(
-                f"gradient-map-{name}",
-                f"Gradients by the {name}, as a map",
-                mean_QT,
-                Axis("token that the gradient flows to", unit="whole"),
-                Axis("token whose loss it is", unit="whole"),
-                at_x=range(mean_QT.shape[1]),
-                at_y=queries,
-                range_=1e-8,
-                reading=f"A row is the loss of one token; the colour is the norm of its gradient with respect to the "
-                f"{name} at each earlier token. Dark far to the left means long memory.",
-                finding=f"{share(_far_share(queries, mean_QT))} of the gradient flows to the earlier half of the "
-                "tokens before it.",
-            )
-        )
-    return figures
-
-
-def _far_share(queries: Sequence[int], mean_QT: Floats) -> float:
-    far = whole = 0.0
-    for row, query in enumerate(queries):
-        norm_T = mean_QT[row, : query + 1]
-        far += float(norm_T[: (query + 1) // 2].sum())
-        whole += float(norm_T.sum())
-    return far / whole if whole else 0.0
 
 
 # -------------------------------------------------------------------- rows
@@ -224,13 +177,14 @@ def parts(flows: Sequence[Flow], words: Words) -> list[Drawing]:
 
 def row_drawings(one: Specimen, flow: Flow, words: Words) -> list[Drawing]:
     """One row: cells as a grid, several queries as a map, a text as a text."""
-    assert flow.input_QT is not None
     figures: list[Drawing] = []
     if not words.distance:
         figures.append(_cells(one, flow))
     elif len(flow.queries) > 1:
-        figures.append(_row_map(one, flow, words, "input", flow.input_QT))
-        figures += [_row_map(one, flow, words, name, norm_QT) for name, norm_QT in _states(flow).items()]
+        norms = {**({} if flow.input_QT is None else {"input": flow.input_QT}), **_states(flow)}
+        figures += [_row_map(one, flow, words, name, norm_QT) for name, norm_QT in norms.items()]
+    if flow.input_QT is None:
+        return figures
     if words.text or words.place == "node":
         figures.append(_text(one, flow, words))
     elif words.distance and len(flow.queries) == 1:
@@ -318,10 +272,15 @@ def _states(flow: Flow) -> dict[str, Floats]:
     return {**ahead, **backwards}
 
 
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names for an axis; where one occurs twice, all with their numbers."""
+    shown = [alone(name) for name in names]
+    return shown if len(set(shown)) == len(shown) else [f"{at} {name}" for at, name in enumerate(shown)]
+
+
 def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats) -> Figure:
     norm_QT = np.nan_to_num(norm_QT)
-    is_named = len(one) <= _ACROSS
-    names = tuple(f"{at} {alone(piece)}" for at, piece in enumerate(one.pieces)) if is_named else ()
+    pieces, answers = _told_apart(one.pieces), _told_apart(one.questions)
     most = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
     if side == "input":
         title, of = "Gradients of one row, as a map", f"each {words.place}"
@@ -334,10 +293,8 @@ def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats
         f"gradient-map{key}",
         title,
         np.array([np.max(some, axis=0) for some in _together(norm_QT.T)]).T,
-        Axis(f"{words.place} that the gradient flows to", categories=names, unit="whole"),
-        Axis("answer", categories=tuple(f"{at} {alone(one.questions[at])}" for at in flow.queries)),
-        at_x=() if is_named else [some[0] for some in _together(range(len(one)))],
-        at_y=flow.queries,
+        Axis(f"{words.place} that the gradient flows to", categories=tuple(some[0] for some in _together(pieces))),
+        Axis("answer", categories=tuple(answers[at] for at in flow.queries)),
         range_=1e-6,
         reading=f"A row is an answer in {one.name}; the colour is the norm of the gradient of its loss with respect to "
         f"{of}. Blank: no influence.",

@@ -48,7 +48,7 @@ from statewise.inspection.subject import Subject, open_subject
 from statewise.inspection.text import with_tokens
 from statewise.models import TokenMachine
 from statewise.specs import Spec, UserError, nearest
-from statewise.tasks import TASKS, Specimen, Specimens, TextSpecimens, Words
+from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 
 _FEWEST_UNITS = 4  # worth a figure
 _SHORTEST = 4  # places of a row
@@ -252,7 +252,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
     found = (
         _change_states(rows, machine, settings, progress) if machine is not None else _silence(rows, settings, progress)
     )
-    if not specimens.told:
+    if not specimens.has_truth:
         found.missing.append("The right answers are not known: the loss is that of the model's own answers.")
     means, base = found.means, float(found.base_P.mean())
     changes = {one: _changed(several, words) for one, several in found.effects.items()}
@@ -384,7 +384,6 @@ def _observed(one: Specimen) -> Mapping[str, Tensor]:
 LENS = Lens(
     "intervene",
     "What happens when a part of the state is set to 0, forgotten, swapped, held still or forked.",
-    tuple(TASKS),
     quick=True,
     settings=InterveneSettings,
     apply=apply,

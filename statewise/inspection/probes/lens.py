@@ -254,8 +254,8 @@ def _table(found: Found, near: int, far: int) -> Named:
 LENS = Lens(
     "probes",
     "Copy, reverse, parity, brackets, recall, induction: how far every family remembers, and in how many bytes.",
-    (),
     quick=False,
     settings=ProbesSettings,
     apply=apply,
+    needs_run=False,
 )

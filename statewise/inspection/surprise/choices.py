@@ -13,7 +13,7 @@ from statewise.display import alone, plain, rough, share, visible, whole
 from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, table_of, words
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival, Tally, reliability
-from statewise.tasks import UNTOLD, Choices, Floats, Specimens, Words
+from statewise.tasks import UNKNOWN, Choices, Floats, Specimens, Words
 
 LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour begins
 _SHOWN = 300  # answers that are shown in their text by default: each row is a line
@@ -41,7 +41,7 @@ class Along(NamedTuple):
 def found_in_choices(
     name: str, specimens: Specimens, found: Choices, rival: Rival | None, *, shown: int | None, worst: int
 ) -> Finding:
-    told_N = found.truth_N != UNTOLD
+    told_N = found.truth_N != UNKNOWN
     figures: list[Drawing] = []
     tables: list[Named] = []
     unit = specimens.words.question
@@ -55,7 +55,7 @@ def found_in_choices(
         along = buckets(found.along_N[told_N], found.nats_N[told_N])
         shown = _SHOWN if shown is None else shown
         figures += [*_passage(specimens, found, shown), *_along(along, found.along)]
-        if len(found.guess_N) > shown and not (found.place_N == UNTOLD).any():
+        if len(found.guess_N) > shown and not (found.place_N == UNKNOWN).any():
             missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(found.guess_N):,}.")
         figures += [
             reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"),
@@ -79,7 +79,7 @@ def found_in_choices(
             _hardest(costs, specimens.words),
         ]
         unseen = len(told_N) - int(told_N.sum())
-        if unseen and specimens.told:
+        if unseen and specimens.has_truth:
             missing.append(f"{unseen:,} {unit}s have a label that is not in the training data: they have no loss.")
     else:
         tables.append(_said(specimens, found, worst))
@@ -99,7 +99,7 @@ def class_costs(found: Choices) -> list[ClassCost]:
     which, begin = np.unique(found.truth_N[order_N], return_index=True)
     made = []
     for truth, mine_M in zip(which.tolist(), np.split(order_N, begin[1:])):
-        if truth == UNTOLD:
+        if truth == UNKNOWN:
             continue
         guess_M = found.guess_N[mine_M]
         wrong = guess_M[guess_M != truth]
@@ -171,7 +171,7 @@ def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
 
 def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
     """Answers at places of a text are shown there."""
-    if (found.place_N == UNTOLD).any():
+    if (found.place_N == UNKNOWN).any():
         return []
     order = np.lexsort((found.place_N, found.row_N))
     pieces: list[tuple[str, float | None]] = []
@@ -196,7 +196,7 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
             notes.append(f"expected {found.names[int(found.guess_N[at])]}")
             continue
         pieces.append((f"{made[int(found.place_N[at])]} ", None if np.isnan(cost) else cost))
-        told = f", the truth is {found.names[truth]}" if truth != UNTOLD else ""
+        told = f", the truth is {found.names[truth]}" if truth != UNKNOWN else ""
         notes.append(f"predicted {found.names[int(found.guess_N[at])]}{told}")
     worst = max(range(len(pieces)), key=lambda at: pieces[at][1] or 0.0)
     return [
@@ -221,7 +221,7 @@ def _row(specimens: Specimens, found: Choices, at: int) -> tuple[Cell, ...]:
     return (
         words(visible(before)),
         words(_short(visible(it))),
-        words("–" if truth == UNTOLD else found.names[truth]),
+        words("–" if truth == UNKNOWN else found.names[truth]),
         words(found.names[int(found.guess_N[at])]),
         number(float(found.sure_N[at]), share),
         number(None if np.isnan(cost) else cost, plain),

@@ -34,7 +34,7 @@ from statewise.inspection.surprise.measure import (
     useful_context,
 )
 from statewise.specs import Spec, UserError, option
-from statewise.tasks import TASKS, Choices, Courses, Floats, Specimens, TextSpecimens
+from statewise.tasks import Choices, Courses, Floats, Specimens, TextSpecimens
 
 LEVELS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)  # bits: where a deeper colour begins
 _COMPARED = 4000  # tokens that two models are compared on, where no text is given
@@ -283,7 +283,6 @@ def _by_row(found: Choices, rows: int) -> Floats:
 LENS = Lens(
     "surprise",
     "What every token, row or forecast cost; calibration; cost against position; two models on the same.",
-    tuple(TASKS),
     quick=True,
     settings=SurpriseSettings,
     apply=apply,

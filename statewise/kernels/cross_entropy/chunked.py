@@ -43,12 +43,7 @@ def token_nats(
 
 
 def total_nats(
-    y_ND: Tensor,
-    weight_VD: Tensor,
-    bias_V: Tensor | None,
-    target_N: Tensor,
-    share_N: Tensor | None,
-    smoothing: float,
+    y_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, share_N: Tensor | None, smoothing: float
 ) -> Tensor:
     narrow = y_ND.dtype
     if torch.is_autocast_enabled(y_ND.device.type):

@@ -27,12 +27,7 @@ def token_nats(
 
 
 def total_nats(
-    y_ND: Tensor,
-    weight_VD: Tensor,
-    bias_V: Tensor | None,
-    target_N: Tensor,
-    share_N: Tensor | None,
-    smoothing: float,
+    y_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, share_N: Tensor | None, smoothing: float
 ) -> Tensor:
     """The sum over tokens, each counted by its share."""
     nats_N = token_nats(y_ND, weight_VD, bias_V, target_N, smoothing)

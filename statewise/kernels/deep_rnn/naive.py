@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import observe, unroll
+from statewise.core import observe, unroll_vector
 from statewise.kernels.elman import Activation
 
 
@@ -42,8 +42,4 @@ def transition_step(a_BD: Tensor, h_BD: Tensor, weights: TransitionWeights) -> T
 def transition(
     a_BTD: Tensor, h_BD: Tensor, weights: TransitionWeights, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    def step(a_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-        h_BD = transition_step(a_BD, h_BD, weights)
-        return h_BD, h_BD
-
-    return unroll(step, a_BTD, h_BD, lengths_B)
+    return unroll_vector(lambda a_BD, h_BD: transition_step(a_BD, h_BD, weights), a_BTD, h_BD, lengths_B)

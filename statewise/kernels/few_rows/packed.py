@@ -157,9 +157,7 @@ _open: Switch[_Open | None] = Switch("packed_products", None)
 
 @contextmanager
 def packed_products(
-    rows: int,
-    ready: dict[int, Product | None],
-    prepare: Callable[[Tensor, int], Product | None] = prepare_cpu,
+    rows: int, ready: dict[int, Product | None], prepare: Callable[[Tensor, int], Product | None] = prepare_cpu
 ) -> Iterator[None]:
     """Inside, `linear` of `rows` vectors by a parameter uses the product that `prepare` gives. Without gradients.
 

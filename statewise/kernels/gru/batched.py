@@ -127,7 +127,7 @@ def _equation(inputs: Sequence[Tensor], rows: Rows) -> Tensor:
 
 
 def gru_packed(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> Tensor:
-    """All states, where rows lie as `kernels/time steps.py` says and at least one time step is read.
+    """All states, where rows lie as `kernels/packed_sequence.py` says and at least one time step is read.
 
     Autocast changes nothing here: the whole layer stays in the weights' own precision.
     """

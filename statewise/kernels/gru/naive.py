@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import observe, unroll
+from statewise.core import observe, unroll_vector
 from statewise.kernels.zoneout import zoneout
 
 
@@ -49,8 +49,6 @@ def gru_step(a_BG: Tensor, h_BD: Tensor, weights: GRUWeights) -> Tensor:
 
 
 def gru(x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    def step(a_BG: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-        h_BD = gru_step(a_BG, h_BD, weights)
-        return h_BD, h_BD
-
-    return unroll(step, F.linear(x_BTI, weights.w_GI, weights.b_G), h_BD, lengths_B)
+    return unroll_vector(
+        lambda a_BG, h_BD: gru_step(a_BG, h_BD, weights), F.linear(x_BTI, weights.w_GI, weights.b_G), h_BD, lengths_B
+    )

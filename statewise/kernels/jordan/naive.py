@@ -25,10 +25,18 @@ class JordanWeights(NamedTuple):
     activation: Activation = "tanh"
 
 
+def hidden(a: Tensor, activation: Activation) -> Tensor:
+    return observe("jordan.h", torch.tanh(a) if activation == "tanh" else torch.relu(a))
+
+
+def returned(logits: Tensor) -> Tensor:
+    """What comes back where the outputs are logits: the distribution."""
+    return observe("jordan.output", logits.softmax(-1))
+
+
 def jordan_step(a: Tensor, last_o: Tensor, weights: JordanWeights) -> Tensor:
     """From the projected input `a = W x + b` and the outputs before: one time step, or all of them at once."""
-    phi = torch.tanh if weights.activation == "tanh" else torch.relu
-    h = observe("jordan.h", phi(a + last_o @ weights.r_DO.mT))
+    h = hidden(a + last_o @ weights.r_DO.mT, weights.activation)
     return observe("jordan.output", F.linear(h, weights.v_OD, weights.c_O))
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import observe, unroll
+from statewise.core import observe, unroll_vector
 from statewise.kernels.elman import Activation
 
 
@@ -32,9 +32,5 @@ def leaky_step(a_BD: Tensor, h_BD: Tensor, weights: LeakyWeights) -> Tensor:
 
 
 def leaky(x_BTI: Tensor, h_BD: Tensor, weights: LeakyWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    def step(a_BD: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-        h_BD = leaky_step(a_BD, h_BD, weights)
-        return h_BD, h_BD
-
     a_BTD = F.linear(x_BTI, weights.w_DI, weights.b_D)
-    return unroll(step, a_BTD, h_BD, lengths_B)
+    return unroll_vector(lambda a_BD, h_BD: leaky_step(a_BD, h_BD, weights), a_BTD, h_BD, lengths_B)

@@ -17,12 +17,7 @@ def choice(*, wish: Wish = "auto") -> Choice:
 
 
 def window(
-    x_BTI: Tensor,
-    past_BSI: Tensor,
-    weights: WindowWeights,
-    lengths_B: Tensor | None = None,
-    *,
-    wish: Wish = "auto",
+    x_BTI: Tensor, past_BSI: Tensor, weights: WindowWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
     run = fused.window if choice(wish=wish).implementation == "fused" else naive.window
     return run(x_BTI, past_BSI, weights, lengths_B)

@@ -32,7 +32,7 @@ from statewise.data import (
     read_grids,
     read_labelled,
 )
-from statewise.data.embedded import digits, docstrings, recall
+from statewise.data.embedded import Parts, digits, docstrings, passages, recall
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
 from statewise.training import Payload
 
@@ -130,7 +130,7 @@ class ValueEncoding(NamedTuple):
                     fix="give arrays of the shape that was learned from",
                 )
         scaled = [self.scaling.scaled(values_TC.astype(np.float64)).astype(np.float32) for values_TC in content]
-        return Rows([one[: self.longest] for one in scaled], sum(len(one) > self.longest for one in scaled))
+        return Rows([row[: self.longest] for row in scaled], sum(len(row) > self.longest for row in scaled))
 
     def files(self) -> dict[str, Payload]:
         return {"scaling.json": json.dumps(self.scaling.to_json()) + "\n"}
@@ -156,7 +156,7 @@ class GridEncoding(NamedTuple):
                     fix="bring all to one width, or set model.kind = grid",
                 )
         scaled = [self.scaling.scaled(values_HWC.astype(np.float64)).astype(np.float32) for values_HWC in content]
-        return Rows(scaled if self.columns is None else [one.reshape(len(one), -1) for one in scaled], 0)
+        return Rows(scaled if self.columns is None else [row.reshape(len(row), -1) for row in scaled], 0)
 
     def files(self) -> dict[str, Payload]:
         return {"scaling.json": json.dumps({**self.scaling.to_json(), "columns": self.columns}) + "\n"}
@@ -170,7 +170,7 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     spec = run.data
     if spec.kind != "text":
         scaling = _scaling(train.content)
-        if spec.kind == "values":
+        if spec.kind != "grid":
             return ValueEncoding(scaling, spec.longest)
         return GridEncoding(scaling, None if run.model.reads_cells else train.content[0].shape[1])
     named = Path(spec.tokenizer)
@@ -183,10 +183,10 @@ def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
 
 
 def _scaling(content: Sequence[NDArray[Any]]) -> Scaling:
-    for one in content:
-        if one.shape[-1] != content[0].shape[-1]:
-            raise UserError(f"files have {content[0].shape[-1]} and {one.shape[-1]} values at a place: use one number")
-    flat_NC = np.concatenate([one.reshape(-1, one.shape[-1]) for one in content]).astype(np.float64)
+    for row in content:
+        if row.shape[-1] != content[0].shape[-1]:
+            raise UserError(f"files have {content[0].shape[-1]} and {row.shape[-1]} values at a place: use one number")
+    flat_NC = np.concatenate([row.reshape(-1, row.shape[-1]) for row in content]).astype(np.float64)
     std_C = flat_NC.std(0)
     std_C[std_C == 0] = 1.0
     return Scaling(tuple(flat_NC.mean(0).tolist()), tuple(std_C.tolist()))
@@ -202,13 +202,13 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{str(folder)!r}: scaling.json cannot be read") from None
     scaling = Scaling.from_json(record)
-    return ValueEncoding(scaling, spec.longest) if spec.kind == "values" else GridEncoding(scaling, columns)
+    return GridEncoding(scaling, columns) if spec.kind == "grid" else ValueEncoding(scaling, spec.longest)
 
 
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
     """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
     if spec.kind == "text":
-        found = read_labelled(
+        rows = read_labelled(
             paths,
             text=spec.text,
             label=spec.label,
@@ -219,15 +219,16 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = 
             empty=spec.empty,
             leave_out=spec.leave_out,
         )
-        return _of_texts(found, found.counts)
+        return _of_texts(rows, rows.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
-    return _of_arrays([_arrays(spec, path, labelled) for path in paths])
+    return _of_arrays([_arrays(spec, path, labelled) for path in paths], vectors=spec.kind == "vector")
 
 
-def _of_arrays(parts: Sequence[Arrays | Grids]) -> Labels:
+def _of_arrays(parts: Sequence[Arrays | Grids], *, vectors: bool) -> Labels:
+    """With `vectors`, all numbers of a row are one time step."""
     return Labels(
-        [values for part in parts for values in part[0]],
+        [values.reshape(1, -1) if vectors else values for part in parts for values in part[0]],
         [label for part in parts for label in part.labels],
         [where for part in parts for where in part.where],
     )
@@ -265,7 +266,7 @@ def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids
 
 
 def _of_texts(found: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
-    return Labels([one.text for one in found], [one.label for one in found], [one.where for one in found], left_out)
+    return Labels([row.text for row in found], [row.label for row in found], [row.where for row in found], left_out)
 
 
 def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
@@ -276,10 +277,9 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         if spec.kind == "values":
             raise UserError("there are no embedded values with labels", fix=f"name a file: {option('data', 'FILE')}")
         if spec.kind == "text":
-            probed = spec.embedded == "recall"
-            embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()
+            embedded = _embedded(spec, seed=seed)
             return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
-    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()])
+    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()], vectors=spec.kind == "vector")
     for label in spec.leave_out:
         if excluded_label(label) not in rows.left_out:
             raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))
@@ -288,6 +288,16 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         return rows, read_rows(spec, spec.validation)
     split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)
     return rows.chosen(split.train_N), rows.chosen(split.held_M)
+
+
+def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
+    match spec.embedded:
+        case "recall":
+            return recall(distance=spec.distance, seed=seed)
+        case "passages":
+            return passages(distance=spec.distance, seed=seed)
+        case "docstrings":
+            return docstrings()
 
 
 def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:

@@ -25,7 +25,7 @@ from statewise.tasks.classification.examples import (
     load_encoding,
     read_split,
 )
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric import directions
@@ -74,11 +74,7 @@ class ClassificationJob(Job):
         else:
             encoding = load_encoding(spec.data, opening.kept)
             classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        job = cls(spec, train, held, encoding, classes, opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, train, held, encoding, classes, opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -105,7 +101,7 @@ class ClassificationJob(Job):
         size = sum(p.numel() for p in self.build().parameters())
         name = (
             ", ".join(self.spec.data.train)
-            or f"the embedded {'digits' if self.spec.data.kind == 'grid' else self.spec.data.embedded}"
+            or f"the embedded {self.spec.data.embedded if self.spec.data.kind == 'text' else 'digits'}"
         )
         cut = f", {self.train_rows.cut:,} cut to {self.spec.data.longest}" if self.train_rows.cut else ""
         cut += self._left_out
@@ -161,14 +157,14 @@ def log_probabilities(
     model: AnyClassifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
 ) -> NDArray[np.float64]:
     """Of each class, for each row; rows are read in order of length and given back in theirs."""
-    found: NDArray[np.float64] | None = None
+    log_NK: NDArray[np.float64] | None = None
     longest = max(rows.lengths, default=1)
     for index in evaluation_batches(rows.lengths, batch=max(1, _EVALUATION_TOKENS // longest)):
         poll()
         batch = rows.batch(index).to(device)
         log_BK = model(batch.source, batch.size_B).double().log_softmax(-1).cpu().numpy()
-        if found is None:
-            found = np.empty((len(rows), log_BK.shape[1]))
-        found[index] = log_BK
-    assert found is not None
-    return found
+        if log_NK is None:
+            log_NK = np.empty((len(rows), log_BK.shape[1]))
+        log_NK[index] = log_BK
+    assert log_NK is not None
+    return log_NK

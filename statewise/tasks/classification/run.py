@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from statewise.core import Machine
-from statewise.data import Data, array_of, as_files, read_texts, source_name
+from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
+from statewise.data.embedded import distance_of
 from statewise.decoding import Sampling
 from statewise.models import AnyClassifier, Classifier, build_classifier, longest_context
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
 from statewise.tasks.classification.examples import (
-    Encoding,
     GridEncoding,
     Labels,
     TextEncoding,
@@ -43,7 +42,7 @@ from statewise.tasks.report import (
     worse_than_trivial,
 )
 from statewise.tasks.run import PredictingRun, named
-from statewise.tasks.specimen import UNTOLD
+from statewise.tasks.specimen import UNKNOWN
 
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
@@ -66,6 +65,7 @@ class ClassificationEvaluation(NamedTuple):
     unknown: float | None  # share of the tokens that the vocabulary does not have; None: there are no tokens
     learned: int  # texts of the held-out part that stand in the training part too: they flatter
     baselines: dict[str, dict[str, float]]  # of texts, what a bag of words gets; nothing if training data are not there
+    accuracy_at: dict[int, float]  # of the embedded passages, by the distance of what the answer depends on
 
     def report(self, name: str) -> Report:
         nats = "" if math.isnan(self.nats) else f"{self.nats:.3f}"
@@ -74,8 +74,8 @@ class ClassificationEvaluation(NamedTuple):
             ("perfect", percent(1.0), "1.000", "0.000"),
             (name, percent(self.accuracy), f"{self.macro_f1:.3f}", nats),
             *(
-                (key, percent(one["accuracy"]), f"{one['macro_f1']:.3f}", f"{one['nats']:.3f}")
-                for key, one in self.baselines.items()
+                (key, percent(baseline["accuracy"]), f"{baseline['macro_f1']:.3f}", f"{baseline['nats']:.3f}")
+                for key, baseline in self.baselines.items()
             ),
             (always, percent(self.majority_accuracy), "", ""),
             ("uniform (knows nothing)", percent(self.uniform_accuracy), "", f"{self.uniform_nats:.3f}"),
@@ -83,9 +83,14 @@ class ClassificationEvaluation(NamedTuple):
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
-        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
+        by_distance = ", ".join(f"{distance}: {percent(share)}" for distance, share in self.accuracy_at.items())
+        at = f" · accuracy by distance: {by_distance}" if by_distance else ""
+        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}{at}"
         more = confusion_table(self.labels, self.confusion)
-        trivial = {always: self.majority_accuracy, **{key: one["accuracy"] for key, one in self.baselines.items()}}
+        trivial = {
+            always: self.majority_accuracy,
+            **{key: baseline["accuracy"] for key, baseline in self.baselines.items()},
+        }
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
 
@@ -126,44 +131,12 @@ class ClassificationRun(PredictingRun):
     spec: ClassificationSpec
     model: AnyClassifier
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: ClassificationSpec,
-        model: AnyClassifier,
-        encoding: Encoding,
-        classes: Classes,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.encoding, self.classes, self.skipped = encoding, classes, list(skipped)
-        self._device = device
-
-    @classmethod
-    def open(cls, spec: ClassificationSpec, opened: Opened) -> "ClassificationRun":
-        folder = opened.verified
-        encoding = load_encoding(spec.data, folder)
-        classes = Classes.from_json(opened.text("labels.json"))
-        model = opened.model(
-            lambda: build_classifier(
-                spec.model, spec.reader, num_classes=len(classes), seed=spec.seed, **encoding.model_input()
-            )
-        )
-        return cls(
-            opened.path,
-            spec=spec,
-            model=model,
-            encoding=encoding,
-            classes=classes,
-            device=opened.device,
-            skipped=opened.skipped,
-        )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+    def _open(self, opened: Opened) -> AnyClassifier:
+        spec = self.spec
+        self.encoding = load_encoding(spec.data, opened.verified)
+        self.classes = Classes.from_json(opened.text("labels.json"))
+        options = {"num_classes": len(self.classes), "seed": spec.seed, **self.encoding.model_input()}
+        return opened.model(lambda: build_classifier(spec.model, spec.reader, **options))
 
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
@@ -198,7 +171,15 @@ class ClassificationRun(PredictingRun):
             unknown=rows.unknown,
             learned=sum(text in known for text in held.content) if known else 0,
             baselines={} if train is None else self._baselines(train, held, label_N),
+            accuracy_at=self._accuracy_at(held, log_NK.argmax(-1) == label_N) if data is None else {},
         )
+
+    def _accuracy_at(self, held: Labels, right_N: NDArray[np.bool_]) -> dict[int, float]:
+        spec = self.spec.data
+        if spec.kind != "text" or spec.embedded != "passages" or spec.train:
+            return {}
+        distance_N = np.array([distance_of(text) for text in held.content])
+        return {int(distance): float(right_N[distance_N == distance].mean()) for distance in np.unique(distance_N)}
 
     def _scores(
         self, held: Labels, label_N: NDArray[np.int64], log_NK: NDArray[np.float64]
@@ -284,12 +265,13 @@ class ClassificationRun(PredictingRun):
                 )
             lines = [line for line in text.splitlines() if line.strip()]
             content: Sequence[Any] = lines
-            label_N = np.full(len(lines), UNTOLD)
+            label_N = np.full(len(lines), UNKNOWN)
             where, source = [f"line {number}" for number in range(1, len(lines) + 1)], "the given text"
         else:
             rows = read_split(self.spec.data, seed=self.spec.seed)[1] if data is None else self._read(data)
             content, label_N = rows.content, self.classes.encode(rows.labels, where=rows.where, unseen="wrong").ids_N
-            where, source = [str(one) for one in rows.where], "the held-out rows" if data is None else source_name(data)
+            where = [str(place) for place in rows.where]
+            source = "the held-out rows" if data is None else source_name(data)
         return ClassificationSpecimens(
             self.model,
             content,
@@ -301,21 +283,17 @@ class ClassificationRun(PredictingRun):
             device=self.device,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The class of the prompt."""
-        if self.spec.data.kind != "text":
+        asked: Any = self._asked(prompt)
+        if self.spec.data.kind == "vector":
+            asked = numbers_in(asked, where="the prompt")[None]
+        elif self.spec.data.kind != "text":
             raise UserError(
                 f"this run classifies {self.spec.data.kind}, and a prompt is a text",
                 fix=f"statewise predict {self.path} FILE",
             )
-        log_NK = log_probabilities(self.model, self.encoding.encode([self._asked(prompt)]), device=self.device)
+        log_NK = log_probabilities(self.model, self.encoding.encode([asked]), device=self.device)
         return self.classes.names[int(log_NK[0].argmax())]
 
     def _rows(self, paths: Sequence[str], data: LabelledDataSpec) -> Iterator[dict[str, Any]]:
@@ -334,7 +312,7 @@ class ClassificationRun(PredictingRun):
                     delimiter=data.delimiter,
                     encoding=data.encoding,
                 )
-            content, where = [one.text for one in texts], [one.where for one in texts]
+            content, where = [text.text for text in texts], [text.where for text in texts]
         for begin in range(0, len(content), _ROWS):
             some = content[begin : begin + _ROWS]
             log_NK = log_probabilities(self.model, self.encoding.encode(some), device=self.device)
@@ -352,13 +330,15 @@ class ClassificationRun(PredictingRun):
 
     def _is_one(self, data: Data) -> bool:
         """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
-        found = None if self.spec.data.kind == "text" else array_of(data)
-        if found is None:
+        array = None if self.spec.data.kind == "text" else array_of(data)
+        if array is None:
             return isinstance(data, str)
         assert isinstance(self.encoding, ValueEncoding | GridEncoding)
+        if self.spec.data.kind == "vector":
+            return array.ndim == 1
         channels = len(self.encoding.scaling.mean_C)
         axes = 2 if self.spec.data.kind == "grid" else 1
-        return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
+        return array.ndim == axes if channels == 1 else array.ndim == axes + 1 and array.shape[-1] == channels
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""

@@ -3,7 +3,6 @@
 N copies of a row, T places, H height, W width of a grid, E numbers at a place, K classes.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, assert_never, final
@@ -20,7 +19,7 @@ from statewise.models import AnyClassifier, Classifier, GridClassifier
 from statewise.tasks.classification.examples import Encoding, TextEncoding
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.specimen import (
-    UNTOLD,
+    UNKNOWN,
     Choices,
     Index,
     Poll,
@@ -42,6 +41,8 @@ _CELLS = Words("cell", "row", "nats", "")
 
 @final
 class ClassificationSpecimens(Specimens):
+    model: AnyClassifier
+
     def __init__(
         self,
         model: AnyClassifier,
@@ -54,7 +55,7 @@ class ClassificationSpecimens(Specimens):
         source: str,
         device: torch.device,
     ) -> None:
-        self.model, self.source, self.told = model, source, bool((label_N >= 0).any())
+        self.model, self.source, self.has_truth = model, source, bool((label_N >= 0).any())
         self._rows, self._label_N, self._where = encoding.encode(content), label_N, where
         self._encoding, self._classes, self._device = encoding, classes, device
         self._lengths = self._rows.lengths
@@ -66,11 +67,6 @@ class ClassificationSpecimens(Specimens):
 
     def length(self, number: int) -> int:
         return self._lengths[number]
-
-    def precise(self) -> "ClassificationSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def at(self, number: int) -> Specimen:
         row = self._rows.sequences[number]
@@ -91,7 +87,7 @@ class ClassificationSpecimens(Specimens):
             log_NK,
             self._label_N,
             row_N=np.arange(count),
-            place_N=np.full(count, UNTOLD),
+            place_N=np.full(count, UNKNOWN),
             along_N=np.array(self._lengths, dtype=np.float64),
             along=f"{self.words.place}s of the row",
         )
@@ -169,10 +165,10 @@ class ClassificationSpecimens(Specimens):
         if not isinstance(self._encoding, TextEncoding):
             return tuple(str(at) for at in range(len(row)))
         stream = TextStream(self._encoding.tokenizer.decode)
-        return tuple(stream.feed(int(one)) or "·" for one in row)
+        return tuple(stream.feed(int(token)) or "·" for token in row)
 
 
 def _from_a_corner(height: int, width: int, name: str, places: int) -> Index:
     corner = next((part for part in name.split(".") if part in CORNERS), CORNERS[0])
-    found: Index = seen_order(corner, height, width).numpy()
-    return found
+    order: Index = seen_order(corner, height, width).numpy()
+    return order

@@ -42,7 +42,7 @@ class Tally:
 
     def add(self, target: Array, forecast: Array, units: Units) -> None:
         """Scaled values `[B, H, C]`, missing targets NaN; `units` of the same rows and channels."""
-        mean, std, naive = (one[:, None] for one in units)
+        mean, std, naive = (unit[:, None] for unit in units)
         known = ~np.isnan(target)
         apart = np.where(known, np.abs(target - forecast), 0.0)
         own = apart * std

@@ -59,7 +59,7 @@ class ForecastEvaluation(NamedTuple):
             warning = self._warning(name, "nats per frame", "nats_per_frame")
             note = f"{self.windows:,} frames of the {self.part}"
             return Report(("nats per frame",), tuple(rows), own=0, note=note, warning=warning)
-        steps = [k for k in self.at if k != str(self.horizon)]
+        steps = list(self.at) if self.horizon > 1 else []  # one step ahead, it is the MSE itself
         rows_of = {name: self._asdict(), **self.baselines}
         table = tuple(
             (

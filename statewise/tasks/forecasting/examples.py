@@ -44,10 +44,10 @@ class Prepared(NamedTuple):
     target_BHC: Tensor
 
     def to(self, device: torch.device) -> "Prepared":
-        return Prepared(Past(*(onto(device, one) for one in self.past)), onto(device, self.target_BHC))
+        return Prepared(Past(*(onto(device, part) for part in self.past)), onto(device, self.target_BHC))
 
     def rows(self, some: slice) -> "Prepared":
-        return Prepared(Past(*(one[some] for one in self.past)), self.target_BHC[some])
+        return Prepared(Past(*(part[some] for part in self.past)), self.target_BHC[some])
 
 
 def prepare(batch: SeriesBatch) -> Prepared:
@@ -125,7 +125,7 @@ def read_parts(spec: SeriesDataSpec, *, seed: int = 0) -> SeriesParts:
                 )
             parts = parts._replace(test=split_by_files(read_files(spec, spec.test)).train)
         else:
-            filed = any(one.part for one in train)
+            filed = any(series_.part for series_ in train)
             parts = _split(train, ("filed" if filed else _SHARES) if spec.split == "auto" else spec.split, seed)
         _check_columns(parts)
     if not parts.validation:

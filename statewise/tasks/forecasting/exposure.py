@@ -27,8 +27,8 @@ def gap_windows(spec: ForecastingSpec, spans: tuple[Span, ...], *, rows: int) ->
         found = series_rows([whole[i] for i in chosen])
         return as_prepared(found), found.lengths_B
     every = [prepare(batch) for batch in evaluation_windows(spec, spans, most=rows * (context + spec.forecast.horizon))]
-    past = Past(*(torch.cat(parts) for parts in zip(*(one.past for one in every), strict=True)))
-    prepared = Prepared(past, torch.cat([one.target_BHC for one in every]))
+    past = Past(*(torch.cat(parts) for parts in zip(*(window.past for window in every), strict=True)))
+    prepared = Prepared(past, torch.cat([window.target_BHC for window in every]))
     complete_B = past.observed_BLC.flatten(1).all(1) & ~prepared.target_BHC.flatten(1).isnan().any(1)
     _refuse_none(int(complete_B.sum()))
     return Prepared(Past(*(part[complete_B] for part in past)), prepared.target_BHC[complete_B]), None

@@ -120,7 +120,7 @@ def _errors(shown: Shown) -> Figure:
     series = tuple(
         Series(name, tuple(range(1, len(curve) + 1)), tuple(map(float, curve))) for name, curve in shown.errors.items()
     )
-    top = max(max(one.y) for one in series)
+    top = max(max(item.y) for item in series)
     y = Axis("mean squared error (scaled)", limits=(0.0, 1.05 * top or 1.0))
     best = min(series, key=lambda one: sum(one.y))
     finding = f"{best.name} has the smallest error in the mean."
@@ -150,7 +150,7 @@ def _known(name: str, x: Any, y: Any, low: Any = None, high: Any = None, *, entr
     """A series without what is missing."""
     given = [np.asarray(one, dtype=np.float64) for one in (x, y, low, high) if one is not None]
     there = ~np.isnan(given).any(0)
-    x, y, *bounds = (tuple(one[there].tolist()) for one in given)
+    x, y, *bounds = (tuple(values[there].tolist()) for values in given)
     low, high = bounds or ((), ())
     return Series(name, x, y, low, high, entry)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-import torch
 
 from statewise.core import Machine
 from statewise.data import (
@@ -77,29 +76,9 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     spec: ForecastingSpec
     model: Forecaster
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: ForecastingSpec,
-        model: Forecaster,
-        known: Known,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.known, self.skipped = known, list(skipped)
-        self._device = device
-
-    @classmethod
-    def open(cls, spec: ForecastingSpec, opened: Opened) -> "ForecastingRun":
-        known = Known.from_json(opened.text("series.json"), where=opened.verified)
-        model = opened.model(lambda: build_of(spec, known))
-        return cls(opened.path, spec=spec, model=model, known=known, device=opened.device, skipped=opened.skipped)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+    def _open(self, opened: Opened) -> Forecaster:
+        self.known = Known.from_json(opened.text("series.json"), where=opened.verified)
+        return opened.model(lambda: build_of(self.spec, self.known))
 
     def sizes(self) -> dict[str, Any]:
         forecast = self.spec.forecast
@@ -286,14 +265,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             draw=draw,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """Forecast `tokens` time steps after the values of a prompt, or after the end of the data; a line for each.
 
         A recursive model samples one future. At temperature 0, or for any other model, it is the mean.
@@ -305,7 +277,6 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             )
         if tokens is not None and tokens < 1:
             raise UserError(f"tokens = {tokens} is not valid, expected 1 or more")
-        sampling = sampling or Sampling()
         if prompt.strip():
             series = series_of(prompt, self.known.channels)
         else:
@@ -332,8 +303,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         """Each series of the files, continued: a row for every time step and channel. Standard input is a CSV."""
         for path in paths:
             with spooled(path, ending=_TABLE) as file:
-                found = self._read([file], data)
-            for series in found:
+                all_series = self._read([file], data)
+            for series in all_series:
                 yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
 
     def _rows_held(self, data: Data) -> list[dict[str, Any]]:
@@ -356,8 +327,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             yield from self._filled(series)
         for path in paths or ():
             with spooled(path, ending=_TABLE) as file:
-                found = self._read([file], self.spec.data)
-            for series in found:
+                all_series = self._read([file], self.spec.data)
+            for series in all_series:
                 yield from ({"file": path, **row} for row in self._filled(series))
 
     def _filled(self, series: Series) -> Iterator[dict[str, Any]]:
@@ -384,7 +355,10 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         return save_plot(Path(path), shown)
 
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
-        found = self.evaluate(part=part)
-        if not found.curve:
+        evaluation = self.evaluate(part=part)
+        if not evaluation.curve:
             raise UserError("this run has no error against the distance: its time steps are bits")
-        return {self.spec.name: found.curve, **{name: one["mse_at"] for name, one in found.baselines.items()}}
+        return {
+            self.spec.name: evaluation.curve,
+            **{name: baseline["mse_at"] for name, baseline in evaluation.baselines.items()},
+        }

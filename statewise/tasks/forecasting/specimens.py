@@ -3,7 +3,6 @@
 N copies of a row, L context, T time steps of a row, H ahead, C channels, Q questions, W windows.
 """
 
-import copy
 from itertools import pairwise
 from typing import Any, final
 
@@ -40,7 +39,8 @@ _WORDS = Words("time step", "time step", "", "time steps before the one that is 
 
 @final
 class ForecastingSpecimens(Specimens):
-    told = True
+    has_truth = True
+    model: Forecaster
 
     def __init__(
         self,
@@ -69,11 +69,6 @@ class ForecastingSpecimens(Specimens):
             return span.end - span.begin - 1
         assert isinstance(forecast.context, int)
         return forecast.context + (0 if forecast.mode == "direct" else forecast.horizon - 1)
-
-    def precise(self) -> "ForecastingSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def at(self, number: int) -> Specimen:
         if self._windows is None:
@@ -190,10 +185,10 @@ class ForecastingSpecimens(Specimens):
         values_TC = x_TC.float().cpu().numpy()
         shared = self._spec.data.channels == "shared"
         names = ["the series"] if shared or values_TC.shape[1] == 1 else list(self._known.channels)
-        found = {name: values_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
+        signals = {name: values_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
         change_TC = np.diff(values_TC, axis=0, prepend=values_TC[:1])
         changes = {f"change of {name}": change_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
-        return {**found, **changes, "position": position(len(values_TC))}
+        return {**signals, **changes, "position": position(len(values_TC))}
 
     # ---------------------------------------------------------------- of all rows
 
@@ -265,8 +260,8 @@ def _costs(head: Head[Any], params: Any, target: Tensor) -> Tensor:
 
 def _squared(forecast: Tensor, truth: Tensor) -> Floats:
     """In units of the training part's deviation, the mean over channels that were observed."""
-    found: Floats = (forecast - truth).double().square().nanmean(-1).cpu().numpy()
-    return found
+    error: Floats = (forecast - truth).double().square().nanmean(-1).cpu().numpy()
+    return error
 
 
 def _not_after(distance_T: Floats) -> Floats:

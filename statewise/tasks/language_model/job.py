@@ -53,6 +53,8 @@ class LanguageModelEvaluation(NamedTuple):
     unigram_perplexity: float
     uniform_perplexity: float
     unknown: int  # tokens of the text that the tokenizer does not know; they make the text look easier
+    bits_per_byte_reset: float | None = None  # with the state reset at each window; None: not asked for
+    bits_per_byte_gained: float | None = None  # how much fewer they are with the state carried
 
     def report(self, name: str) -> Report:
         rows = (
@@ -68,6 +70,9 @@ class LanguageModelEvaluation(NamedTuple):
         )
         trivial = {"the unigram baseline": self.unigram_perplexity, "a uniform guess": self.uniform_perplexity}
         warning = worse_than_trivial(name, "perplexity", self.perplexity, trivial)
+        if self.bits_per_byte_reset is not None:
+            reset, gained = self.bits_per_byte_reset, self.bits_per_byte_gained
+            note += f" · with the state reset at each window {reset:.4f} bits per byte: carrying it gains {gained:.4f}"
         return Report(("perplexity",), rows, own=1, note=note, warning=warning)
 
 
@@ -270,8 +275,10 @@ class LanguageModelJob(Job):
 
 
 def fresh_window(spec: LanguageModelSpec) -> int | None:
-    """Whoever learned from windows in random order never carried a memory from one to the next: judge it so."""
-    return spec.train.window_tokens() if spec.data.order == "random" else None
+    """Tokens after which an evaluation resets the state; None: it is carried. By default as in training."""
+    state = spec.data.evaluate_state
+    reset = spec.data.order == "random" if state == "as_trained" else state == "reset"
+    return spec.train.window_tokens() if reset else None
 
 
 @torch.no_grad()
@@ -320,19 +327,28 @@ def evaluate(
     vocab: int,
     train_counts_V: NDArray[np.int64],
     fresh: int | None = None,
+    beside: int | None = None,
 ) -> LanguageModelEvaluation:
-    """A whole split, beside what knowing nothing and what letter frequencies alone would give."""
+    """A whole split, beside what knowing nothing and what letter frequencies alone would give.
+
+    `beside`: measure it also with the state reset after so many tokens.
+    """
     model.eval()
     nats, count = measure(model, split, end_id=end_id, fresh=fresh)
+    bits_per_byte, reset = nats / math.log(2) / split.bytes, None
+    if beside is not None:
+        reset = measure(model, split, end_id=end_id, fresh=beside)[0] / math.log(2) / split.bytes
     return LanguageModelEvaluation(
         nats_per_token=nats / count,
         perplexity=_perplexity(nats / count),
-        bits_per_byte=nats / math.log(2) / split.bytes,
+        bits_per_byte=bits_per_byte,
         tokens=count,
         bytes=split.bytes,
         unigram_perplexity=_perplexity(unigram_nats(train_counts_V, split.tokens)),
         uniform_perplexity=float(vocab),
         unknown=split.unknown,
+        bits_per_byte_reset=reset,
+        bits_per_byte_gained=None if reset is None else reset - bits_per_byte,
     )
 
 

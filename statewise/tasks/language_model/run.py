@@ -1,9 +1,9 @@
 """A trained language model, opened."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
 from statewise.tasks.language_model.sample import first_text, generated_pieces, text_pieces
 from statewise.tasks.language_model.specimens import TextSpecimens
+from statewise.tasks.language_model.stationarity import LONGEST_WHOLE, TokenStationarity, token_stationarity
 from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import SelfReadingRun
@@ -45,34 +46,19 @@ class LanguageModelRun(SelfReadingRun):
     """
 
     _evaluation = LanguageModelEvaluation
+    _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {"data": ("evaluate_state",)}
 
     spec: LanguageModelSpec
     model: TokenMachine[Any]
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: LanguageModelSpec,
-        tokenizer: Tokenizer,
-        model: TokenMachine[Any],
-        train_counts_V: np.ndarray[Any, np.dtype[np.int64]],
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path = path
-        self.spec = spec
-        self.tokenizer = tokenizer
-        self.model = model.eval()
-        self.train_counts_V = train_counts_V
-        self.skipped = list(skipped)
-
-    @classmethod
-    def open(cls, spec: LanguageModelSpec, opened: Opened) -> "LanguageModelRun":
+    def _open(self, opened: Opened) -> TokenMachine[Any]:
+        spec = self.spec
         folder = opened.verified
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.tokenizer = tokenizer = Tokenizer.load(folder / "tokenizer.json")
         counts = read_tensors(folder / "unigram.safetensors").get("counts_V")
         if counts is None or counts.shape != (tokenizer.vocab,) or counts.dtype != torch.int64:
             raise UserError(f"{str(folder)!r}: unigram.safetensors does not fit the tokenizer")
+        self.train_counts_V: np.ndarray[Any, np.dtype[np.int64]] = counts.numpy()
         if spec.learns == "counting":  # how much it holds is known to the file alone
             model = build(spec.model, vocab=tokenizer.vocab, seed=spec.seed)
             assert isinstance(model, CountingMachine)
@@ -80,14 +66,7 @@ class LanguageModelRun(SelfReadingRun):
             model = model.to(opened.device)
         else:
             model = opened.model(lambda: build(spec.model, vocab=tokenizer.vocab, seed=spec.seed))
-        return cls(
-            opened.path,
-            spec=spec,
-            tokenizer=tokenizer,
-            model=model,
-            train_counts_V=counts.numpy(),
-            skipped=opened.skipped,
-        )
+        return model
 
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "vocabulary": self.tokenizer.vocab}
@@ -116,6 +95,7 @@ class LanguageModelRun(SelfReadingRun):
             vocab=self.tokenizer.vocab,
             train_counts_V=self.train_counts_V,
             fresh=fresh_window(self.spec),
+            beside=self.spec.train.window_tokens() if self.spec.data.evaluate_state == "both" else None,
         )
 
     def exposure_gap(
@@ -165,6 +145,23 @@ class LanguageModelRun(SelfReadingRun):
             feedback=feed_within(choice, end_id=end_id),
             seed=seed,
         )
+
+    def stationarity(self, data: Data | None = None, *, block: int | None = None) -> TokenStationarity:
+        """Whether tokens and pairs of tokens are distributed alike all along `data`, or along all of the run's text.
+
+        `block` is the number of tokens up to which dependence does not count as change.
+
+        >>> found = sw.load("runs/lstm").stationarity("text.txt", block=16)
+        >>> 0 < found.tokens.p <= 1
+        True
+        """
+        if data is not None:
+            return token_stationarity(self._split(data).tokens, block=block)
+        self._refuse_without_text()
+        corpus = open_corpus(self.spec.data, tokenizer=self.tokenizer)
+        parts = [corpus.train.tokens, corpus.validation.tokens[1:]]  # one end symbol between them
+        tokens = np.concatenate(parts) if sum(map(len, parts)) <= LONGEST_WHOLE else parts[0]
+        return token_stationarity(tokens, block=block)
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> TextSpecimens:
         """Windows of a text for `sw.inspect`: of the held-out text, of `data`, or of `text`, which is one document.
@@ -309,21 +306,8 @@ class LanguageModelRun(SelfReadingRun):
                 return
         yield text.finish(), at
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
-        """The text that follows the prompt, or precedes it for a model that reads in reverse.
-
-        Ends after `tokens` tokens, at the end of the document, or at a stop string.
-
-        >>> sw.load("runs/lstm").generate("the cat", tokens=20) == ""
-        False
-        """
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
+        """The text that follows the prompt, or precedes it for a model that reads in reverse."""
         tokens = _TOKENS if tokens is None else tokens
         if self.spec.data.direction == "reverse":
             return self.tokenizer.decode(self.write(prompt, tokens=tokens, sampling=sampling)[::-1])

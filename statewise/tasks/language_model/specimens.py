@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from statewise.core import Machine, leaves
 from statewise.data import END
 from statewise.decoding import TextStream
-from statewise.models import LanguageModel, StackState
+from statewise.models import EmbeddedMachine
 from statewise.tasks.specimen import Choices, Floats, Poll, Specimen, Specimens, Words, position
 
 _LENGTH = 256  # tokens of a row
@@ -36,10 +36,10 @@ class Row(NamedTuple):
 
 
 @final
-class OverVectors(Machine[StackState]):
+class OverVectors(Machine[Any]):
     """A language model that reads token vectors `[B, T, E]` in place of tokens: gradients are followed to them."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: EmbeddedMachine[Any]) -> None:
         super().__init__()
         self.model = model
         self.like = model.like
@@ -48,17 +48,15 @@ class OverVectors(Machine[StackState]):
         x_BTE: Tensor = self.model.embedding(self.model.sample_input(batch, time, generator=generator))
         return x_BTE
 
-    def init_state(self, batch: int) -> StackState:
+    def init_state(self, batch: int) -> Any:
         return self.model.init_state(batch)
 
-    def forward(
-        self, x: Tensor, state: StackState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, StackState]:
-        y_BTD, after = self.model.stack(x, state, lengths_B)
+    def forward(self, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> tuple[Tensor, Any]:
+        y_BTD, after = self.model.read(x, state, lengths_B)
         return self.model.head(y_BTD), after
 
-    def step(self, x: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        y_BD, after = self.model.stack.step(x, state)
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        y_BD, after = self.model.read_one(x, state)
         return self.model.head(y_BD), after
 
 
@@ -69,7 +67,8 @@ class TextSpecimens(Specimens):
     Every row is read from the initial state. `answers` carries the state from a row to the next, as evaluation does.
     """
 
-    told = True
+    model: Machine[Any]
+    has_truth = True
     words = Words(
         *("token", "token", "nats", "tokens between it and the answer", "token"),
         text=True,
@@ -102,11 +101,6 @@ class TextSpecimens(Specimens):
 
     def length(self, number: int) -> int:
         return len(self.rows[number])
-
-    def precise(self) -> "TextSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def windows(self, length: int, count: int) -> "TextSpecimens":
         """The same text in up to `count` rows of `length` tokens, spread over it; each within a document if it can."""
@@ -172,8 +166,8 @@ class TextSpecimens(Specimens):
             log_TV = logits_1TV[0].float().log_softmax(-1)
             best_T, guess_T = log_TV.max(-1)
             nats_T = -log_TV.gather(1, tokens_T[1:, None])[:, 0]
-            found = (guess_T, best_T.exp(), nats_T, torch.special.entr(log_TV.exp()).sum(-1))
-            parts.append([part_T.cpu().numpy() for part_T in found])
+            results = (guess_T, best_T.exp(), nats_T, torch.special.entr(log_TV.exp()).sum(-1))
+            parts.append([part_T.cpu().numpy() for part_T in results])
             before.append(np.arange(read, read + end - begin, dtype=np.float64))
             read, vocab = read + end - begin, log_TV.shape[1]
         guess_N, *numbers = (np.concatenate(part) for part in zip(*parts))
@@ -217,7 +211,7 @@ class TextSpecimens(Specimens):
 
     def _entry(self, ids_T: Tensor) -> tuple[Machine[Any], Tensor, Callable[[Tensor], Tensor]]:
         """What reads, what enters at each place, and how that is read. A model without vectors reads the tokens."""
-        if not isinstance(self.model, LanguageModel):
+        if not isinstance(self.model, EmbeddedMachine):
             return self.model, ids_T[:, None], lambda x_NT1: x_NT1[..., 0]
         with torch.no_grad():
             x_TE = self.model.embedding(ids_T)

@@ -72,9 +72,9 @@ def label_scores(true: Sequence[str], predicted: Sequence[str], *, names: Sequen
         accuracy=scores.accuracy.value,
         macro_f1=scores.macro_f1.value,
         per_class={
-            one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
-            for one in scores.labels
+            label.label: {"precision": label.precision, "recall": label.recall, "f1": label.f1, "count": label.count}
+            for label in scores.labels
         },
         confusion=scores.confusion_KK.tolist(),
-        labels=[one.label for one in scores.labels],
+        labels=[label.label for label in scores.labels],
     )

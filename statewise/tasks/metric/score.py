@@ -21,11 +21,14 @@ class Metric(NamedTuple):
 
 _KNOWN = (
     Metric("bits_per_byte", "bits per byte", cross_entropy=True),
+    Metric("bits_per_byte_reset", "bits per byte, state reset"),
+    Metric("bits_per_byte_gained", "bits per byte, gained by carrying", "higher"),
     Metric("nats_per_token", "nats per token", per_token=True, cross_entropy=True),
     Metric("bits_per_token", "bits per token"),
     Metric("perplexity", "perplexity", per_token=True, cross_entropy=True),
     Metric("nats", "nats", per_token=True, cross_entropy=True),
     Metric("accuracy", "accuracy", "higher", share=True),
+    Metric("accuracy_at", "accuracy, distance", "higher", share=True),
     Metric("root_accuracy", "accuracy at the root", "higher", share=True),
     Metric("node_accuracy", "accuracy over nodes", "higher", share=True),
     Metric("new_word_accuracy", "new word accuracy", "higher", share=True),
@@ -34,6 +37,7 @@ _KNOWN = (
     Metric("exact", "share of exact matches", "higher", share=True),
     Metric("length_exact", "share of right lengths", "higher", share=True),
     Metric("bleu", "BLEU", "higher"),
+    Metric("bleu_tokenised_lower", "BLEU, tokenised, lower case", "higher"),
     Metric("chrf", "chrF", "higher"),
     Metric("ter", "TER"),
     Metric("mse", "MSE"),
@@ -47,9 +51,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 def metric_of(name: str) -> Metric:
     """The metric of this name. One that is not listed is an error or a loss: lower is better.
 
-    >>> metric_of("accuracy").better, metric_of("length_error").label
-    ('higher', 'length error')
+    >>> metric_of("accuracy").better, metric_of("length_error").label, metric_of("accuracy_at.16").label
+    ('higher', 'length error', 'accuracy, distance 16')
     """
+    table, _, key = name.partition(".")
+    if key and table in METRICS:
+        return METRICS[table]._replace(name=name, label=f"{METRICS[table].label} {key}")
     return METRICS.get(name) or Metric(name, name.replace("_", " "))
 
 

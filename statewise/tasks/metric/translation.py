@@ -24,11 +24,6 @@ class TranslationScores(NamedTuple):
     token_error_rate: float
     exact: float
 
-    @property
-    def higher_is_better(self) -> dict[str, bool]:
-        better = {"bleu": True, "bleu_tokenised_lower": True, "chrf": True, "exact": True}
-        return {**better, "ter": False, "token_error_rate": False}
-
 
 class QuickScores(NamedTuple):
     bleu: float

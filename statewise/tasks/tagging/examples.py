@@ -46,11 +46,11 @@ def read_split(spec: TaggedDataSpec, *, seed: int) -> tuple[list[Tagged], list[T
 
 
 def words_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [word for one in sentences for word in one.words]
+    return [word for sentence in sentences for word in sentence.words]
 
 
 def tags_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [tag for one in sentences for tag in one.tags]
+    return [tag for sentence in sentences for tag in sentence.tags]
 
 
 def learn_encoding(spec: WordsSpec, train: Sequence[Tagged]) -> Encoding:
@@ -69,7 +69,7 @@ class Known(NamedTuple):
 
     @classmethod
     def learn(cls, spec: WordsSpec, train: Sequence[Tagged]) -> "Known":
-        lexicon = fit_frequent_tag([one.words for one in train], [one.tags for one in train])
+        lexicon = fit_frequent_tag([sentence.words for sentence in train], [sentence.tags for sentence in train])
         return cls(learn_encoding(spec, train), Labels.of(tags_of(train)), lexicon)
 
     @classmethod

@@ -138,7 +138,7 @@ class TaggingJob(Job):
         figures = {"accuracy": float((guessed.best_N == self._held_tag_N).mean()), "nats": guessed.nats}
         if self._spans:
             names = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), self._held)
-            figures["span_f1"] = span.measure([one.tags for one in self._held], names).f1.value
+            figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1.value
         return figures
 
     def _begin_spans(self) -> None:
@@ -149,7 +149,9 @@ class TaggingJob(Job):
 
 
 def encode(spec: TaggingSpec, known: Known, sentences: Sequence[Tagged]) -> Sentences:
-    return known.encoding.encode(sentences, in_parts([len(one.words) for one in sentences], spec.data.longest))
+    return known.encoding.encode(
+        sentences, in_parts([len(sentence.words) for sentence in sentences], spec.data.longest)
+    )
 
 
 def build(spec: TaggingSpec, known: Known, *, weight_K: Tensor | None = None) -> Tagger:
@@ -208,8 +210,8 @@ def guess(
 
 def by_sentence(line: Sequence[E], sentences: Sequence[Tagged]) -> list[Sequence[E]]:
     """What stands in one line, a thing for each word, cut as the sentences are."""
-    ends = np.cumsum([len(one.words) for one in sentences]).tolist()
-    return [line[end - len(one.words) : end] for end, one in zip(ends, sentences)]
+    ends = np.cumsum([len(sentence.words) for sentence in sentences]).tolist()
+    return [line[end - len(sentence.words) : end] for end, sentence in zip(ends, sentences)]
 
 
 def _of(p_BTK: Tensor, tags_BT: Tensor) -> Tensor:
@@ -223,18 +225,19 @@ def _tag_weights(spec: TaggingSpec, known: Known) -> NDArray[np.float64]:
 
 
 def _fingerprint(sentences: Sequence[Tagged]) -> str:
-    return fingerprint(words_of(sentences), tags_of(sentences), (str(len(one.words)) for one in sentences))
+    return fingerprint(words_of(sentences), tags_of(sentences), (str(len(sentence.words)) for sentence in sentences))
 
 
 def _places(sentences: Sequence[Tagged]) -> list[Where]:
-    return [one.where for one in sentences for _ in one.words]
+    return [sentence.where for sentence in sentences for _ in sentence.words]
 
 
 def _refuse_broken_spans(sentences: Sequence[Tagged]) -> None:
-    for one in sentences:
-        for number, (before, tag) in enumerate(zip(("O", *one.tags), one.tags), start=1):
+    for sentence in sentences:
+        for number, (before, tag) in enumerate(zip(("O", *sentence.tags), sentence.tags), start=1):
             if tag.startswith("I-") and before[2:] != tag[2:]:
                 raise UserError(
-                    f"{one.where}: word {number} of the sentence has {tag!r} after {before!r}, where no span has begun",
+                    f"{sentence.where}: word {number} of the sentence has {tag!r} after {before!r}, "
+                    "where no span has begun",
                     fix="set data.scheme = iob2 to begin spans with B-, or objective.constraint = none",
                 )

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-import torch
-
 from statewise.core import Machine
 from statewise.data import (
     Data,
@@ -67,10 +65,7 @@ class TaggingEvaluation(NamedTuple):
             (
                 "most frequent tag of the word",
                 *_row(
-                    self.lexicon_accuracy,
-                    self.lexicon_new_word_accuracy,
-                    self.lexicon_macro_f1,
-                    self.lexicon_span_f1,
+                    self.lexicon_accuracy, self.lexicon_new_word_accuracy, self.lexicon_macro_f1, self.lexicon_span_f1
                 )[: len(columns)],
             ),
             (f"always {self.majority_tag!r}", *_row(self.majority_accuracy, None, None, None)[: len(columns)]),
@@ -109,29 +104,9 @@ class TaggingRun(PredictingRun):
     spec: TaggingSpec
     model: Tagger
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: TaggingSpec,
-        model: Tagger,
-        known: Known,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.known, self.skipped = known, list(skipped)
-        self._device = device
-
-    @classmethod
-    def open(cls, spec: TaggingSpec, opened: Opened) -> "TaggingRun":
-        known = Known.load(spec.words, opened.verified)
-        model = opened.model(lambda: build(spec, known))
-        return cls(opened.path, spec=spec, model=model, known=known, device=opened.device, skipped=opened.skipped)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+    def _open(self, opened: Opened) -> Tagger:
+        self.known = Known.load(self.spec.words, opened.verified)
+        return opened.model(lambda: build(self.spec, self.known))
 
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "tags": len(self.known.tags)}
@@ -167,11 +142,16 @@ class TaggingRun(PredictingRun):
             majority_tag=self.known.lexicon.otherwise,
             uniform_accuracy=1 / len(tags),
             per_tag={
-                one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "count": one.count}
-                for one in own_scores.labels
+                score.label: {
+                    "precision": score.precision,
+                    "recall": score.recall,
+                    "f1": score.f1,
+                    "count": score.count,
+                }
+                for score in own_scores.labels
             },
             confusion=own_scores.confusion_KK.tolist(),
-            tags=[one.label for one in own_scores.labels],
+            tags=[score.label for score in own_scores.labels],
             unseen_tags=dict(unseen),
         )
 
@@ -206,14 +186,7 @@ class TaggingRun(PredictingRun):
             self.model, sentences, spec=self.spec, known=self.known, source=source, device=self.device
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The words of the prompt, spaces between them, one a line with its tag; each line of it is a sentence."""
         lines = [line.split() for line in self._asked(prompt).splitlines()]
         with temporary_file("the prompt", "\n\n".join("\n".join(words) for words in lines if words) + "\n") as file:
@@ -254,7 +227,7 @@ def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]
 
 
 def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
-    return span.measure([one.tags for one in sentences], by_sentence(tags, sentences)).f1.value
+    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1.value
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:

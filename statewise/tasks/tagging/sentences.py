@@ -75,7 +75,8 @@ class Encoding(NamedTuple):
     def encode(self, sentences: Sequence[Tagged], parts: tuple[Index, Index]) -> Sentences:
         numbers: dict[str, int] = {}
         form_N = np.array(
-            [numbers.setdefault(word, len(numbers)) for one in sentences for word in one.words], dtype=np.int64
+            [numbers.setdefault(word, len(numbers)) for sentence in sentences for word in sentence.words],
+            dtype=np.int64,
         )
         forms = list(numbers)
         spelled = [self._ends(ids) for ids in self.characters.encode_many(forms)]

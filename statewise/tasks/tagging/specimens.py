@@ -3,7 +3,6 @@
 N copies of a sentence (of all answers: words), P parts, B of them in a batch, T words, E width, K tags.
 """
 
-import copy
 from collections.abc import Sequence
 from typing import final
 
@@ -39,6 +38,7 @@ _LEAST = 1e-12  # a constraint can make a tag impossible
 class TaggingSpecimens(Specimens):
     """A sentence that is longer than what is read at once is several rows."""
 
+    model: Tagger
     words = Words("word", "word", "nats", "words before the word (below 0: after it)", "word", text=True, spaced=True)
 
     def __init__(
@@ -52,14 +52,14 @@ class TaggingSpecimens(Specimens):
         device: torch.device,
     ) -> None:
         self.model, self.source, self._tags, self._device = model, source, known.tags, device
-        self.told = all(one.tags for one in sentences)
+        self.has_truth = all(sentence.tags for sentence in sentences)
         self._parts = encode(spec, known, sentences)
-        self._word_W = [word for one in sentences for word in one.words]
-        lines = np.repeat(np.arange(len(sentences)), [len(one.words) for one in sentences])
+        self._word_W = [word for sentence in sentences for word in sentence.words]
+        lines = np.repeat(np.arange(len(sentences)), [len(sentence.words) for sentence in sentences])
         self._where_P = [str(sentences[int(lines[begin])].where) for begin in self._parts.begin_P]
         self._tag_W = (
             known.tags.encode(tags_of(sentences), unseen="wrong").ids_N
-            if self.told
+            if self.has_truth
             else np.full(len(self._word_W), -1, dtype=np.int64)
         )
 
@@ -68,11 +68,6 @@ class TaggingSpecimens(Specimens):
 
     def length(self, number: int) -> int:
         return int(self._parts.length_P[number])
-
-    def precise(self) -> "TaggingSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def at(self, number: int) -> Specimen:
         model, parts = self.model, ReaderParts(self.model.reader)
@@ -104,7 +99,7 @@ class TaggingSpecimens(Specimens):
             distance=lambda question: (question - np.arange(places)).astype(np.float64),
             machine=parts.machine,
             readers=parts.readers,
-            signals={"position": position(places), "letters": np.array([len(one) for one in pieces], np.float32)},
+            signals={"position": position(places), "letters": np.array([len(piece) for piece in pieces], np.float32)},
             seen_order=seen_order,
         )
 

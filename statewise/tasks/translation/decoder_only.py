@@ -17,7 +17,8 @@ from statewise.decoding import Hypothesis, Sampling, alignment_tap, decode_until
 from statewise.models import EndAsToken, EndSymbol, Terminating, build_terminating
 from statewise.specs import AnyMixerSpec, DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
 from statewise.tasks.loss import within
-from statewise.tasks.translation.examples import Batch, Ids
+from statewise.tasks.translation.examples import Batch
+from statewise.tasks.translation.sides import SourceRow
 from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
 from statewise.training import (
     ExposureGap,
@@ -82,7 +83,7 @@ class DecoderOnly(Translator):
         return self._nats(model, batch, summary_BD, outputs_BTV, smoothing).sum()
 
     def _begun(self, model: Terminating[Any], batch: Batch) -> tuple[Tensor, Any]:
-        summary_BD, state = model.condition(batch.source_BS, batch.source_length_B)
+        summary_BD, state = model.condition(batch.source, batch.source_length_B)
         return summary_BD, model.begin(summary_BD, state, length_B=batch.whole_B)
 
     def _nats(
@@ -94,7 +95,7 @@ class DecoderOnly(Translator):
         return nats_BT.masked_fill(~within(batch.length_B, nats_BT.shape[1]), 0.0)
 
     def search(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, align: bool
     ) -> list[list[Hypothesis]]:
         if align or decoding.coverage_penalty:
             alignment_tap(model)  # refuses: nothing here looks at a source
@@ -156,7 +157,9 @@ class DecoderOnly(Translator):
             )
         ]
 
-    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
+    def draw(
+        self, model: Any, source: SourceRow, decoding: DecodingSpec, sampling: Sampling, *, longest: int
+    ) -> Hypothesis:
         """Where a length comes first, it is drawn before all else; at temperature 0 it is the predicted one."""
         source_BS, length_B = (part.to(self.device) for part in pad([source]))
         longest_B, shortest = torch.tensor([longest], device=self.device), min(decoding.min_length, longest)
@@ -177,7 +180,7 @@ class DecoderOnly(Translator):
         return drawn
 
     def draw_lengths(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, first_row: int
     ) -> NDArray[np.int64]:
         draws = decoding.draws
         parts = (*pad(sources), self.longest(sources, decoding))

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data import pad
 from statewise.decoding import Hypothesis, Sampling, sample
 from statewise.models import ConditionalMachine, build_seq2seq
 from statewise.specs import DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
 from statewise.tasks.loss import categorical_loss
-from statewise.tasks.translation.examples import Batch, Ids
+from statewise.tasks.translation.examples import Batch
+from statewise.tasks.translation.sides import SourceRow, padded
 from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
 from statewise.training import ExposureGap, exposure_gap, feed_tokens, forced_forward, truth_probability
 
@@ -33,7 +33,7 @@ class EncoderDecoder(Translator):
     def build(self) -> ConditionalMachine[Any]:
         return build_seq2seq(
             self.model_spec,
-            source_vocab=self.languages.source.vocab,
+            **self.languages.source.inputs(),
             target_vocab=self.languages.target.vocab,
             seed=self.spec.seed,
         )
@@ -65,7 +65,7 @@ class EncoderDecoder(Translator):
         logits_BTV, _ = forced_forward(
             model,
             batch.input_BT,
-            model.condition(batch.source_BS, batch.source_length_B),
+            model.condition(batch.source, batch.source_length_B),
             truth_probability=truth_probability(forcing, step),
             key=(self.spec.seed, step),
             feedback=None if isinstance(forcing, TeacherForcing) else feed_tokens(forcing.choice),
@@ -74,12 +74,12 @@ class EncoderDecoder(Translator):
         return categorical_loss(logits_BTV, batch.target_BT, smoothing=smoothing).total
 
     def search(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, align: bool
     ) -> list[list[Hypothesis]]:
-        source_BS, length_B = (part.to(self.device) for part in pad(sources))
+        source, length_B = (part.to(self.device) for part in padded(sources))
         return search_tokens(
             model,
-            model.condition(source_BS, length_B),
+            model.condition(source, length_B),
             decoding,
             end_id=self.start_id,
             longest_B=self.longest(sources, decoding),
@@ -88,11 +88,13 @@ class EncoderDecoder(Translator):
             source_lengths_B=length_B,
         )
 
-    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
-        source_BS, length_B = (part.to(self.device) for part in pad([source]))
+    def draw(
+        self, model: Any, source: SourceRow, decoding: DecodingSpec, sampling: Sampling, *, longest: int
+    ) -> Hypothesis:
+        given, length_B = (part.to(self.device) for part in padded([source]))
         (drawn,) = sample(
             model,
-            model.condition(source_BS, length_B),
+            model.condition(given, length_B),
             sampling,
             start_id=self.start_id,
             end_id=self.start_id,
@@ -103,10 +105,10 @@ class EncoderDecoder(Translator):
         return drawn
 
     def draw_lengths(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, first_row: int
     ) -> NDArray[np.int64]:
-        source_BS, length_B = (part.to(self.device) for part in pad(sources))
-        state, longest_B = model.condition(source_BS, length_B), self.longest(sources, decoding)
+        source, length_B = (part.to(self.device) for part in padded(sources))
+        state, longest_B = model.condition(source, length_B), self.longest(sources, decoding)
         drawn = [
             sample(
                 model,
@@ -124,7 +126,7 @@ class EncoderDecoder(Translator):
 
     def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
         with torch.no_grad():
-            state = model.condition(batch.source_BS, batch.source_length_B)
+            state = model.condition(batch.source, batch.source_length_B)
         return exposure_gap(
             model,
             batch.input_BT,

@@ -1,11 +1,12 @@
 """What is found of translations, and how it is shown: between what is trivial and what is perfect."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from statewise.decoding import LengthCalibration
+from statewise.tasks.metric.probability import surprise
 from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
 from statewise.tasks.report import More, Report, percent, shows_report, unknown_note, worse_than_trivial
 
@@ -14,21 +15,15 @@ _GROUPS, _BEYOND = 5, 3  # of lengths that were learned from, and of longer ones
 
 @shows_report
 class TranslationEvaluation(NamedTuple):
+    source_kind: str
     nats: float  # per target token, the true past told
-    bleu: float
-    signature: str
-    parted: str  # how words are told apart, where spaces alone do not, for figures that go by spaces
-    bleu_tokenised_lower: float
-    chrf: float
-    ter: float
-    token_error_rate: float
+    shuffled_nats: float | None  # of a class or a vector: the same, given the source of another row
     exact: float
     references: int  # for each source
     rows: int
     tokens: int
     uniform_nats: float
-    copy: dict[str, float]  # the source as its own translation
-    frequent: dict[str, float]  # the most frequent target of training, whatever the source
+    frequent: dict[str, float]  # the most frequent target of training (the mean series), whatever the source
     frequent_target: str
     cut: int  # rows of which not all was read
     out_of_reach: int  # targets with more tokens than are written at most
@@ -41,39 +36,60 @@ class TranslationEvaluation(NamedTuple):
     longest_learned: int | None  # tokens of the longest target of training
     by_length: list[dict[str, Any]]
     lengths: dict[str, Any] | None  # of drawn outputs, against the true ones: see `calibrate_lengths`
+    # Of texts:
+    bleu: float | None = None
+    signature: str = ""
+    parted: str = ""  # how words are told apart, where spaces alone do not, for figures that go by spaces
+    bleu_tokenised_lower: float | None = None
+    chrf: float | None = None
+    ter: float | None = None
+    token_error_rate: float | None = None
+    copy: dict[str, float] | None = None  # a source that is a text, as its own translation
+    # Of series:
+    mse: float | None = None
+    mae: float | None = None
 
     def report(self, name: str) -> Report:
-        own = {"bleu": self.bleu, "bleu_tokenised_lower": self.bleu_tokenised_lower}
-        own |= {"chrf": self.chrf, "exact": self.exact}
-        rows = (
-            ("perfect", "100.00", "100.00", "100.00", percent(1.0), "0.000"),
-            (name, *_cells(own), f"{self.nats:.3f}"),
-            ("copy of the source", *_cells(self.copy), ""),
-            (f"always {_short(self.frequent_target)!r}", *_cells(self.frequent), ""),
-            ("uniform (knows nothing)", "", "", "", "", f"{self.uniform_nats:.3f}"),
+        series = self.bleu is None
+        shown = _SERIES if series else _CLASSES if self.source_kind == "class" else _TEXTS
+        always = "the mean series" if series else f"always {_short(self.frequent_target)!r}"
+        predictors = (
+            ("perfect", _PERFECT),
+            (name, {**self._asdict(), **_uncertainty(self.nats)}),
+            ("copy of the source", self.copy or {}),
+            (always, self.frequent),
+            ("its sources shuffled", _uncertainty(self.shuffled_nats)),
+            ("uniform (knows nothing)", _uncertainty(self.uniform_nats)),
         )
+        rows = [
+            (key, *(_cell(found, one) for one in shown)) for key, found in predictors if shown.keys() & found.keys()
+        ]
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         if self.out_of_reach:
             cut += f" · {self.out_of_reach:,} targets are longer than decoding.max_ratio and extra let it write"
         cut += unknown_note(self.unknown, of="source") + unknown_note(self.unknown_target, of="target")
         cut += f" · {self.parted}" if self.parted else ""
         cut += f" · {self.references} references for each" if self.references > 1 else ""
-        rates = f"TER {self.ter:.2f}, token error rate {self.token_error_rate:.2f}"
-        worse = f" · {rates}, less is better (an empty text: 100)"
+        if shown is _TEXTS:
+            rates = f"TER {self.ter:.2f}, token error rate {self.token_error_rate:.2f}"
+            cut += f" · {self.signature} · {rates}, less is better (an empty text: 100)"
         return Report(
-            ("BLEU", "tok. lower BLEU", "chrF", "exact", "nats"),
-            rows,
+            tuple(shown.values()),
+            tuple(rows),
             own=1,
-            note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut} · {self.signature}{worse}",
+            note=f"{self.rows:,} pairs · beam {self.decoding['beam']}{cut}",
             more=(self._length_table(),),
-            warning=worse_than_trivial(
-                name,
-                "bleu",
-                self.bleu,
-                {"a copy of the source": self.copy["bleu"], "the most frequent target": self.frequent["bleu"]},
-                label="BLEU",
-            ),
+            warning=self._warning(name),
         )
+
+    def _warning(self, name: str) -> str:
+        if self.bleu is None:
+            return worse_than_trivial(name, "mse", self.mse, {"the mean series": self.frequent["mse"]}, label="MSE")
+        if self.copy is None:
+            trivial = {"its own answer to the source of another row": self.shuffled_nats}
+            return worse_than_trivial(name, "nats", self.nats, trivial, label="nats")
+        trivial = {"a copy of the source": self.copy["bleu"], "the most frequent target": self.frequent["bleu"]}
+        return worse_than_trivial(name, "bleu", self.bleu, trivial, label="BLEU")
 
     def _length_table(self) -> More:
         rows = []
@@ -98,9 +114,23 @@ class TranslationEvaluation(NamedTuple):
         )
 
 
-def _cells(scores: dict[str, float]) -> tuple[str, ...]:
-    numbers = tuple(f"{scores[name]:.2f}" for name in ("bleu", "bleu_tokenised_lower", "chrf"))
-    return (*numbers, percent(scores["exact"]))
+# Of a class every target is right, and the one that is held out is one of many: only its probability counts.
+_CLASSES = {"perplexity": "perplexity", "nats": "nats"}
+_TEXTS = {"bleu": "BLEU", "bleu_tokenised_lower": "tok. lower BLEU", "chrf": "chrF", "exact": "exact", "nats": "nats"}
+_SERIES = {"mse": "MSE", "mae": "MAE", "length_exact": "right length", "nats": "nats"}
+_PERFECT = {"bleu": 100.0, "bleu_tokenised_lower": 100.0, "chrf": 100.0, "exact": 1.0, "nats": 0.0, "perplexity": 1.0}
+_PERFECT |= {"mse": 0.0, "mae": 0.0, "length_exact": 1.0}
+_DIGITS = {"mse": 4, "mae": 4, "nats": 3}
+
+
+def _uncertainty(nats: float | None) -> dict[str, float]:
+    return {} if nats is None else {"nats": nats, "perplexity": surprise(nats, 1, per="token").perplexity.value}
+
+
+def _cell(found: Mapping[str, Any], name: str) -> str:
+    if name not in found:
+        return ""
+    return percent(found[name]) if name.endswith("exact") else f"{found[name]:.{_DIGITS.get(name, 2)}f}"
 
 
 def _short(text: str) -> str:

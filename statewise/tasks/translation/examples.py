@@ -1,4 +1,4 @@
-"""What a translator reads and writes: pairs of texts as tokens.
+"""What a translator reads and writes: pairs of texts (or what stands for them) as tokens.
 
 B batch, S source time, T target time.
 """
@@ -30,9 +30,20 @@ from statewise.data import (
     suffix,
     unsegmented,
 )
-from statewise.data.embedded import phrases
-from statewise.specs import PairDataSpec, UserError, either, from_json, setting
+from statewise.data.embedded import Parts, kinds_of_phrases, oscillations, phrases
+from statewise.specs import PairDataSpec, UserError, either, from_json, option, setting
 from statewise.tasks.metric.translation import Parting, sacre_tokens
+from statewise.tasks.translation.sides import (
+    ClassSource,
+    Levels,
+    Source,
+    SourceRow,
+    TextSource,
+    VectorSource,
+    learn_levels,
+    load_source,
+    padded,
+)
 from statewise.training import Payload
 
 Ids = NDArray[np.int64]
@@ -60,7 +71,7 @@ class Pairs:
 class Batch(NamedTuple):
     """A start symbol stands before the target that is read, and an end symbol after the one that is written."""
 
-    source_BS: Tensor
+    source: Tensor  # [B, S] tokens, or [B, S, I] numbers
     source_length_B: Tensor
     input_BT: Tensor
     target_BT: Tensor  # past a row's end: passed over by the loss
@@ -81,7 +92,7 @@ class Rows:
     A target that was cut has no end: where it would have ended is not known.
     """
 
-    sources: list[Ids]
+    sources: list[SourceRow]
     targets: list[Ids]
     whole: list[int]  # words of each target, before it was cut
     cut: int
@@ -102,21 +113,21 @@ class Rows:
         return replace(self, sources=self.sources[:count], targets=self.targets[:count], whole=self.whole[:count])
 
     def batch(self, index: Ids, start_id: int) -> Batch:
-        source_BS, source_length_B = pad([self.sources[i] for i in index])
+        source, source_length_B = padded([self.sources[i] for i in index])
         targets = [self.targets[i] for i in index]
         input_BT, length_B = pad([np.append(start_id, target[:-1]) for target in targets], value=start_id)
         target_BT, _ = pad(targets, value=_IGNORED)
         whole_B = torch.tensor([self.whole[i] for i in index])
-        return Batch(source_BS, source_length_B, input_BT, target_BT, length_B, whole_B)
+        return Batch(source, source_length_B, input_BT, target_BT, length_B, whole_B)
 
 
 class Languages(NamedTuple):
-    """The vocabularies of both sides, and how a source is read; kept with the weights."""
+    """How sources are read and targets written; kept with the weights."""
 
-    source: Tokenizer
+    source: Source
     target: Tokenizer
     longest: int
-    reverse: bool
+    levels: Levels | None  # where targets are series
 
     @classmethod
     def learn(cls, spec: PairDataSpec, train: Pairs) -> "Languages":
@@ -126,7 +137,9 @@ class Languages(NamedTuple):
             one = _tokenizer(
                 spec.tokenizer, both, spec.vocab, spec.lower, spec.min_count, side="both sides (data.tokenizer)"
             )
-            return cls(one, one, spec.longest, spec.reverse)
+            return cls.of(spec, TextSource(one, longest=spec.longest, reverse=spec.reverse), one)
+        if spec.target_kind == "series":
+            return cls.of(spec, _learn_source(spec, train), learn_levels(train.targets, train.where, spec.levels))
         target = _tokenizer(
             spec.target_tokenizer or spec.tokenizer,
             train.targets,
@@ -135,31 +148,48 @@ class Languages(NamedTuple):
             spec.min_count if spec.target_min_count is None else spec.target_min_count,
             side="the targets (data.target_tokenizer)",
         )
-        side = "the sources (data.tokenizer, and data.target_tokenizer if the targets keep theirs)"
-        source = _tokenizer(spec.tokenizer, train.sources, spec.vocab, spec.lower, spec.min_count, side=side)
-        return cls(source, target, spec.longest, spec.reverse)
+        return cls.of(spec, _learn_source(spec, train), target)
+
+    @classmethod
+    def of(cls, spec: PairDataSpec, source: Source, target: Tokenizer) -> "Languages":
+        return cls(source, target, spec.longest, Levels(target) if spec.target_kind == "series" else None)
 
     @classmethod
     def load(cls, spec: PairDataSpec, folder: Path) -> "Languages":
         """What `files` left in a folder."""
-        names = ["tokenizer.json"] * 2 if spec.shared_vocab else ["source.json", "target.json"]
-        source, target = (Tokenizer.load(folder / name) for name in names)
-        return cls(source, target, spec.longest, spec.reverse)
+        source = load_source(spec, folder)
+        if spec.shared_vocab:
+            assert isinstance(source, TextSource)
+            return cls.of(spec, source, source.tokenizer)
+        return cls.of(spec, source, Tokenizer.load(folder / "target.json"))
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return isinstance(self.source, TextSource) and self.source.tokenizer is self.target
 
     def files(self) -> dict[str, Payload]:
-        if self.source is self.target:
-            return {"tokenizer.json": self.source.to_json()}
-        return {"source.json": self.source.to_json(), "target.json": self.target.to_json()}
+        if self.shared:
+            return {"tokenizer.json": self.target.to_json()}
+        return {**self.source.files(), "target.json": self.target.to_json()}
 
     def encode(self, pairs: Pairs) -> Rows:
         """Of every pair, what is read of it."""
-        return self.rows(self.source.encode_many(pairs.sources), self.target.encode_many(pairs.targets))
+        return self.rows(
+            self.source.encode(pairs.sources, pairs.where), self.encode_targets(pairs.targets, pairs.where)
+        )
 
-    def rows(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> Rows:
-        """From the ids of whole texts to what is read of them."""
+    def encode_targets(self, texts: Sequence[str], where: Sequence[object] | None = None) -> list[Ids]:
+        if self.levels is not None:
+            places = where or [f"target {number}" for number in range(len(texts))]
+            texts = [self.levels.rounded(text, place) for text, place in zip(texts, places)]
+        return self.target.encode_many(list(texts))
+
+    def rows(self, sources: Sequence[SourceRow], targets: Sequence[Ids]) -> Rows:
+        """From whole sources and the ids of whole targets to what is read of them."""
         cut = sum(max(len(source), len(target)) > self.longest for source, target in zip(sources, targets))
         ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
-        return Rows([self._read(source) for source in sources], ended, [len(target) for target in targets], cut)
+        return Rows([self.source.as_read(one) for one in sources], ended, [len(target) for target in targets], cut)
 
     def parting(self, spec: PairDataSpec, targets: Sequence[str]) -> Parting:
         """What counts as a word of these targets, for figures: what the vocabulary takes for one, if it knows words.
@@ -176,12 +206,20 @@ class Languages(NamedTuple):
             Parting(tokenize, space_characters, "each character counts as a word") if characters else Parting(tokenize)
         )
 
-    def encode_sources(self, texts: Sequence[str]) -> list[Ids]:
-        return [self._read(source) for source in self.source.encode_many(list(texts))]
+    def encode_sources(self, texts: Sequence[str]) -> list[SourceRow]:
+        return [self.source.as_read(source) for source in self.source.encode(texts)]
 
-    def _read(self, source: Ids) -> Ids:
-        """Cut to what is read, in the order of reading, and the end symbol."""
-        return np.append(source[: self.longest][:: -1 if self.reverse else 1], self.source.end_id)
+
+def _learn_source(spec: PairDataSpec, train: Pairs) -> Source:
+    match spec.source_kind:
+        case "class":
+            return ClassSource.learn(train.sources)
+        case "vector":
+            return VectorSource.learn(train.sources, train.where)
+        case "text":
+            side = "the sources (data.tokenizer, and data.target_tokenizer if the targets keep theirs)"
+            made = _tokenizer(spec.tokenizer, train.sources, spec.vocab, spec.lower, spec.min_count, side=side)
+            return TextSource(made, longest=spec.longest, reverse=spec.reverse)
 
 
 def _tokenizer(
@@ -199,7 +237,8 @@ def _tokenizer(
 
 def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[Rows, int]:
     """The training pairs that stay, and how many were too long."""
-    sources, targets = languages.source.encode_many(pairs.sources), languages.target.encode_many(pairs.targets)
+    sources = languages.source.encode(pairs.sources, pairs.where)
+    targets = languages.encode_targets(pairs.targets, pairs.where)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets)]
     found = limit_length(lengths, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
     if not found.kept:
@@ -226,6 +265,7 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
         targets or None,
         format="auto" if targets else spec.format,
         columns=(spec.source_column, spec.target_column),
+        numbers=spec.source_kind == "vector" or spec.target_kind == "series",
         header=spec.header,
         delimiter=spec.delimiter,
         encoding=spec.encoding,
@@ -252,17 +292,38 @@ def _pairs(found: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> 
 
 
 def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
-    """What is learned from and what is held out. No source is on both sides of a split by share."""
+    """What is learned from and what is held out.
+
+    No source is on both sides of a split by share; but of every class there is that share on each.
+    """
     if "-" in (*spec.train, *spec.target, *spec.validation, *spec.validation_target):
         raise UserError("pairs cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train and spec.format != "gettext":
-        embedded = phrases()
+        embedded = _embedded(spec)
         return _pairs(embedded.train), _pairs(embedded.held)
     pairs = read_files(spec, spec.train, spec.target)
     if spec.validation:
         return pairs, read_files(spec, spec.validation, spec.validation_target)
-    split = hold_out(len(pairs), share=spec.held_out, seed=seed, groups=pairs.sources)
+    if spec.source_kind == "class":
+        split = hold_out(len(pairs), share=spec.held_out, seed=seed, strata=pairs.sources)
+    else:
+        split = hold_out(len(pairs), share=spec.held_out, seed=seed, groups=pairs.sources)
     return pairs.chosen(split.train_N), pairs.chosen(split.held_M)
+
+
+def _embedded(spec: PairDataSpec) -> Parts[Pair]:
+    match spec.source_kind, spec.target_kind:
+        case "text", "text":
+            return phrases()
+        case "class", "text":
+            return kinds_of_phrases()
+        case "vector", "series":
+            return oscillations()
+        case source, target:
+            raise UserError(
+                f"there are no embedded pairs of a {source} and a {target}",
+                fix=f"name a file: {option('data', 'FILE')}",
+            )
 
 
 def most_frequent(targets: Sequence[str]) -> str:

@@ -13,11 +13,12 @@ from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
 from statewise.models import measured, pair_flops
 from statewise.specs import AnyRunSpec, TranslationSpec
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
 from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
+from statewise.tasks.translation.sides import mean_series, series_errors
 from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import Better, Parallel, Payload, Window
 
@@ -30,18 +31,23 @@ class _Content(NamedTuple):
 
 @final
 class TranslationJob(Job):
-    question = ("train", "target", "validation", "validation_target", "held_out", "language")
-    tokens = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "target_vocab")
+    question = (
+        *("train", "target", "validation", "validation_target", "held_out", "language"),
+        *("source_kind", "target_kind"),
+    )
+    tokens = ("tokenizer", "vocab", "lower", "min_count", "target_tokenizer", "target_vocab", "levels")
 
     spec: TranslationSpec
 
     def __init__(self, spec: TranslationSpec, train: Pairs, held: Pairs, languages: Languages, par: Parallel) -> None:
         self.spec, self.languages, self._par = spec, languages, par
-        self.translator = make_translator(spec, languages, par.device)
         self.sha256 = fingerprint(train.sources, train.targets)
-        self._frequent, self._left_out = most_frequent(train.targets), left_out_note(train.left_out)
+        self._frequent = most_frequent(train.targets) if languages.levels is None else mean_series(train.targets)
+        self._left_out = left_out_note(train.left_out)
         self.train_rows, self.beyond = learnable(spec.data, languages, train)
         self.held_rows, self.held = languages.encode(held), held
+        self._longest_learned = max(self.train_rows.whole)
+        self.translator = make_translator(spec, languages, par.device, longest_learned=self._longest_learned)
         self._batches = RaggedBatches(
             self.train_rows.lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
@@ -51,14 +57,12 @@ class TranslationJob(Job):
         train, held = read_split(spec.data, seed=spec.seed)
         kept = opening.kept
         languages = Languages.learn(spec.data, train) if kept is None else Languages.load(spec.data, kept)
-        job = cls(spec, train, held, languages, opening.par)
-        if kept is not None:
-            refuse_other_data(kept, job.sha256)
-            refuse_other_size(job.build, kept)
-        return job
+        return cls(spec, train, held, languages, opening.par).of_checkpoint(kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
+        if self.languages.levels is not None:
+            return directions("nats", "mse", "mae", "length_exact")
         return directions("nats", "bleu", "exact", "length_exact")
 
     def build(self) -> Machine[Any]:
@@ -67,7 +71,7 @@ class TranslationJob(Job):
     def for_spec(self, spec: AnyRunSpec) -> "TranslationJob":
         assert isinstance(spec, TranslationSpec)
         made = super().for_spec(spec)
-        made.translator = make_translator(spec, self.languages, self._par.device)
+        made.translator = make_translator(spec, self.languages, self._par.device, longest_learned=self._longest_learned)
         return made
 
     def flops_per_token(self) -> float:
@@ -79,21 +83,25 @@ class TranslationJob(Job):
 
     def identity(self) -> dict[str, Payload]:
         frequent = json.dumps(self._frequent, ensure_ascii=False) + "\n"
-        lengths = json.dumps({"longest": max(self.train_rows.whole)}) + "\n"
+        lengths = json.dumps({"longest": self._longest_learned}) + "\n"
         known: dict[str, Payload] = {"frequent.json": frequent, "lengths.json": lengths}
         return {"data.sha256": self.sha256, **known, **self.languages.files()}
 
     def headline(self) -> str:
         size = sum(p.numel() for p in self.build().parameters())
         data = self.spec.data
-        name = ", ".join(data.train) or ("the embedded phrases" if data.language is None else "installed catalogs")
-        what = {"cut": "cut", "leave-out": "left out", "refuse": ""}[self.spec.data.beyond]
-        beyond = f", {self.beyond:,} longer than {self.spec.data.longest} {what}" if self.beyond else ""
+        embedded = "the embedded pairs" if data.language is None else "installed catalogs"
+        name = ", ".join(data.train) or embedded
+        done = {"cut": "cut", "leave-out": "left out", "refuse": ""}[self.spec.data.beyond]
+        beyond = f", {self.beyond:,} longer than {self.spec.data.longest} {done}" if self.beyond else ""
         beyond += self._left_out
-        one, other = self.languages.source.vocab, self.languages.target.vocab
-        words = f"vocabularies {one:,} and {other:,}"
-        if self.languages.source is self.languages.target:
-            words = f"vocabulary {one:,}"
+        ((what_is_read, size_of_source),) = self.languages.source.inputs().items()
+        words = f"vocabulary {self.languages.target.vocab:,}"
+        if data.source_kind != "text":
+            what = "classes" if what_is_read == "source_vocab" else "numbers"
+            words = f"{size_of_source:,} {what} in, {words}"
+        elif not self.languages.shared:
+            words = f"vocabularies {size_of_source:,} and {self.languages.target.vocab:,}"
         return (
             f"{self.spec.name}, {size:,} parameters, on {name} ({len(self.train_rows):,} pairs{beyond}, {words}, "
             f"{len(self.held_rows):,} held out)"
@@ -136,9 +144,13 @@ class TranslationJob(Job):
         if watch := self.spec.decoding.watch:
             writer = Writer(self.translator, model, self.spec.decoding)
             best = writer.greedy(self.held_rows.sources[:watch], poll=poll)
-            true = self.held.targets[:watch]
-            parting = self.languages.parting(self.spec.data, true)
-            scores = quick_scores([writer.text(one) for one in best], true, parting=parting)
+            written, true = [writer.text(one) for one in best], self.held.targets[:watch]
+            if self.languages.levels is not None:
+                figures |= series_errors(written, true)
+            else:
+                parting = self.languages.parting(self.spec.data, true)
+                scores = quick_scores(written, true, parting=parting)
+                figures |= {"bleu": scores.bleu, "exact": scores.exact}
             as_long = [len(one.tokens) == true for one, true in zip(best, self.held_rows.whole)]
-            figures |= {"bleu": scores.bleu, "exact": scores.exact, "length_exact": sum(as_long) / len(as_long)}
+            figures |= {"length_exact": sum(as_long) / len(as_long)}
         return figures

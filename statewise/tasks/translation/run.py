@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final, overload
 
 import numpy as np
-import torch
 
 from statewise.core import Machine
-from statewise.data import END, Data, Text, Tokenizer, as_files, read_lines, read_texts, source_name
+from statewise.data import Data, Text, array_of, as_files, read_lines, read_texts, source_name
 from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
 from statewise.models import ConditionalMachine, Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
@@ -19,7 +19,8 @@ from statewise.tasks.metric.translation import exact_lines, translation_scores
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
-from statewise.tasks.translation.examples import Ids, Languages, Pairs, Rows, load_frequent, read_files, read_split
+from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent, read_files, read_split
+from statewise.tasks.translation.sides import SourceRow, series_errors, spelled
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import ExposureGap, vouched_for
@@ -63,51 +64,24 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     spec: TranslationSpec
     model: Machine[Any]
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: TranslationSpec,
-        model: Machine[Any],
-        languages: Languages,
-        frequent: str,
-        longest_learned: int | None,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.languages, self.frequent, self.skipped = languages, frequent, list(skipped)
-        self.longest_learned, self._device = longest_learned, device
-        self._translator = make_translator(spec, languages, device)
-
-    @classmethod
-    def open(cls, spec: TranslationSpec, opened: Opened) -> "TranslationRun":
-        languages = Languages.load(spec.data, opened.verified)
-        model = opened.model(make_translator(spec, languages, opened.device).build)
-        return cls(
-            opened.path,
-            spec=spec,
-            model=model,
-            languages=languages,
-            frequent=load_frequent(opened.text("frequent.json")),
-            longest_learned=_longest_learned(opened),
-            device=opened.device,
-            skipped=opened.skipped,
+    def _open(self, opened: Opened) -> Machine[Any]:
+        self.languages = Languages.load(self.spec.data, opened.verified)
+        self.frequent = load_frequent(opened.text("frequent.json"))
+        self.longest_learned = _longest_learned(opened)
+        self._translator = make_translator(
+            self.spec, self.languages, opened.device, longest_learned=self.longest_learned
         )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+        return opened.model(self._translator.build)
 
     def sizes(self) -> dict[str, Any]:
-        if self.languages.source is self.languages.target:
+        if self.languages.shared:
             return {**self.spec.model.sizes(), "vocabulary": self.languages.target.vocab}
-        vocabularies = {"source_vocab": self.languages.source.vocab, "target_vocab": self.languages.target.vocab}
+        vocabularies = {**self.languages.source.inputs(), "target_vocab": self.languages.target.vocab}
         return {**self.spec.model.sizes(), **vocabularies}
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         made = super().with_settings(settings)
-        made._translator = make_translator(made.spec, made.languages, made.device)
+        made._translator = make_translator(made.spec, made.languages, made.device, longest_learned=made.longest_learned)
         return made
 
     # ---------------------------------------------------------------- figures
@@ -128,31 +102,36 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         writer = self._writer()
         best = [found[0] for found in writer.search(rows.sources)]
         written = [writer.text(one) for one in best]
-        parting = self.languages.parting(self.spec.data, held.targets)
-        scores = translation_scores(written, held.targets, parting=parting, more_references=more)
         length_N = [len(one.tokens) for one in best]
-        exact_N = exact_lines(
-            parting.words(written), parting.words(held.targets), more_references=list(map(parting.words, more))
-        )
+        if self.languages.levels is None:
+            parting = self.languages.parting(self.spec.data, held.targets)
+            exact_N = exact_lines(
+                parting.words(written), parting.words(held.targets), more_references=list(map(parting.words, more))
+            )
+            scores = translation_scores(written, held.targets, parting=parting, more_references=more)._asdict()
+            scores |= {
+                "parted": parting.note,
+                "frequent": baseline([self.frequent] * len(held), held.targets, parting, more),
+            }
+            if self.spec.data.source_kind == "text":
+                scores["copy"] = baseline(held.sources, held.targets, parting, more)
+        else:
+            exact_N = [
+                [*one.tokens, self.languages.target.end_id] == row.tolist() for one, row in zip(best, rows.targets)
+            ]
+            scores = {**series_errors(written, held.targets), "exact": float(np.mean(exact_N))}
+            scores["frequent"] = series_errors([self.frequent] * len(held), held.targets)
         longest_N = self._translator.longest(rows.sources, writer.decoding).cpu().numpy()
         apart_N = np.abs(np.array(length_N) - rows.whole)
         ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
         return TranslationEvaluation(
+            source_kind=self.spec.data.source_kind,
             nats=truth.nats_per_token,
-            bleu=scores.bleu,
-            signature=scores.signature,
-            parted=parting.note,
-            bleu_tokenised_lower=scores.bleu_tokenised_lower,
-            chrf=scores.chrf,
-            ter=scores.ter,
-            token_error_rate=scores.token_error_rate,
-            exact=scores.exact,
+            shuffled_nats=self._shuffled(rows),
             references=1 + len(more),
             rows=len(held),
             tokens=truth.tokens,
             uniform_nats=math.log(self.languages.target.vocab),
-            copy=baseline(held.sources, held.targets, parting, more),
-            frequent=baseline([self.frequent] * len(held), held.targets, parting, more),
             frequent_target=self.frequent,
             cut=rows.cut,
             out_of_reach=int((np.array(rows.whole) > longest_N).sum()),
@@ -165,7 +144,16 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             longest_learned=self.longest_learned,
             by_length=[one._asdict() for one in ranges],
             lengths=self._calibration(writer, rows),
+            **scores,
         )
+
+    def _shuffled(self, rows: Rows) -> float | None:
+        """Of a class or a vector: the nats if every target is given the source of another row."""
+        if self.spec.data.source_kind == "text":
+            return None
+        order_N = np.random.default_rng(0).permutation(len(rows))
+        other = replace(rows, sources=[rows.sources[i] for i in order_N])
+        return told(self._translator, self.model, other).nats_per_token
 
     def _calibration(self, writer: Writer, rows: Rows) -> dict[str, Any] | None:
         """On rows spread evenly over the data: each is written many times."""
@@ -286,25 +274,18 @@ class TranslationRun(PredictingRun, SelfReadingRun):
                 source, best = found[number]
                 yield [self._told(one, source, writer, align) for one in best]
 
-    def _told(self, hypothesis: Hypothesis, source: Ids, writer: Writer, align: bool) -> Translation:
+    def _told(self, hypothesis: Hypothesis, source: SourceRow, writer: Writer, align: bool) -> Translation:
         weights = [] if hypothesis.alignment is None else hypothesis.alignment.float().tolist()
         return Translation(
             writer.text(hypothesis),
             hypothesis.score,
             hypothesis.log_probability,
-            _spelled(self.languages.target, hypothesis.tokens),
-            _spelled(self.languages.source, source.tolist()),
+            spelled(self.languages.target, hypothesis.tokens),
+            self.languages.source.spelled(source),
             weights if align else None,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """A sampled translation of the prompt; at temperature 0 the most likely token at every step."""
         (source,) = self.languages.encode_sources([self._asked(prompt)])
         longest = int(self._translator.longest([source], self.spec.decoding)[0])
@@ -314,7 +295,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             self.model,
             source,
             self.spec.decoding,
-            sampling or Sampling(),
+            sampling,
             longest=longest if tokens is None else min(tokens, longest),
         )
         text = self._writer().text(drawn)
@@ -334,13 +315,20 @@ class TranslationRun(PredictingRun, SelfReadingRun):
                     {"text": one.text, "score": one.score, "log_probability": one.log_probability} for one in best
                 ],
             }
+            if self.languages.levels is not None:
+                row["series"] = [float(one) for one in best[0].tokens]
             if align:
                 names = ("source_tokens", "tokens", "alignment")
                 row |= {name: getattr(best[0], name) for name in names}
             yield row
 
-    def _answer(self, row: Mapping[str, Any]) -> str:
-        return str(row["translation"])
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        """A text, or the numbers of a series."""
+        return row.get("series", row["translation"])
+
+    def _is_one(self, data: Data) -> bool:
+        vector = array_of(data) if self.spec.data.source_kind == "vector" else None
+        return isinstance(data, str) if vector is None else vector.ndim == 1
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The translation of each source, one a line; whatever breaks lines has become a space."""
@@ -357,6 +345,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         return read_texts(
             paths,
             text=spec.source_column,
+            numbers=spec.source_kind == "vector",
             format=form,
             header=spec.header,
             delimiter=spec.delimiter,
@@ -380,7 +369,3 @@ def _longest_learned(opened: Opened) -> int | None:
 def _scan_source(line: str) -> str:
     """Of `IN: … OUT: …` the source; a bare source is one too."""
     return line.strip().removeprefix("IN:").partition("OUT:")[0].strip()
-
-
-def _spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
-    return tuple(END if i == tokenizer.end_id else tokenizer.decode([i]) for i in ids)

@@ -4,8 +4,7 @@ N copies of a row, S tokens of its source, T of its target with the symbol befor
 B rows of a batch, M answers.
 """
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -19,7 +18,7 @@ from statewise.models import ConditionalMachine, Terminating, with_vector_input
 from statewise.specs import UserError
 from statewise.tasks.loss import within
 from statewise.tasks.specimen import (
-    UNTOLD,
+    UNKNOWN,
     Choices,
     Floats,
     Index,
@@ -34,6 +33,7 @@ from statewise.tasks.specimen import (
     seen_order,
 )
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows, batches_of
+from statewise.tasks.translation.sides import spelled
 
 START = "→"  # stands for the symbol before a target
 _NUMBERS = 1 << 24  # probabilities that are held at once
@@ -46,7 +46,7 @@ class Given(NamedTuple):
 
     rows: Rows
     where: list[str]
-    told: list[bool]
+    has_truth: list[bool]
     source: str  # of all of them, in words
 
 
@@ -54,9 +54,11 @@ class Given(NamedTuple):
 class TranslationSpecimens(Specimens):
     """Every token of a target, its end among them, is asked after the source and what stands before it."""
 
+    model: Translating
+
     def __init__(self, model: Translating, given: Given, *, languages: Languages, device: torch.device) -> None:
-        self.model, self.source, self.told = model, given.source, all(given.told)
-        self._rows, self._where, self._told = given.rows, given.where, given.told
+        self.model, self.source, self.has_truth = model, given.source, all(given.has_truth)
+        self._rows, self._where, self._has_truth = given.rows, given.where, given.has_truth
         self._languages, self._device = languages, device
         self._names: tuple[str, ...] | None = None
         self._knows_the_end = isinstance(model, Terminating) and model.told(1, 1) is not None
@@ -76,24 +78,19 @@ class TranslationSpecimens(Specimens):
     def length(self, number: int) -> int:
         return len(self._rows.sources[number]) + len(self._rows.targets[number])
 
-    def precise(self) -> "TranslationSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
-
     @property
     def names(self) -> tuple[str, ...]:
         """Of all symbols that can be written; one more, the end, where that is none of the vocabulary's."""
         if self._names is None:
-            spelled = _spelled(self._languages.target, range(self._languages.target.vocab))
-            self._names = (*spelled, END) if isinstance(self.model, Terminating) else spelled
+            names = spelled(self._languages.target, range(self._languages.target.vocab))
+            self._names = (*names, END) if isinstance(self.model, Terminating) else names
         return self._names
 
     # ---------------------------------------------------------------- one pair
 
     def at(self, number: int) -> Specimen:
         source_S, target_T = (torch.from_numpy(one[number]) for one in (self._rows.sources, self._rows.targets))
-        source, target = _spelled(self._languages.source, source_S.tolist()), self._written(number)
+        source, target = self._languages.source.spelled(self._rows.sources[number]), self._written(number)
         row = _Row(
             self._where[number],
             (*source, START, *target[:-1]),
@@ -108,7 +105,7 @@ class TranslationSpecimens(Specimens):
         return [one.to(self._device) for one in ids]
 
     def _written(self, number: int) -> tuple[str, ...]:
-        return _spelled(self._languages.target, self._rows.targets[number].tolist())
+        return spelled(self._languages.target, self._rows.targets[number].tolist())
 
     def _asked(self, number: int) -> int:
         """The end is no question to whoever has been told the length."""
@@ -131,9 +128,9 @@ class TranslationSpecimens(Specimens):
             for at, number in enumerate(index):
                 asked = int(asked_P[number])
                 some = slice(int(first_P[number]), int(first_P[number]) + asked)
-                truth_M[some] = found.truth_BT[at, :asked] if self._told[number] else UNTOLD
+                truth_M[some] = found.truth_BT[at, :asked] if self._has_truth[number] else UNKNOWN
                 guess_M[some], sure_M[some] = found.guess_BT[at, :asked], found.sure_BT[at, :asked]
-                nats_M[some] = found.nats_BT[at, :asked] if self._told[number] else np.nan
+                nats_M[some] = found.nats_BT[at, :asked] if self._has_truth[number] else np.nan
                 entropy_M[some] = found.entropy_BT[at, :asked]
                 row_M[some], along_M[some] = number, np.arange(asked)
                 place_M[some] = len(self._rows.sources[number]) + np.arange(asked)
@@ -147,7 +144,7 @@ class TranslationSpecimens(Specimens):
     def _answered(self, batch: Batch) -> "_Answered":
         truth_BT = batch.target_BT.clamp(min=0)
         if isinstance(self.model, Terminating):
-            summary_BD, state = self.model.condition(batch.source_BS, batch.source_length_B)
+            summary_BD, state = self.model.condition(batch.source, batch.source_length_B)
             state = self.model.begin(summary_BD, state, length_B=batch.whole_B)
             outputs_BTV, _ = self.model(batch.input_BT, state)
             p_BTV = self.model.chances(outputs_BTV)
@@ -155,7 +152,7 @@ class TranslationSpecimens(Specimens):
             over_BT = torch.arange(truth_BT.shape[1], device=truth_BT.device) == batch.whole_B[:, None]
             truth_BT = truth_BT.masked_fill(over_BT, self.model.edge)
         else:
-            state = self.model.condition(batch.source_BS, batch.source_length_B)
+            state = self.model.condition(batch.source, batch.source_length_B)
             logits_BTV, _ = self.model(batch.input_BT, state)
             p_BTV = logits_BTV.float().softmax(-1)
             nats_BT = F.cross_entropy(logits_BTV.float().mT, truth_BT, reduction="none")
@@ -209,7 +206,8 @@ def _in_two(
     source, target = row.parts
     input_T = torch.cat([target_T.new_tensor([start_id]), target_T[:-1]])
     with torch.no_grad():
-        x_SE, x_TE = reader.entry(source_S[None])[0], model.embed(input_T[None])[0]
+        read_S = source_S.to(model.like.dtype) if source_S.is_floating_point() else source_S
+        x_SE, x_TE = reader.entry(read_S[None])[0], model.embed(input_T[None])[0]
     width = max(x_SE.shape[1], x_TE.shape[1])
     entered = x_SE.shape[1]
 
@@ -270,10 +268,6 @@ def _along(model: Terminating[Any], row: _Row, source_S: Tensor, target_T: Tenso
     )
 
 
-def _spelled(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[str, ...]:
-    return tuple(END if one == tokenizer.end_id else tokenizer.decode([one]) or f"#{one}" for one in ids)
-
-
 def _spaced(tokenizer: Tokenizer, rows: list[Ids]) -> bool:
     """Whether a text has spaces between its tokens, and not in them."""
     for ids in rows:
@@ -305,7 +299,7 @@ def pairs_in(text: str, write: Callable[[list[str]], list[str]], languages: Lang
     written = iter(write([source for source, target in zip(sources, targets) if target is None]))
     filled = [next(written) if target is None else target for target in targets]
     return Given(
-        languages.rows(languages.source.encode_many(sources), languages.target.encode_many(filled)),
+        languages.rows(languages.source.encode(sources), languages.encode_targets(filled)),
         [f"line {number} of the text" for number in numbers],
         [target is not None for target in targets],
         "the given text",

@@ -18,6 +18,7 @@ from statewise.decoding import Hypothesis, Sampling, beam_search, greedy
 from statewise.models import TokenMachine
 from statewise.specs import DecodingSpec, ForcingSpec, TeacherForcing, TranslationSpec
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows
+from statewise.tasks.translation.sides import SourceRow
 from statewise.training import ExposureGap
 
 TEACHER = TeacherForcing()
@@ -26,8 +27,15 @@ TEACHER = TeacherForcing()
 class Translator(ABC):
     """From pairs to losses and from sources to hypotheses, with one kind of model over two languages."""
 
-    def __init__(self, spec: TranslationSpec, languages: Languages, device: torch.device) -> None:
-        self.spec, self.languages, self.device = spec, languages, device
+    def __init__(
+        self,
+        spec: TranslationSpec,
+        languages: Languages,
+        device: torch.device,
+        *,
+        longest_learned: int | None = None,  # tokens of the longest target of training
+    ) -> None:
+        self.spec, self.languages, self.device, self._longest_learned = spec, languages, device, longest_learned
 
     @abstractmethod
     def build(self) -> Machine[Any]:
@@ -61,17 +69,19 @@ class Translator(ABC):
 
     @abstractmethod
     def search(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, align: bool
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, align: bool
     ) -> list[list[Hypothesis]]:
         """For each source its best hypotheses, the best first."""
 
     @abstractmethod
-    def draw(self, model: Any, source: Ids, decoding: DecodingSpec, sampling: Sampling, *, longest: int) -> Hypothesis:
+    def draw(
+        self, model: Any, source: SourceRow, decoding: DecodingSpec, sampling: Sampling, *, longest: int
+    ) -> Hypothesis:
         """One translation by chance, of at most `longest` tokens."""
 
     @abstractmethod
     def draw_lengths(
-        self, model: Any, sources: Sequence[Ids], decoding: DecodingSpec, *, first_row: int
+        self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, first_row: int
     ) -> NDArray[np.int64]:
         """`[sources, decoding.draws]` lengths of outputs drawn from the model."""
 
@@ -82,11 +92,15 @@ class Translator(ABC):
     def batch(self, rows: Rows, index: Ids) -> Batch:
         return rows.batch(index, self.start_id).to(self.device)
 
-    def longest(self, sources: Sequence[Ids], decoding: DecodingSpec) -> Tensor:
+    def longest(self, sources: Sequence[SourceRow], decoding: DecodingSpec) -> Tensor:
         """`[B]`: the most that is written for each source. Its end symbol is none of its words."""
         found = []
         for source in sources:
-            wanted = math.ceil(decoding.max_ratio * (len(source) - 1)) + decoding.extra
+            # Of a class or a vector, the length of its target is not known: training had none that was longer.
+            wanted = self._longest_learned or self.spec.data.longest
+            if self.spec.data.source_kind == "text":
+                wanted = math.ceil(decoding.max_ratio * (len(source) - 1))
+            wanted += decoding.extra
             most = self.most_written(len(source))
             found.append(wanted if most is None else min(wanted, most))
         return torch.tensor(found, device=self.device)

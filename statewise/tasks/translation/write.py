@@ -11,7 +11,8 @@ from statewise.decoding import Hypothesis
 from statewise.specs import DecodingSpec, Seq2SeqSpec, TranslationSpec
 from statewise.tasks.translation.decoder_only import DecoderOnly
 from statewise.tasks.translation.encoder_decoder import EncoderDecoder
-from statewise.tasks.translation.examples import Ids, Languages, Rows, batches_of
+from statewise.tasks.translation.examples import Languages, Rows, batches_of
+from statewise.tasks.translation.sides import SourceRow
 from statewise.tasks.translation.translator import Translator
 
 _TOKENS = 1 << 13  # of sources and open hypotheses together, in one batch
@@ -24,14 +25,14 @@ class Writer(NamedTuple):
     model: Any
     decoding: DecodingSpec
 
-    def greedy(self, sources: Sequence[Ids], *, poll: Callable[[], None] = lambda: None) -> list[Hypothesis]:
+    def greedy(self, sources: Sequence[SourceRow], *, poll: Callable[[], None] = lambda: None) -> list[Hypothesis]:
         """The likeliest token at every step: the quickest translation there is."""
         plain = self._replace(decoding=self.decoding.model_copy(update={"beam": 1, "n_best": 1, "coverage_penalty": 0}))
         return [found[0] for found in plain.search(sources, poll=poll)]
 
     @torch.no_grad()
     def search(
-        self, sources: Sequence[Ids], *, align: bool = False, poll: Callable[[], None] = lambda: None
+        self, sources: Sequence[SourceRow], *, align: bool = False, poll: Callable[[], None] = lambda: None
     ) -> list[list[Hypothesis]]:
         """For each source its best hypotheses. Rows are searched in order of length and given back in theirs."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -43,7 +44,7 @@ class Writer(NamedTuple):
         return found
 
     @torch.no_grad()
-    def draw_lengths(self, sources: Sequence[Ids]) -> NDArray[np.int64]:
+    def draw_lengths(self, sources: Sequence[SourceRow]) -> NDArray[np.int64]:
         """`[sources, decoding.draws]` lengths of what the model writes when it draws."""
         drawn_NM = np.zeros((len(sources), self.decoding.draws), dtype=np.int64)
         done = 0
@@ -79,9 +80,8 @@ def told(translator: Translator, model: Any, rows: Rows, *, poll: Callable[[], N
     return Told(nats, tokens)
 
 
-def make_translator(spec: TranslationSpec, languages: Languages, device: torch.device) -> Translator:
-    match spec.model:
-        case Seq2SeqSpec():
-            return EncoderDecoder(spec, languages, device)
-        case _:
-            return DecoderOnly(spec, languages, device)
+def make_translator(
+    spec: TranslationSpec, languages: Languages, device: torch.device, *, longest_learned: int | None = None
+) -> Translator:
+    kind = EncoderDecoder if isinstance(spec.model, Seq2SeqSpec) else DecoderOnly
+    return kind(spec, languages, device, longest_learned=longest_learned)

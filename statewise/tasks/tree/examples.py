@@ -66,8 +66,8 @@ def read_split(spec: TreeDataSpec, *, seed: int) -> tuple[Read, Read]:
         raise UserError("trees cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         kind = spec.embedded
-        found = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
-        return formed(found.train, spec, learned=True), formed(found.held, spec)
+        trees = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
+        return formed(trees.train, spec, learned=True), formed(trees.held, spec)
     read = formed(read_flat_trees(spec.train, encoding=spec.encoding), spec, learned=True)
     if spec.validation:
         return read, formed(read_flat_trees(spec.validation, encoding=spec.encoding), spec)
@@ -82,7 +82,7 @@ def formed(trees: Sequence[LabelledTree], spec: TreeDataSpec, *, learned: bool =
         names = {label for tree in flat for label in tree.labels if label is not None}
         for name in spec.labels:
             if name not in names:
-                table = ", ".join(f'{json.dumps(one, ensure_ascii=False)} = "NEW"' for one in sorted(names)[:8])
+                table = ", ".join(f'{json.dumps(name, ensure_ascii=False)} = "NEW"' for name in sorted(names)[:8])
                 renamed = either(
                     f"--set 'data.labels={{{table}}}'", f'settings={{"data.labels": {{{table.replace(" =", ":")}}}}}'
                 )

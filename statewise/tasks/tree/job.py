@@ -18,7 +18,7 @@ from statewise.core import onto
 from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
 from statewise.models import NodeClassifier, build_node_classifier, measured, row_flops
 from statewise.specs import TreeSpec
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.metric import directions
 from statewise.tasks.tree.examples import Index, Read, Trees, read_split, refuse_wide
@@ -35,14 +35,7 @@ class TreeJob(Job):
     spec: TreeSpec
 
     def __init__(
-        self,
-        spec: TreeSpec,
-        train: Read,
-        held: Read,
-        *,
-        tokenizer: Tokenizer,
-        classes: Labels,
-        par: Parallel,
+        self, spec: TreeSpec, train: Read, held: Read, *, tokenizer: Tokenizer, classes: Labels, par: Parallel
     ) -> None:
         self.spec, self.tokenizer, self.classes, self._par = spec, tokenizer, classes, par
         self.sha256 = fingerprint(map(str, train.trees))
@@ -79,11 +72,7 @@ class TreeJob(Job):
         else:
             tokenizer = Tokenizer.load(opening.kept / "tokenizer.json")
             classes = Labels.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        job = cls(spec, train, held, tokenizer=tokenizer, classes=classes, par=opening.par)
-        if opening.kept is not None:
-            refuse_other_data(opening.kept, job.sha256)
-            refuse_other_size(job.build, opening.kept)
-        return job
+        return cls(spec, train, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(opening.kept)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -165,12 +154,7 @@ class TreeJob(Job):
             target_M = onto(device, torch.from_numpy(self._target_N[batch.node_M]))
             weight_M = onto(device, torch.from_numpy(self._weight_N[batch.node_M]).float())
             loss_M = F.cross_entropy(
-                logits_MK,
-                target_M,
-                weight=weight_K,
-                label_smoothing=smoothing,
-                ignore_index=NO_LABEL,
-                reduction="none",
+                logits_MK, target_M, weight=weight_K, label_smoothing=smoothing, ignore_index=NO_LABEL, reduction="none"
             )
             total = total + (loss_M * weight_M).sum()
         return total, state
@@ -221,17 +205,17 @@ def log_probabilities(
     poll: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float64]:
     """Of each class, at the nodes that are wanted (and, where whole trees are read, at the others too)."""
-    found: NDArray[np.float64] | None = None
+    log_NK: NDArray[np.float64] | None = None
     rows = max(1, _EVALUATION_NODES // int(trees.size_B.max(initial=1)))
     for index in evaluation_batches(trees.costs_B, batch=rows):
         for batch in trees.batches(index, wanted_N=wanted_N, device=device):
             poll()
             log_MK = model(*batch.inputs).double().log_softmax(-1).cpu().numpy()
-            if found is None:
-                found = np.full((len(trees.label_N), log_MK.shape[1]), np.nan)
-            found[batch.node_M] = log_MK
-    assert found is not None
-    return found
+            if log_NK is None:
+                log_NK = np.full((len(trees.label_N), log_MK.shape[1]), np.nan)
+            log_NK[batch.node_M] = log_MK
+    assert log_NK is not None
+    return log_NK
 
 
 def _learned(tree: FlatTree, nodes: str) -> list[str]:

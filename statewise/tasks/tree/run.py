@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from statewise.core import Machine
@@ -91,7 +90,7 @@ class TreeEvaluation(NamedTuple):
         if self.unseen:
             parts.append(f"{sum(self.unseen.values()):,} labels never seen in training")
         if len(self.by_depth) > 1:
-            depths = (f"{one['depth']}: {percent(one['root_accuracy'])}" for one in self.by_depth)
+            depths = (f"{figure['depth']}: {percent(figure['root_accuracy'])}" for figure in self.by_depth)
             parts.append("roots by depth " + ", ".join(depths))
         more = confusion_table(self.classes, self.confusion)
         own_metric = ("root_accuracy", self.root_accuracy, self.majority_root_accuracy)
@@ -127,50 +126,13 @@ class TreeRun(PredictingRun):
     spec: TreeSpec
     model: NodeClassifier
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: TreeSpec,
-        model: NodeClassifier,
-        tokenizer: Tokenizer,
-        classes: Labels,
-        roots: Labels,
-        device: torch.device,
-        skipped: Sequence[str] = (),
-    ) -> None:
-        self.path, self.spec, self.model = path, spec, model.eval()
-        self.tokenizer, self.classes, self.roots = tokenizer, classes, roots
-        self.skipped = list(skipped)
-        self._device = device
-
-    @classmethod
-    def open(cls, spec: TreeSpec, opened: Opened) -> "TreeRun":
-        tokenizer = Tokenizer.load(opened.verified / "tokenizer.json")
-        classes = Labels.from_json(opened.text("labels.json"))
-        model = opened.model(
-            lambda: build_node_classifier(
-                spec.model,
-                spec.reader,
-                num_classes=len(classes),
-                vocab=tokenizer.vocab,
-                seed=spec.seed,
-            )
-        )
-        return cls(
-            opened.path,
-            spec=spec,
-            model=model,
-            tokenizer=tokenizer,
-            classes=classes,
-            roots=Labels.from_json(opened.text("roots.json")),
-            device=opened.device,
-            skipped=opened.skipped,
-        )
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
+    def _open(self, opened: Opened) -> NodeClassifier:
+        spec = self.spec
+        self.tokenizer = Tokenizer.load(opened.verified / "tokenizer.json")
+        self.classes = Labels.from_json(opened.text("labels.json"))
+        options = {"num_classes": len(self.classes), "vocab": self.tokenizer.vocab, "seed": spec.seed}
+        self.roots = Labels.from_json(opened.text("roots.json"))
+        return opened.model(lambda: build_node_classifier(spec.model, spec.reader, **options))
 
     def sizes(self) -> dict[str, Any]:
         return {**self.spec.model.sizes(), "classes": len(self.classes)}
@@ -270,14 +232,7 @@ class TreeRun(PredictingRun):
             device=self.device,
         )
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int | None = None,
-        sampling: Sampling | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The trees of the prompt, in brackets, with the labels that the model predicts."""
         with temporary_file("the prompt", self._asked(prompt)) as file:
             return "\n".join(self._lines([str(file)], encoding="utf-8"))
@@ -323,10 +278,10 @@ class TreeRun(PredictingRun):
 
     def _answers(self, paths: Sequence[str], encoding: str) -> Iterator[tuple[LabelledTree | Where, "_Answer | None"]]:
         for some in _cut(read_trees_and_gaps(paths, encoding=encoding), _TREES):
-            trees = [one for one in some if isinstance(one, LabelledTree)]
+            trees = [item for item in some if isinstance(item, LabelledTree)]
             answers = iter(self._answered(trees) if trees else [])
-            for one in some:
-                yield one, next(answers) if isinstance(one, LabelledTree) else None
+            for item in some:
+                yield item, next(answers) if isinstance(item, LabelledTree) else None
 
     def _answered(self, given: Sequence[LabelledTree]) -> Iterator["_Answer"]:
         spec = self.spec

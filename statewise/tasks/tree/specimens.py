@@ -3,7 +3,6 @@
 N copies of a tree, T nodes (or words), M nodes of all trees together, E width, K classes.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any, assert_never, final
 
@@ -18,7 +17,7 @@ from statewise.layers import Embedding
 from statewise.models import Classifier, NodeClassifier, SpanClassifier, TreeClassifier
 from statewise.specs import TreeSpec
 from statewise.tasks.specimen import (
-    UNTOLD,
+    UNKNOWN,
     Choices,
     Composed,
     Floats,
@@ -46,6 +45,8 @@ _EMPTY = "·"  # nothing stands at a node
 class TreeSpecimens(Specimens):
     """Of models that follow trees, every node that has a label is asked; of those that read words, the root alone."""
 
+    model: NodeClassifier
+
     def __init__(
         self,
         model: NodeClassifier,
@@ -57,7 +58,7 @@ class TreeSpecimens(Specimens):
         source: str,
         device: torch.device,
     ) -> None:
-        self.model, self.source, self.told = model, source, True
+        self.model, self.source, self.has_truth = model, source, True
         self.words = _SPANS if isinstance(model, Classifier) else _NODES
         self._read, self._classes, self._tokenizer, self._device = read, classes, tokenizer, device
         self._trees = make_trees(spec, read, tokenizer, classes)
@@ -71,11 +72,6 @@ class TreeSpecimens(Specimens):
     def length(self, number: int) -> int:
         inside = self._trees.words_B if isinstance(self.model, Classifier) else self._trees.size_B
         return int(inside[number])
-
-    def precise(self) -> "TreeSpecimens":
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.model).double()
-        return made
 
     def at(self, number: int) -> Specimen:
         match self.model:
@@ -98,9 +94,9 @@ class TreeSpecimens(Specimens):
         return choices(
             tuple(self._classes.names),
             log_MK[node_N],
-            np.where(self._label_M[node_N] < 0, UNTOLD, self._label_M[node_N]),
+            np.where(self._label_M[node_N] < 0, UNKNOWN, self._label_M[node_N]),
             row_N=row_M[node_N],
-            place_N=np.full(len(node_N), UNTOLD) if whole else inside_N,
+            place_N=np.full(len(node_N), UNKNOWN) if whole else inside_N,
             along_N=np.concatenate([_heights(tree.children) for tree in self._read.trees])[node_N],
             along="edges from the node to its deepest leaf",
         )

@@ -1,6 +1,6 @@
 """The kernels of a decoding step on a GPU, against PyTorch's ops for the same, microseconds.
 
-    python benchmarks/write_step.py [--json FILE]
+    python benchmarks/decode_step.py [--json FILE]
 
 Shapes of GPT-2 small in bfloat16. Each side is captured as a CUDA graph of many calls, as in decoding; the two are
 replayed in turn, medians. `error`: the largest difference from float64, relative to its norm, next to PyTorch's own.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from asked import console, need_gpu
+from command_line import console, need_gpu
 from rich.table import Table
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,0 +1,142 @@
+"""A run as a Hugging Face folder of the architecture that it is: other tools open it without our code."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from statewise.disk import make_folder, write
+from statewise.interop.families import FAMILIES, Config, Family, Known, Same
+from statewise.specs import Mamba2Spec, ModelSpec, TransformerSpec, UserError
+from statewise.tasks import LanguageModelRun, Run
+from statewise.training import model_tensors
+
+# They shape training or the choice of a kernel; the trained function is the same.
+_NO_MATTER = {
+    "dropout", "input_dropout", "embedding_dropout", "attention_dropout", "embedding_scale", "variational", "init",
+    "kernel", "norm_epsilon", "context", "mlp_ratio", "heads", "kv_heads", "head_width", "embedding",
+}  # fmt: skip
+
+
+def export_hugging_face(run: Run, out: str | Path) -> Path:
+    """Write a run as `config.json`, `model.safetensors` and `tokenizer.json`; returns the folder.
+
+    The run must be exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2; anything else is refused with the settings that
+    stand in the way.
+
+    >>> sw.export_hugging_face(sw.load("runs/gpt2"), "gpt2-again")  # doctest: +SKIP
+    """
+    if not isinstance(run, LanguageModelRun):
+        raise UserError(f"a {run.spec.task} run has no Hugging Face layout", fix="export a language model")
+    spec, vocab = _known(run.spec.model), run.tokenizer.vocab
+    kind, family = _fitting(spec, vocab)
+    target = Path(out)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{str(target)!r} is there already", fix="choose another folder")
+    weights = _weights(spec, family, model_tensors(run.model))
+    end = run.tokenizer.end_id
+    config = {
+        "architectures": [FAMILIES[kind].architecture],
+        **family.config(spec, vocab),
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "dtype": "float32",
+    }
+    end_token = run.tokenizer.end_token
+    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": end_token, "eos_token": end_token}
+    template = run.path / "chat_template.jinja"
+    make_folder(target)
+    # `transformers` refuses a file without this word.
+    write(target / "model.safetensors", save(weights, metadata={"format": "pt"}))
+    write(target / "config.json", json.dumps(config, indent=2) + "\n")
+    write(target / "generation_config.json", json.dumps({"bos_token_id": end, "eos_token_id": end}, indent=2) + "\n")
+    write(target / "tokenizer.json", run.tokenizer.to_json())
+    write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
+    if template.is_file():
+        write(target / "chat_template.jinja", template.read_text(encoding="utf-8"))
+    write(target / "README.md", _card(run, kind))
+    return target
+
+
+def _known(spec: ModelSpec) -> Known:
+    if isinstance(spec, TransformerSpec | Mamba2Spec):
+        return spec
+    raise UserError(
+        f"a {spec.kind} model has no architecture in transformers: only transformer and mamba2 models have one",
+        fix="export it as an ONNX graph",
+    )
+
+
+def _fitting(spec: Known, vocab: int) -> tuple[str, Family]:
+    """The family whose configuration describes this model whole: read back, it is the same model."""
+    nearest: list[str] | None = None
+    for family in (FAMILIES["gpt2"], FAMILIES["llama"], FAMILIES["mamba2"]):
+        if spec.kind != ("mamba2" if family is FAMILIES["mamba2"] else "transformer"):
+            continue
+        config = family.config(spec, vocab)
+        again = family.spec(Config(config, "the configuration"))
+        ours, theirs = _plain(spec), _plain(again)
+        differing = [name for name in ours if ours[name] != theirs.get(name)]
+        if not differing:
+            return str(config["model_type"]), family
+        said = [f"model.{name} = {json.dumps(theirs.get(name))} (it is {json.dumps(ours[name])})" for name in differing]
+        if nearest is None or len(said) < len(nearest):
+            nearest = [FAMILIES[str(config["model_type"])].architecture, *said]
+    assert nearest is not None
+    raise UserError(f"this model is no {nearest[0]}; that needs {', '.join(nearest[1:])}", fix="train it so")
+
+
+def _plain(spec: Known) -> dict[str, Any]:
+    return {name: value for name, value in spec.model_dump().items() if name not in _NO_MATTER}
+
+
+def _weights(spec: Known, family: Family, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = {}
+    every = [*family.tensors(spec)]
+    if not spec.tie:
+        every.append(Same(("head.weight_VE",), ("lm_head.weight",)))
+    for same in every:
+        value = torch.cat([ours[name].detach().cpu() for name in same.ours])
+        if same.repeated > 1:
+            by_head = value.view(-1, same.repeated)
+            value = by_head[:, 0].contiguous()
+            if not torch.equal(by_head, value[:, None].expand_as(by_head)):
+                raise UserError(
+                    f"{same.ours[0]} differs inside a head, and the other side has one number a head",
+                    fix="export it as an ONNX graph",
+                )
+        if same.transposed:
+            value = value.T
+        if same.channel:
+            value = value[:, None]
+        parts = torch.split(value, list(same.rows)) if same.rows else (value,)
+        weights |= dict(zip(same.theirs, (part.contiguous() for part in parts), strict=True))
+    return weights
+
+
+def _card(run: LanguageModelRun, kind: str) -> str:
+    """A model card with what the run itself knows."""
+    spec = run.spec
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: text-generation",
+        "tags: [statewise]",
+        "---",
+        f"# {run.path.name}",
+        "",
+        f"A language model of kind `{spec.model.kind}` in the layout of `{kind}`, trained with statewise.",
+        "",
+        f"- parameters: {sum(value.numel() for value in run.model.parameters()):,}",
+        f"- vocabulary: {run.tokenizer.vocab:,}",
+    ]
+    measured = run.history if (run.path / "metrics.jsonl").is_file() else ()
+    scores = [(row["validation_perplexity"], row["step"]) for row in measured if row.get("validation_perplexity")]
+    if scores:
+        perplexity, step = min(scores)
+        lines.append(f"- validation perplexity: {perplexity:.4g} per token, at step {step}")
+    return "\n".join(lines) + "\n"
