@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
