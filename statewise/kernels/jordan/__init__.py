@@ -19,5 +19,6 @@ def choice(*, wish: Wish = "auto") -> Choice:
 def language_choice(*, forced: bool, wish: Wish = "auto") -> Choice:
     """Given the last outputs, all time steps are one product; otherwise each waits for the one before."""
     obstacles = [] if forced else ["output that is not known in advance"]
-    traced = dict.fromkeys(get_args(Tool), "batched")
-    return choose("Jordan", obstacles=obstacles, wish=wish, fast=("batched",), traced=traced)
+    return choose(
+        "Jordan", obstacles=obstacles, wish=wish, fast=("batched",), traced=dict.fromkeys(get_args(Tool), "batched")
+    )
