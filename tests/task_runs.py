@@ -41,6 +41,11 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "rows.tsv",
         {"data.min_count": 1, "model.embedding": 8, "model.kind": "transformer", "model.heads": 2},
     ),
+    "classifier-pooled": (
+        "classification",
+        "rows.tsv",
+        {"data.min_count": 1, "model.embedding": 8, "reader.summary": "attention"},
+    ),
     "grids": ("digits", "grids.npz", {}),
     "classifier-vector": ("vector-to-class", "grids.npz", {}),
     "tagger": ("tagging", "tags.tsv", WORDS),
@@ -71,7 +76,13 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "translator-one-vector": (
         "translation",
         "pairs.tsv",
-        {**PAIRS, "model.bidirectional": False, "model.context": "both", "model.encoder.embedding": 5},
+        {
+            **PAIRS,
+            "model.bidirectional": False,
+            "model.context": "both",
+            "model.encoder.embedding": 5,
+            "model.output": "deep",
+        },
     ),
     "translator-transformer": (
         "translation",

@@ -10,7 +10,7 @@ from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, Ru
 from statewise.cli.output import print_json, print_report
 
 if TYPE_CHECKING:
-    from statewise.tasks import Evaluation
+    from statewise.tasks import Evaluation, Run
 
 
 def evaluate(
@@ -41,7 +41,7 @@ def evaluate(
     ] = None,
     stationarity: Annotated[
         bool,
-        typer.Option("--stationarity", help="Forecasts: test whether the series is stationary."),
+        typer.Option("--stationarity", help="Test whether the series or the text is stationary."),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -72,7 +72,7 @@ def evaluate(
         if not isinstance(opened, ForecastingRun):
             raise UserError(
                 f"a {opened.spec.task} run has no forecasts",
-                fix="leave out --folds, --stationarity, --plot and --plot-error",
+                fix="leave out --folds, --plot and --plot-error",
             )
         return opened
 
@@ -92,15 +92,9 @@ def evaluate(
             print_report(report, title=f"{run} on {read}: reading its own output", first="position")
         return
     if stationarity:
-        if data or folds or plot or plot_error:
-            raise UserError(
-                "--stationarity trains small models of its own on the run's series", fix="leave the other options out"
-            )
-        tested = forecaster().stationarity()
-        if json_:
-            print_json(tested._asdict())
-        else:
-            print_report(tested.report("its series"), title=f"{run}: is the series stationary?", first="small models")
+        if folds or plot or plot_error:
+            raise UserError("--stationarity prints its own table", fix="leave the other options out")
+        _stationarity(run, opened, files, json_=json_)
         return
     if data and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error use the held-out part of the data", fix="leave out --data")
@@ -122,3 +116,32 @@ def evaluate(
     for number, result in enumerate(results, start=1):
         part = read if folds is None else f"{read}: period {number} of {folds}"
         print_report(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
+
+
+def _stationarity(name: Path, run: "Run", files: "Sequence[Path] | None", *, json_: bool) -> None:
+    from statewise.specs import UserError
+    from statewise.tasks.forecasting import ForecastingRun
+    from statewise.tasks.language_model import LanguageModelRun
+
+    if isinstance(run, LanguageModelRun):
+        told, first = run.stationarity(files), "counted"
+        report, title = told.report("the text"), f"{name}: is the text stationary?"
+        record = {
+            **told._asdict(),
+            **{test: getattr(told, test)._asdict() for test in ("tokens", "pairs", "transitions")},
+        }
+    elif not isinstance(run, ForecastingRun):
+        raise UserError(
+            f"the rows of a {run.spec.task} run have no order in time, so there is nothing to test",
+            fix="leave out --stationarity; series and texts of language models can be tested",
+        )
+    elif files:
+        raise UserError("--stationarity trains small models of its own on the run's series", fix="leave out --data")
+    else:
+        tested, first = run.stationarity(), "small models"
+        report, title = tested.report("its series"), f"{name}: is the series stationary?"
+        record = tested._asdict()
+    if json_:
+        print_json(record)
+    else:
+        print_report(report, title=title, first=first)

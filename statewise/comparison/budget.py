@@ -67,16 +67,16 @@ def solve(study: StudySpec, *, opener: Opener | None = None) -> list[Entry]:
 
 def wanted_amounts(study: StudySpec, opener: Opener) -> tuple[Wanted, ...]:
     """How much each entry is to have of what is held equal. What is not said, the first entry decides."""
-    found: tuple[Wanted, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
     for kind, amount in study.budget.held():
         if amount is None:
             bound = [entry for entry in study.entry if _binds(kind, entry, spec_of(study, entry))]
             if not bound:
                 raise UserError("no entry of the study has a size", fix="set budget.kind = 'none'")
-            spec = solve_entry(study, bound[0], opener=opener, wanted=found).spec
+            spec = solve_entry(study, bound[0], opener=opener, wanted=wanted).spec
             amount = _amount(kind, study, opener(spec), bound[0])(spec)
-        found = (*found, Wanted(kind, amount))
-    return found
+        wanted = (*wanted, Wanted(kind, amount))
+    return wanted
 
 
 def solve_entry(study: StudySpec, entry: EntrySpec, *, opener: Opener, wanted: Sequence[Wanted]) -> Entry:
@@ -119,13 +119,13 @@ def _amount(kind: HeldKind, study: StudySpec, data: OpenedData, entry: EntrySpec
     """What is held equal, as a function of a spec."""
 
     def state_bytes(spec: AnyRunSpec) -> float:
-        found = data.state_bytes(spec, study.budget.context)
-        if found is None:
+        size = data.state_bytes(spec, study.budget.context)
+        if size is None:
             raise UserError(
                 f"entry {entry.name!r} reads a whole input at once: there is no state that goes along it",
                 fix="set budget.kind = 'parameters', or reader.bidirectional = false",
             )
-        return found
+        return size
 
     def tokens(spec: AnyRunSpec) -> float:
         return data.step_tokens(spec) * spec.train.steps

@@ -322,7 +322,7 @@ def _mixer_files(story: Story) -> list[str]:
 
 def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, object]) -> dict[str, Any]:
     """Those of one part: said of it by its name, or of all."""
-    found = {}
+    own = {}
     for path, value in settings.items():
         head, _, rest = path.partition(".")
         if head in ("train", "data", "model", "task", "seed"):
@@ -331,10 +331,10 @@ def _own_settings(settings: Mapping[str, Any], name: str, parts: Mapping[str, ob
                 fix=f"a setting of all entries begins with base: base.{path}={value}",
             )
         if head not in parts or head in StudySpec.model_fields:
-            found[path] = value
+            own[path] = value
         elif head == name:
-            found[rest] = value
-    return found
+            own[rest] = value
+    return own
 
 
 def changed_study(

@@ -160,15 +160,15 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The records of a file of lines; half a line, which a full disk can leave, is passed over."""
     if not path.exists():
         return []
-    found = []
+    results = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = from_json(line)
         except ValueError:
             continue
         if isinstance(record, dict):
-            found.append(record)
-    return found
+            results.append(record)
+    return results
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:

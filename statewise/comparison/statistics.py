@@ -262,12 +262,12 @@ def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     varying = [standing for standing in standings if not standing.deterministic]
     place = {at: k for k, at in enumerate(at for at, standing in enumerate(standings) if not standing.deterministic)}
     fitted = _fitted_p(varying)
-    found = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
+    pairs = {(i, j): fitted[place[i], place[j]] for i in place for j in place if (place[i], place[j]) in fitted}
     for i, j in itertools.combinations(range(len(standings)), 2):
         if standings[i].deterministic or standings[j].deterministic:
             p = _deterministic_p(standings[i], standings[j], varying)
-            found |= {} if p is None else {(i, j): p}
-    return found
+            pairs |= {} if p is None else {(i, j): p}
+    return pairs
 
 
 def _deterministic_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
@@ -305,7 +305,7 @@ def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     effect_P = inverse_PR @ figure_R
     residual_R = figure_R - design_RP @ effect_P
     variance = float(residual_R @ residual_R) / freedom
-    found = {}
+    p_values = {}
     for i, j in itertools.combinations(range(len(standings)), 2):
         if not set(standings[i].seeds) & set(standings[j].seeds):
             continue
@@ -315,8 +315,8 @@ def _fitted_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
         deviation = math.sqrt(variance * float(weight_R @ weight_R))
         difference = float(contrast_P @ effect_P)
         if not _is_nothing(deviation, difference, figure_R.tolist()):
-            found[i, j] = _two_sided(difference / deviation, freedom)
-    return found
+            p_values[i, j] = _two_sided(difference / deviation, freedom)
+    return p_values
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

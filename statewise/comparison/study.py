@@ -269,16 +269,16 @@ def _found(table: Any, path: str) -> Any:
 
 
 def _scaled(table: Mapping[str, Any], share: float, inside: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in table.items():
         path = f"{inside}{key}"
         if isinstance(value, Mapping):
-            found[key] = _scaled(value, share, f"{path}.")
+            settings[key] = _scaled(value, share, f"{path}.")
         elif path in IN_STEPS and isinstance(value, int) and value > 0:  # no steps stay none
-            found[key] = max(1, round(value * share))
+            settings[key] = max(1, round(value * share))
         else:
-            found[key] = value
-    return found
+            settings[key] = value
+    return settings
 
 
 def _shipped() -> Path:
@@ -303,8 +303,8 @@ def _recorded(study: Path) -> dict[str, Any]:
     """The search that is kept beside a study's file as NAME.search.json; nothing where there is none."""
     path = study.with_suffix(".search.json")
     try:
-        found = from_json(read_small(path))
-        return {name: found[name] for name in ("record", "record_of")}
+        table = from_json(read_small(path))
+        return {name: table[name] for name in ("record", "record_of")}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -93,7 +93,7 @@ class Failure(NamedTuple):
 def printed_settings(spec: AnyRunSpec) -> dict[str, Any]:
     """The hyperparameters worth printing beside a result, by path; `state`: whether it is carried along the text."""
     table = spec.model_dump()
-    found = {
+    content = {
         f"{inside}.{name}": table[inside][name]
         for inside, names in _PRINTED.items()
         for name in names
@@ -101,9 +101,9 @@ def printed_settings(spec: AnyRunSpec) -> dict[str, Any]:
     }
     if spec.learns == "gradient" and not spec.whole_sequences:
         kind, *length = spec.train.truncation.model_dump().values()
-        found |= {"train.window": spec.train.window_tokens(), "train.truncation": ":".join(map(str, [kind, *length]))}
-        found["state"] = "carried" if table["data"]["order"] == "sequential" else "fresh"
-    return found
+        content |= {"train.window": spec.train.window_tokens(), "train.truncation": ":".join(map(str, [kind, *length]))}
+        content["state"] = "carried" if table["data"]["order"] == "sequential" else "fresh"
+    return content
 
 
 def trial_key(spec: AnyRunSpec, *, data: str, code: str) -> str:

@@ -56,8 +56,8 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
     """About where the amount, which rises with the width, passes what is wanted. Widths that do not fit are skipped."""
 
     def fitting(width: int) -> _Candidate | None:
-        found = (at(one) for one in range(width, width + _NEAR))
-        return next((one for one in found if isinstance(one, _Candidate)), None)
+        candidates = (at(one) for one in range(width, width + _NEAR))
+        return next((one for one in candidates if isinstance(one, _Candidate)), None)
 
     low, high = 1, 2
     while (one := fitting(high)) is None or one.amount < wanted:
@@ -97,8 +97,8 @@ def _finer(
             continue
 
         def turned(count: int, finer: Finer = finer, inside: str = inside) -> _Candidate | None:
-            found = at(width, {f"{inside}.{finer.setting}": finer.value(count)})
-            return found if isinstance(found, _Candidate) else None
+            candidate = at(width, {f"{inside}.{finer.setting}": finer.value(count)})
+            return candidate if isinstance(candidate, _Candidate) else None
 
         low, high = max(1, finer.units // _STRETCH), _STRETCH * finer.units
         while high - low > 1:

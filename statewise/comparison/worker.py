@@ -48,8 +48,8 @@ _EVERY = 0.2  # seconds between two words about a training
 
 def sent(mixers: Sequence[OwnMixer]) -> list[dict[str, str]]:
     """A user's own classes as plain data. They come from the process that drives a study, never from its folder."""
-    found = [own for own in classes_of(mixers) if own.source is not None]
-    return [{"name": own.name, **own.source._asdict()} for own in found if own.source is not None]
+    own_classes = [own for own in classes_of(mixers) if own.source is not None]
+    return [{"name": own.name, **own.source._asdict()} for own in own_classes if own.source is not None]
 
 
 def received(mixers: Sequence[Mapping[str, str]]) -> tuple[CustomMixer, ...]:
@@ -62,7 +62,7 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[Custo
     order = read_order(path, mixers=mixers)
     trial = order.trial
     try:
-        found = _run(path, order, tell, mixers)
+        result = _run(path, order, tell, mixers)
     except Stopped:
         return "stopped"
     except UserError as error:
@@ -72,7 +72,7 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[Custo
     except Exception as error:
         traceback.print_exc()
         return _failed(path, trial, _explained(error), lasting=False)
-    write_found(path, found)
+    write_found(path, result)
     return "found"
 
 

@@ -248,14 +248,16 @@ def _recurrent(composer: Composer[Any], x_BTI: Tensor) -> Tensor:
             raise NotImplementedError(f"{type(composer).__name__}: which recurrent network is its chain?")
     zero_1BD = x_BTI.new_zeros(1, len(x_BTI), composer.output_width)
     weights = [composer.w_GI, u_GD, composer.b_G, torch.zeros_like(composer.b_G)]
-    y_BTD: Tensor = torch.lstm(x_BTI, (zero_1BD, zero_1BD), weights, True, 1, 0.0, False, False, True)[0]
+    with torch.backends.cudnn.flags(enabled=False):  # which may round to fewer digits
+        y_BTD: Tensor = torch.lstm(x_BTI, (zero_1BD, zero_1BD), weights, True, 1, 0.0, False, False, True)[0]
     return y_BTD
 
 
 def _elman(x_BTI: Tensor, w_DI: Tensor, u_DD: Tensor, b_D: Tensor) -> Tensor:
     weights = [w_DI, u_DD, b_D, torch.zeros_like(b_D)]
     zero_1BD = x_BTI.new_zeros(1, len(x_BTI), len(b_D))
-    y_BTD: Tensor = torch.rnn_tanh(x_BTI, zero_1BD, weights, True, 1, 0.0, False, False, True)[0]
+    with torch.backends.cudnn.flags(enabled=False):
+        y_BTD: Tensor = torch.rnn_tanh(x_BTI, zero_1BD, weights, True, 1, 0.0, False, False, True)[0]
     return y_BTD
 
 

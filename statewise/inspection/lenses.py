@@ -118,7 +118,7 @@ def inspect(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Inspection:
-    """Look inside a model with one lens, several, or (by default) every quick one that fits its task.
+    """Look inside a model with one lens, several, or (by default) every quick one.
 
     `what` is a run folder or an opened run; `text` (a file or the text itself) or `data` (a file in the format of the
     training data) is what the model reads meanwhile. Settings are those of a single lens; of several, by their names:

@@ -3,6 +3,7 @@
 from statewise.layers.alignment import make_alignment as make_alignment
 from statewise.layers.attend import Attend as Attend
 from statewise.layers.attend import Looks as Looks
+from statewise.layers.attend import Pool as Pool
 from statewise.layers.dropout import Dropout as Dropout
 from statewise.layers.dropout import drop as drop
 from statewise.layers.dropout import one_sequence as one_sequence

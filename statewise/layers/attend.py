@@ -5,12 +5,13 @@
 B batch, T queries, S source positions, Q query width, K key width, V value width, H heads.
 """
 
+import math
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Described, observe, state_type
+from statewise.core import Described, observe, scope, state_type
 from statewise.layers.alignment import Alignment
 from statewise.layers.score import Score
 
@@ -52,6 +53,28 @@ class Attend(Described):
     def __call__(self, query_BTQ: Tensor, memory: Memory, position_BT: Tensor) -> Tensor:
         context_BTV: Tensor = super().__call__(query_BTQ, memory, position_BT)
         return context_BTV
+
+
+@final
+class Pool(Described):
+    """One vector for a whole row: a learned query looks at all its positions once (Yang et al. 2016)."""
+
+    def __init__(self, attend: Attend, *, width: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.attend = attend
+        self.query_Q = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.query_Q, std=1 / math.sqrt(width), generator=generator)
+
+    def forward(self, y_BSV: Tensor, lengths_B: Tensor) -> Tensor:
+        """`[B, V]`, 0 for an empty row. The weights are shown to a lens as `pool.attend.weights`."""
+        query_B1Q = self.query_Q.repeat(len(y_BSV), 1, 1)
+        with scope("pool"):
+            memory = self.attend.remember(y_BSV, y_BSV, lengths_B)
+            return self.attend(query_B1Q, memory, torch.zeros_like(lengths_B)[:, None])[:, 0]
+
+    def __call__(self, y_BSV: Tensor, lengths_B: Tensor) -> Tensor:
+        summary_BV: Tensor = super().__call__(y_BSV, lengths_B)
+        return summary_BV
 
 
 @final

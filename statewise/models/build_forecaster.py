@@ -57,6 +57,8 @@ def build_forecaster(
         entry_width=entry_width,
         bidirectional=spec.reader.bidirectional,
         summary=spec.reader.summary,
+        score=spec.reader.score,
+        alignment=spec.reader.alignment,
         generator=generator,
     )
     skip = None

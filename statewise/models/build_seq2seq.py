@@ -103,11 +103,15 @@ def build_decoder(
     # The target's vectors enter at unit size, tied or not; learned positions are to be as large.
     untied = decoder.model_copy(update={"tie": False})
     stack, width = build_stack(untied, input_width=entering, generator=generator)
-    attend = combine = None
+    attend = combine = ask = None
     if spec.style is not None:
         attend = _build_look(look, query_width=width, key_width=reader.width, generator=generator)
         beside = decoder.embedding_width if spec.style == "bahdanau" else 0
         combine = make_linear(width + reader.width + beside, width, generator=generator)
+    elif spec.output == "deep":
+        combine = make_linear(width + reader.width + decoder.embedding_width, width, generator=generator)
+    if spec.asks_with_token():
+        ask = make_linear(decoder.embedding_width, width, bias=False, generator=generator)
     return Seq2Seq(
         reader=reader,
         embedding=embedding,
@@ -122,6 +126,7 @@ def build_decoder(
         attend=attend,
         style="luong" if spec.style == "luong" else "bahdanau",
         combine=combine,
+        ask=ask,
         input_feeding=look.input_feeding,
         output_edges=spec.output_edges,
     )

@@ -77,6 +77,8 @@ def build_sequence_classifier(
         entry_width=width,
         bidirectional=reader.bidirectional,
         summary=reader.summary,
+        score=reader.score,
+        alignment=reader.alignment,
         generator=generator,
     )
     return Classifier(reader=read, head=CategoricalHead(read.width, num_classes, generator=generator))

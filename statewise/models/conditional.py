@@ -55,6 +55,8 @@ ENCODER_DECODERS: tuple[Conditional, ...] = (
             _small(context="each_step"),
             _small(context="both", source="mean", output_edges=False),
             _small(context="each_step", source="max", bidirectional=True),
+            _small(context="both", output="deep"),
+            _small(context="initial", output="deep", decoder=LSTMSpec(width=6, tie=True), bidirectional=True),
             _small(context="each_step", decoder=TransformerSpec(width=8, heads=2)),
         ),
     ),

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from statewise.core import Machine, blanked, check_input, scope
 from statewise.encoders import EncoderLayer, TransformerEncoder, past_end
-from statewise.layers import Dropout, one_sequence
+from statewise.layers import Dropout, Pool, one_sequence
 from statewise.models.stack import Stack
 
-Summary = Literal["last", "mean", "max"]
+Summary = Literal["last", "mean", "max", "attention"]
 
 
 class Encoded(NamedTuple):
@@ -69,14 +69,17 @@ class Reader(nn.Module):
         input_dropout: Dropout,
         enter: nn.Linear | None = None,
         summary: Summary = "last",
+        pool: Pool | None = None,
     ) -> None:
         super().__init__()
+        assert (pool is not None) == (summary == "attention")
         self.entry = entry
         self.entry_width = entry_width
         self.input_dropout = input_dropout
         self.enter = enter  # where layers need a width of their own
         self.layers = layers
         self.summary: Summary = summary
+        self.pool = pool
         self.width = layers.width
 
     @property
@@ -130,6 +133,9 @@ class Reader(nn.Module):
                 return mean_of(y_BSC, lengths_B)
             case "max":
                 return max_of(y_BSC, lengths_B)
+            case "attention":
+                assert self.pool is not None
+                return self.pool(y_BSC, lengths_B)
 
 
 @final

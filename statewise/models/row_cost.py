@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from statewise.core import Composer, Machine, Mixer, map_state, state_bytes
 from statewise.encoders import GridEncoder
+from statewise.layers import Pool
 from statewise.models.classifier import Classifier
 from statewise.models.cost import context_bytes, counted, grows, step_input
 from statewise.models.forecaster import DirectForecaster, RecursiveForecaster
@@ -145,9 +146,21 @@ def _along(machine: Machine[Any]) -> RowFlops:
 
 
 def _reading(reader: Reader) -> RowFlops:
-    """Of a whole row, from the entry (a linear map where values are real) to the outputs of all positions."""
+    """Of a whole row, from the entry (a linear map where values are real) to the outputs of all positions.
+
+    A summary by attention counts too: it is a look at each of them.
+    """
     enter = 0 if reader.enter is None else _applied(reader.enter, reader.entry_width)
-    return _layers_flops(reader).plus(each=enter + _entry_flops(reader.entry))
+    read = _layers_flops(reader).plus(each=enter + _entry_flops(reader.entry))
+    pool = reader.pool
+    if pool is None:
+        return read
+    one, two = (_pool_flops(pool, reader.width, places) for places in (1, 2))
+    return read.plus(once=2 * one - two, each=two - one)
+
+
+def _pool_flops(pool: Pool, width: int, places: int) -> int:
+    return counted(lambda: pool(_zeros(places, width), torch.tensor([places])))
 
 
 def _entry_flops(entry: nn.Module) -> int:

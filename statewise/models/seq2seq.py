@@ -23,9 +23,11 @@ from statewise.specs import UserError
 @state_type
 class DecoderState(NamedTuple):
     mixer: StackState
-    context_BC: Tensor  # the source's summary as an input at every step; of width 0 where it is not used
+    context_BC: Tensor  # the source's summary, for every step's input or output; of width 0 where it is not used
     memory: Any  # what `attend` keeps of the source; () without attention
-    carried_BF: Tensor  # bahdanau: the last output, which is the query; luong: the attention output, which is fed back
+    carried_BF: (
+        Tensor  # bahdanau: the last output, which is in the query; luong: the attention output, which is fed back
+    )
     position_B: Tensor
 
 
@@ -53,7 +55,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
     """Target tokens in, logits of the next target token out, given a source that `condition` has read.
 
     The source reaches the decoder by `bridge` (the initial state), `each_step` (an input at every step) or `attend`
-    (attention to every position: before the state is updated in Bahdanau's style, after it in Luong's).
+    (attention to every position: before the state is updated in Bahdanau's style, after it in Luong's). Without
+    attention, `combine` makes the output deep: `tanh(W [h; c; y])` of state, summary and last token, not h alone.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         attend: Attend | Looks | None = None,
         style: Literal["bahdanau", "luong"] = "bahdanau",
         combine: nn.Linear | None = None,
+        ask: nn.Linear | None = None,
         input_feeding: bool = True,
         output_edges: bool = True,
     ) -> None:
@@ -89,6 +93,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         self.attend = attend
         self.style: Literal["bahdanau", "luong"] = style
         self.combine = combine
+        self.ask = ask  # bahdanau: a map from the token that was written last into the query
         self.input_feeding = input_feeding
         self.output_edges = output_edges
         self.looks = None if attend is None else "attend.weights"
@@ -102,7 +107,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         first = self.stack.init_state(batch)
         return DecoderState(
             mixer=first if self.bridge is None else self.bridge(encoded.summary_BC, first),
-            context_BC=encoded.summary_BC if self.each_step else encoded.summary_BC[:, :0],
+            context_BC=encoded.summary_BC if self.each_step or self._deep else encoded.summary_BC[:, :0],
             memory=() if self.attend is None else self._remember(encoded),
             carried_BF=encoded.summary_BC.new_zeros(batch, self.stack_width if self._recurs else 0),
             position_B=torch.zeros_like(encoded.length_B),
@@ -111,6 +116,11 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
     def _remember(self, encoded: Encoded) -> Any:
         assert self.attend is not None
         return self.attend.remember(encoded.outputs_BSC, encoded.outputs_BSC, encoded.length_B)
+
+    @property
+    def _deep(self) -> bool:
+        """Whether the output layer reads the summary and the last token too, where no attention does."""
+        return self.attend is None and self.combine is not None
 
     @property
     def _recurs(self) -> bool:
@@ -127,14 +137,15 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         """Everything that is not recurrent is computed for all time steps at once."""
         time = e_BTE.shape[1]
         e_BTE = self._admit(e_BTE)
-        given_BTX = torch.cat([e_BTE, state.context_BC[:, None].expand(-1, time, -1)], dim=-1)
+        context_BTC = state.context_BC[:, None].expand(-1, time, -1)
+        given_BTX = self._given(e_BTE, context_BTC)
         if self._recurs:
             y_BTX, after = self._unrolled(given_BTX, state, lengths_B)
         else:
             y_BTX, mixer = self.stack(self._enter(given_BTX), state.mixer, lengths_B)
             after = state._replace(mixer=mixer)
         position_BT = state.position_B[:, None] + torch.arange(time, device=e_BTE.device)
-        logits_BTV = self._write(y_BTX, e_BTE, state.memory, position_BT)
+        logits_BTV = self._write(y_BTX, context_BTC, e_BTE, state.memory, position_BT)
         read_B = torch.full_like(state.position_B, time)
         if lengths_B is not None:
             past_BT = torch.arange(time, device=e_BTE.device) >= lengths_B[:, None]
@@ -144,9 +155,9 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
 
     def step(self, token_B: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         e_B1E = self._admit(self.embed(token_B[:, None]))
-        given_BX = torch.cat([e_B1E[:, 0], state.context_BC], dim=-1)
-        y_BX, after = self._move(given_BX, state)
-        logits_B1V = self._write(y_BX[:, None], e_B1E, state.memory, state.position_B[:, None])
+        context_B1C = state.context_BC[:, None]
+        y_BX, after = self._move(self._given(e_B1E, context_B1C)[:, 0], state)
+        logits_B1V = self._write(y_BX[:, None], context_B1C, e_B1E, state.memory, state.position_B[:, None])
         return logits_B1V[:, 0], after
 
     def _unrolled(
@@ -171,7 +182,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         """The recurrent part of a step; `_write` turns its output into logits."""
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
-            found_BC = self.attend(state.carried_BF[:, None], state.memory, position_B1)[:, 0]
+            query_BD = state.carried_BF if self.ask is None else state.carried_BF + self.ask(given_BX)
+            found_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
             y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, found_BC], dim=-1)), state.mixer)
             y_BX, carried_BF = torch.cat([y_BD, found_BC], dim=-1), y_BD
         else:
@@ -182,12 +194,15 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
                 y_BX = carried_BF = self._found(y_BX[:, None], state.memory, position_B1)[:, 0]
         return y_BX, state._replace(mixer=mixer, carried_BF=carried_BF, position_B=state.position_B + 1)
 
-    def _write(self, y_BTX: Tensor, e_BTE: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
-        if self.attend is None:
+    def _given(self, e_BTE: Tensor, context_BTC: Tensor) -> Tensor:
+        """What enters the layers at each step, besides what attention finds."""
+        return torch.cat([e_BTE, context_BTC], dim=-1) if self.each_step else e_BTE
+
+    def _write(self, y_BTX: Tensor, context_BTC: Tensor, e_BTE: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
+        if self.combine is None:
             return self._logits(y_BTX)
-        assert self.combine is not None
-        if self.style == "bahdanau":
-            y_BTX = torch.tanh(self.combine(torch.cat([y_BTX, e_BTE], dim=-1)))
+        if self.attend is None or self.style == "bahdanau":
+            y_BTX = torch.tanh(self.combine(torch.cat([y_BTX, context_BTC, e_BTE], dim=-1)))
         elif not self._recurs:
             y_BTX = self._found(y_BTX, memory, position_BT)
         return self._logits(self.dropout(y_BTX))

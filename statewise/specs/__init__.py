@@ -6,6 +6,7 @@ from statewise.specs.catalogue import Setting as Setting
 from statewise.specs.catalogue import likeness as likeness
 from statewise.specs.catalogue import meant as meant
 from statewise.specs.catalogue import settings_of as settings_of
+from statewise.specs.classification import SHORTEST_PASSAGE as SHORTEST_PASSAGE
 from statewise.specs.classification import ClassificationSpec as ClassificationSpec
 from statewise.specs.classification import ClassifierModelSpec as ClassifierModelSpec
 from statewise.specs.classification import LabelledDataSpec as LabelledDataSpec

@@ -11,6 +11,9 @@ from statewise.specs.model import AnyMixerSpec, GridSpec
 from statewise.specs.objective import CategoricalSpec
 from statewise.specs.run import ReaderSpec, RunSpec
 
+SHORTEST_PASSAGE = 8  # words from what is to be remembered to the answer
+_AROUND = {"recall": 10, "passages": 4}  # most words of a row besides `distance`
+
 
 class LabelledDataSpec(Spec):
     layout_of_files: ClassVar[tuple[str, ...]] = (
@@ -28,10 +31,17 @@ class LabelledDataSpec(Spec):
         (),
         description="files, a folder of <label>.txt or of a folder per label, or hub:NAME:SPLIT; empty: embedded data",
     )
-    embedded: Literal["docstrings", "recall"] = Field(
-        "docstrings", description="which texts, when `train` is empty; recall: keys with values, then one is asked"
+    embedded: Literal["docstrings", "recall", "passages"] = Field(
+        "docstrings",
+        description="which texts, when `train` is empty; recall: keys with values, then one is asked; "
+        "passages: where one grew up, other sentences, then one's language is asked",
     )
-    distance: int = Field(16, ge=0, le=65_536, description="recall: what is passed over before the question")
+    distance: int = Field(
+        16,
+        ge=0,
+        le=65_536,
+        description="recall: what is passed over before the question; passages: words up to the answer",
+    )
     validation: Paths = Field((), description="files held out; empty: a share of `train`, of each label alike")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
     kind: Literal["text", "values", "grid", "vector"] = Field(
@@ -86,10 +96,15 @@ class ClassificationSpec(RunSpec):
                     "reader.* is how a sequence is read; a grid is read from its corners: leave it out, "
                     "or set model.summary"
                 )
-        if self.data.embedded == "recall" and not self.data.train and self.data.distance + 10 > self.data.longest:
+        around = None if self.data.train else _AROUND.get(self.data.embedded)
+        if around is not None and self.data.distance + around > self.data.longest:
             raise ValueError(
                 f"data.distance = {self.data.distance} puts the question beyond data.longest = {self.data.longest}; "
-                f"raise data.longest to {self.data.distance + 10}"
+                f"raise data.longest to {self.data.distance + around}"
+            )
+        if around is not None and self.data.embedded == "passages" and self.data.distance < SHORTEST_PASSAGE:
+            raise ValueError(
+                f"data.distance = {self.data.distance} has no room for a passage; give at least {SHORTEST_PASSAGE}"
             )
         if self.data.validation and not self.data.train:
             raise ValueError("data.validation is named, data.train is not: name both")

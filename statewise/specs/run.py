@@ -12,7 +12,26 @@ from statewise.specs.train import TrainSpec
 
 class ReaderSpec(Spec):
     bidirectional: bool = Field(False, description="from both ends; a Transformer: without a mask")
-    summary: Literal["last", "mean", "max"] = Field("last", description="what stands for all positions together")
+    summary: Literal["last", "mean", "max", "attention"] = Field(
+        "last", description="what stands for all positions together; attention: a mean by weights that a query learns"
+    )
+    score: Literal["additive", "dot", "scaled_dot", "general", "concat", "cosine"] = Field(
+        "additive", description="summary by attention: how well a position fits the query"
+    )
+    alignment: Literal["soft", "sparsemax", "hard"] = Field(
+        "soft", description="summary by attention: how scores become weights"
+    )
+
+    @model_validator(mode="after")
+    def _only_attention_has_scores(self) -> Self:
+        for name in ("score", "alignment"):
+            value = getattr(self, name)
+            if self.summary != "attention" and value != ReaderSpec.model_fields[name].default:
+                raise ValueError(
+                    f"reader.{name} = {value!r} has no meaning with reader.summary = {self.summary!r}; set "
+                    f"reader.summary = 'attention', or leave it out"
+                )
+        return self
 
 
 class RunSpec(Spec):

@@ -28,6 +28,10 @@ class AttentionSpec(Spec):
     heads: int = Field(1, ge=1, description="looks side by side, each with a share of the source's width")
     hidden: int | None = Field(None, ge=1, description="width inside additive and concat scores")
     longest: int = Field(256, ge=1, description="location score: source positions it knows")
+    query: Literal["token", "state"] = Field(
+        "token",
+        description="bahdanau: the last output asks with the token that was written last (token), or alone (state)",
+    )
     begin: bool = Field(True, description="the decoder's first state comes from the source's summary, where it can")
     input_feeding: bool = Field(True, description="luong: what was found goes into the next step's input")
 
@@ -73,6 +77,11 @@ class Seq2SeqSpec(Spec):
         "attention", description="what was read becomes the first state, an input at every step, both, or is looked at"
     )
     source: Literal["last", "mean", "max"] = Field("last", description="what stands for the whole source")
+    output: Literal["state", "deep"] = Field(
+        "state",
+        description="without attention, what the output layer reads: the decoder's state; or the state, the token "
+        "written last and what stands for the source (deep)",
+    )
     output_edges: bool = Field(True, description="each output is the next step's input")
     share_embeddings: bool = Field(False, description="one vocabulary, one matrix of vectors for source and target")
     attention: AttentionSpec = AttentionSpec()
@@ -88,6 +97,11 @@ class Seq2SeqSpec(Spec):
     def _nothing_is_said_in_vain(self) -> Self:
         if self.context != "attention" and self.attention != AttentionSpec():
             raise ValueError(f"attention is set, but context is {self.context!r}; set context = 'attention'")
+        if self.context == "attention" and self.output != "state":
+            raise ValueError(
+                f"output = {self.output!r} has no meaning with attention, whose output layer reads what was found; "
+                "leave it out, or set context to initial, each_step or both"
+            )
         if self.encoder.tie:
             raise ValueError("encoder.tie is set, but an encoder has no head; set decoder.tie, or share_embeddings")
         if self.bidirectional and self.encoder.kind == "transformer" and self.encoder.window is not None:
@@ -145,6 +159,10 @@ class Seq2SeqSpec(Spec):
                 return self.decoder.mixer_output() * self.attention.input_feeding
             case _:
                 return self.reader_width() * (self.context in ("each_step", "both"))
+
+    def asks_with_token(self) -> bool:
+        """Whether the query of attention knows the token that was written last, beside the last output."""
+        return self.style == "bahdanau" and self.attention.query == "token" and self.output_edges
 
     def begins(self) -> bool:
         """Whether the decoder's initial state is computed from the source's summary."""

@@ -76,8 +76,8 @@ def _words_of(text: str) -> Iterable[str]:
 
 def _rows(words: Mapping[str, int], texts: Sequence[str]) -> Tensor:
     """A sparse matrix `[N, V]` of zeros and ones."""
-    found = [sorted(words[word] for word in _words_of(text) if word in words) for text in texts]
-    return _sparse(np.cumsum([0, *map(len, found)]), np.array([v for row in found for v in row], dtype=np.int64), words)
+    ids_N = [sorted(words[word] for word in _words_of(text) if word in words) for text in texts]
+    return _sparse(np.cumsum([0, *map(len, ids_N)]), np.array([v for row in ids_N for v in row], dtype=np.int64), words)
 
 
 def _sparse(border_M: NDArray[np.int64], place: NDArray[np.int64], words: Mapping[str, int]) -> Tensor:

@@ -74,5 +74,5 @@ def _mean(values_T: Tensor, count_T: Tensor, places: range) -> float | None:
 
 
 def _cell(values_T: Tensor, count_T: Tensor, places: range) -> str:
-    found = _mean(values_T, count_T, places)
-    return "" if found is None else f"{found:.3f}"
+    means = _mean(values_T, count_T, places)
+    return "" if means is None else f"{means:.3f}"

@@ -300,17 +300,17 @@ def refuse_used(path: Path) -> None:
 
 def newest_run() -> Path:
     """The run under `runs/` that was saved last."""
-    found = []
+    names = []
     for path in Path("runs").glob("*/"):
         steps = step_folders(path / "checkpoints")
         if steps:
-            found.append((steps[0][0].stat().st_mtime, path))
-    if not found:
+            names.append((steps[0][0].stat().st_mtime, path))
+    if not names:
         raise UserError(
             "there is nothing to resume under runs/",
             fix=f"name the run's folder, {option('out', 'DIR')}, or train without {option('resume')}",
         )
-    return max(found)[1]
+    return max(names)[1]
 
 
 def _where_it_stopped(

@@ -212,7 +212,7 @@ def check_reader(reader: Reader, *, name: str, own: bool = False) -> Iterator[Fi
     """All layers of a reader with their summary: rows do not meet, and padding changes nothing."""
     for dtype in (torch.float64, torch.float32):
         model = copy.deepcopy(reader).eval().to(dtype)
-        weight = next(model.layers.parameters())
+        weight = next(model.parameters())
 
         def read(x_BSE: Tensor, lengths_B: Tensor | None, model: Reader = model) -> tuple[Tensor, Tensor]:
             encoded = model.read(x_BSE, lengths_B)

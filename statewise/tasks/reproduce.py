@@ -142,7 +142,7 @@ def judge(
     seconds: float,
     runs: tuple[str, ...],
 ) -> Verdict:
-    found = statistics.fmean(figures)
+    figure = statistics.fmean(figures)
     comparable = not other_data and metric in (None, reproduction.metric)
     published, goal, expected = reproduction.published, reproduction.goal, reproduction.interval
     if not comparable:
@@ -151,19 +151,19 @@ def judge(
     def reaches(wanted: PublishedFigure | Goal | None) -> bool | None:
         if wanted is None:
             return None
-        return math.isfinite(found) and reproduction.reaches(found, wanted.figure)
+        return math.isfinite(figure) and reproduction.reaches(figure, wanted.figure)
 
     return Verdict(
         recipe=name,
         metric=metric or reproduction.metric,
-        found=found,
+        found=figure,
         figures=tuple(figures),
         published=None if published is None else published.figure,
         source=None if published is None else published.source,
         goal=None if goal is None else goal.figure,
         expected=expected,
         expected_from=None if expected is None else reproduction.expected_from,
-        landed=None if expected is None else expected[0] <= found <= expected[1],
+        landed=None if expected is None else expected[0] <= figure <= expected[1],
         reached=reaches(published),
         goal_reached=reaches(goal),
         other_data=other_data,
@@ -311,8 +311,8 @@ def _matching(folder: Path, patterns: Sequence[str]) -> tuple[list[Path], str]:
     """What the first pattern that fits anything fits, and the arrays it names; `name/` is a folder."""
     for pattern in patterns:
         name, arrays = _name_and_arrays(pattern)
-        found = folder.glob(name.removesuffix("/"))
-        matching = sorted(path for path in found if (path.is_dir() if name.endswith("/") else path.is_file()))
+        matches = folder.glob(name.removesuffix("/"))
+        matching = sorted(path for path in matches if (path.is_dir() if name.endswith("/") else path.is_file()))
         if matching:
             return matching, arrays
     return [], ""

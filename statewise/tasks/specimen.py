@@ -134,8 +134,8 @@ class Choices(NamedTuple):
     @property
     def known_N(self) -> Index:
         """The truth or, where it is not known, the guess."""
-        found: Index = np.where(self.truth_N == UNKNOWN, self.guess_N, self.truth_N)
-        return found
+        known_N: Index = np.where(self.truth_N == UNKNOWN, self.guess_N, self.truth_N)
+        return known_N
 
 
 class Courses(NamedTuple):
@@ -254,11 +254,11 @@ class ReaderParts(NamedTuple):
 
 def machines_in(reader: Reader) -> dict[str, Machine[Any]]:
     """Every machine that reads places and is no part of another, by its path. What reads letters of a word does not."""
-    found: dict[str, Machine[Any]] = {}
+    machines: dict[str, Machine[Any]] = {}
     for path, part in reader.layers.named_modules(prefix="reader"):
-        if isinstance(part, Machine) and not any(path.startswith(f"{other}.") for other in found):
-            found[path] = part
-    return found
+        if isinstance(part, Machine) and not any(path.startswith(f"{other}.") for other in machines):
+            machines[path] = part
+    return machines
 
 
 def seen_order(name: str, places: int) -> Index:

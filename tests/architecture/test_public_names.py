@@ -78,7 +78,8 @@ ONLY: dict[str, set[str]] = {
     "exposure_gap": {"language_model", "translation", "forecasting"},
     "translate": {"translation"},
     "stream": {"language_model"},
-    **{name: {"forecasting"} for name in ("backtest", "forecast", "interpolate", "plot", "stationarity")},
+    **{name: {"forecasting"} for name in ("backtest", "forecast", "interpolate", "plot")},
+    "stationarity": {"forecasting", "language_model"},
 }
 
 

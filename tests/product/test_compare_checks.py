@@ -13,6 +13,7 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
     ("words", "told"),
     [
         ("--set metric=blue", "metric 'blue' is not a metric of a translation run"),
+        ('--set also=["blue"]', "also: 'blue' is not a metric of a translation run"),
         ("--set base.train.judge=blue", "train.judge = 'blue' is not a metric of this task"),
         ("--data nowhere.tsv", "'nowhere.tsv' does not exist"),
         ("--data hub:nowhere:train --data hub:nowhere:test", "nowhere"),

@@ -54,6 +54,17 @@ def test_it_writes_goes_on_and_keeps_its_laws(counted: Path) -> None:
     assert "19 of 19" in said.out
 
 
+def test_row_b7_the_text_of_a_run_can_be_tested_for_change(counted: Path) -> None:
+    Path("same.txt").write_text("the cat sat on the mat and the dog ran . " * 200)
+    Path("changed.txt").write_text("the cat sat on the mat . " * 150 + "a dog ran and ran and ran . " * 150)
+    for name, stationary in (("same", True), ("changed", False)):
+        found = json.loads(call("evaluate", "run", "--data", f"{name}.txt", "--stationarity", "--json").out)
+        assert (min(found[test]["p"] for test in ("tokens", "pairs", "transitions")) > 0.05) == stationary, found
+    said = call("evaluate", "run", "--data", "changed.txt", "--stationarity")
+    assert "not stationary: tokens" in " ".join(said.out.split())
+    assert "leave the other options out" in call("evaluate", "run", "--stationarity", "--folds", "2").err
+
+
 def test_there_is_nothing_to_resume(counted: Path) -> None:
     said = call("train", "--resume", "--out", "run")
     assert said.code != 0

@@ -46,10 +46,10 @@ STATEFUL = ("classifier-one-way", "tagger", "tree-words", "recursive", "whole-se
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in STATEFUL[:4] else pytest.mark.slow) for name in STATEFUL]
+    "name", [pytest.param(name, marks=() if name in ("tagger", "recursive") else pytest.mark.slow) for name in STATEFUL]
 )
 def test_row_e3_truncation_is_measured_on_every_task_with_a_state(name: str, tasks: Path, tmp_path: Path) -> None:
-    options = ("--set", "draws=4", "--set", "rows=2", "--set", "batches=2", "--static", "--out", str(tmp_path))
+    options = ("--set", "draws=2", "--set", "rows=2", "--set", "batches=2", "--static", "--out", str(tmp_path))
     said = call("inspect", run_of(tasks, name), "bptt", *options)
     assert said.code == 0, said.err
     (finding,) = json.loads((tmp_path / "inspect.json").read_text())["findings"]

@@ -10,7 +10,7 @@ TOLERANCE = 1e-12
 
 
 def noise(*shape: int, seed: int, scale: float = 1.0) -> Tensor:
-    return scale * torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return scale * torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def fill(module: torch.nn.Module, *, seed: int = 0, scale: float = 0.4) -> None:

@@ -6,9 +6,12 @@ import torch
 from agreement import assert_same, fill, noise
 from torch import Tensor, nn
 
+from statewise.core import lens
 from statewise.encoders import MultiHeadAttention, basic_attention
 from statewise.layers import Heads
 from statewise.mixers import Attention, BasicAttention, SlidingAttention
+from statewise.models import build_reader
+from statewise.specs import GRUSpec
 
 WIDTH, HEADS, BATCH, TIME = 12, 3, 4, 7
 LENGTHS = torch.tensor([7, 1, 4, 0])
@@ -151,3 +154,33 @@ def test_basic_attention_is_a_function_of_a_set(kernel: str) -> None:
     order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
     permuted = basic_attention(x[:, order], wish=kernel)
     assert (permuted - basic_attention(x, wish=kernel)[:, order]).abs().max() <= 1e-14
+
+
+@pytest.mark.parametrize("score", ["additive", "concat", "dot", "scaled_dot", "general", "cosine"])
+def test_row_a16_a_summary_by_attention_is_its_formula(score: str) -> None:
+    """Weights `softmax(score(q, y_s))` over a row's own positions, and the mean by them, in NumPy."""
+    reader = build_reader(
+        GRUSpec(width=3), entry=nn.Identity(), entry_width=3, bidirectional=True, summary="attention", score=score
+    ).double()
+    fill(reader)
+    assert reader.pool is not None
+    with lens("pool.*") as seen, torch.no_grad():
+        outputs_BSC, summary_BC, _ = reader(noise(BATCH, TIME, 3, seed=1), LENGTHS)
+    weights_BS = seen["pool.attend.weights"].flatten(1).numpy()
+    q = reader.pool.query_Q.detach().numpy()
+    p = {name: value.detach().numpy() for name, value in reader.pool.attend.score.named_parameters()}
+    formula = {
+        "additive": lambda k: p["v_A"] @ np.tanh(p["w_AQ"] @ q + p["u_AK"] @ k + p["b_A"]),
+        "concat": lambda k: p["v_A"] @ np.tanh(np.hstack([p["w_AQ"], p["u_AK"]]) @ np.hstack([q, k])),
+        "dot": lambda k: q @ k,
+        "scaled_dot": lambda k: q @ k / np.sqrt(len(k)),
+        "general": lambda k: q @ p["w_QK"] @ k,
+        "cosine": lambda k: p["sharpness"] * (q @ k) / np.linalg.norm(q) / np.linalg.norm(k),
+    }[score]
+    for row, length in enumerate(LENGTHS.tolist()):
+        y_SC = outputs_BSC[row, :length].numpy()
+        grown = np.exp([formula(y_C) for y_C in y_SC])
+        np.testing.assert_allclose(weights_BS[row, :length], grown / grown.sum(), rtol=0, atol=1e-12)
+        assert (weights_BS[row, length:] == 0).all()
+        expected = weights_BS[row, :length] @ y_SC
+        np.testing.assert_allclose(summary_BC[row].numpy(), expected, rtol=0, atol=1e-12)

@@ -96,6 +96,28 @@ def test_a_fixed_context(name: str, source: str) -> None:
     assert_same(model(target_BT, model.condition(source_BS, LENGTHS))[0], expected, tolerance=1e-11)
 
 
+@pytest.mark.parametrize("edges", [True, False], ids=["edges", "no edges"])
+@pytest.mark.parametrize("context", ["initial", "each_step", "both"])
+def test_row_a14_the_output_reads_state_token_and_context(context: str, edges: bool) -> None:
+    """`g(h, y, c)`: logits of `tanh(W [h; c; y])`, step by step, from a few lines of torch."""
+    model = made("contextual_decoder", context=context, output="deep", output_edges=edges)
+    source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
+    _, c_BC = read(model, source_BS)
+    theirs = decoder(model)
+    state = None if model.bridge is None else first_state(model, c_BC)
+    combine: Any = model.combine
+    expected = []
+    for t in range(6):
+        e_BE = model.embedding(target_BT[:, t]) * float(edges)
+        x_BX = e_BE if context == "initial" else torch.cat([e_BE, c_BC], dim=-1)
+        h_B1D, state = theirs(x_BX[:, None], state)
+        w_h, w_c, w_y = combine.weight.split([h_B1D.shape[-1], c_BC.shape[-1], e_BE.shape[-1]], dim=1)
+        shown = torch.tanh(h_B1D[:, 0] @ w_h.T + c_BC @ w_c.T + e_BE @ w_y.T + combine.bias)
+        expected.append(shown @ model.head.weight_VE.T + model.head.bias_V)
+    found, _ = model(target_BT, model.condition(source_BS, LENGTHS))
+    assert_same(found, torch.stack(expected, dim=1), tolerance=1e-11)
+
+
 def _context_models() -> dict[str, Seq2SeqSpec]:
     """The models of the shipped study `context`, by the names of their entries."""
     study = load_study("context")
@@ -135,9 +157,14 @@ def weights_of(scores_BS: Tensor) -> Tensor:
     return scores_BS.masked_fill(past_BS, -torch.inf).softmax(-1)
 
 
-def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
-    """Encoder states, scores, softmax, context, state update, output: one target position after the other."""
-    model = made("attention_decoder")
+@pytest.mark.parametrize("query", ["state", "token"])
+def test_row_a15_attention_decoder_in_the_six_steps_of_the_paper(query: str) -> None:
+    """Encoder states, scores, softmax, context, state update, output: one target position after the other.
+
+    In the paper the last state alone is the query; by default the token that was written last is added to it.
+    """
+    model = made("attention_decoder", attention={"query": query})
+    assert (model.ask is None) == (query == "state")
     source_BS, target_BT = tokens(SOURCE, 5), tokens(TARGET, 6)
     h_BSC, last_BC = read(model, source_BS)
     theirs, state = decoder(model), first_state(model, last_BC)
@@ -147,7 +174,8 @@ def test_attention_decoder_in_the_six_steps_of_the_paper() -> None:
     expected = []
     for t in range(6):
         e_BE = model.embedding(target_BT[:, t])
-        inner = torch.tanh((s_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
+        q_BD = s_BD if model.ask is None else s_BD + F.linear(e_BE, model.ask.weight)
+        inner = torch.tanh((q_BD @ score.w_AQ.T)[:, None] + h_BSC @ score.u_AK.T + score.b_A)
         c_BC = torch.einsum("bs,bsc->bc", weights_of(inner @ score.v_A), h_BSC)
         y_B1D, state = theirs(torch.cat([e_BE, c_BC], dim=-1)[:, None], state)
         s_BD = y_B1D[:, 0]

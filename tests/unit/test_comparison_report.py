@@ -441,6 +441,23 @@ def test_columns_without_information_are_hidden(tmp_path: Path) -> None:
     assert "memory" not in names
 
 
+def test_other_metrics_stand_beside_the_metric(tmp_path: Path) -> None:
+    """A column for each, of a table by a number one for each number, and a line against it; 16 comes after 8."""
+    part = made.memory(tmp_path)
+    runs = [
+        one._replace(figures={**one.figures, "accuracy_at.16": one.seed / 8, "accuracy_at.8": one.seed / 4})
+        for one in part.found
+    ]
+    study = part.study.model_copy(update={"also": ("accuracy_at",)})
+    report = read(made.write(part._replace(study=study, found=runs), folder=tmp_path))
+    assert report.json["also"] == ["accuracy_at.8", "accuracy_at.16"]
+    assert all(row["accuracy_at.8"]["value"] == 0.25 for row in report.json["table"]["rows"])
+    assert "accuracy (distance 8)" in report.markdown
+    (figure,) = [one for one in report.json["figures"] if one["name"] == "accuracy-at"]
+    assert {(tuple(one["x"]), tuple(one["y"])) for one in figure["series"]} == {((8.0, 16.0), (0.25, 0.125))}
+    assert figure["series"][0]["low"] == [0.0, 0.0]
+
+
 def test_settings_and_the_recorded_search_are_printed(tmp_path: Path) -> None:
     html, markdown, data = read(made.write_lineage(tmp_path))
     prediction = data["parts"][1]

@@ -238,7 +238,8 @@ def test_a_span_that_any_model_reads() -> None:
 @each_reader
 @pytest.mark.parametrize("objective", ["squared", "gaussian", "student", "quantile"])
 def test_a_forecast_all_at_once(model: dict[str, Any], objective: str) -> None:
-    for more in ({}, {"reader": {"bidirectional": True}}, {"reader": {"summary": "mean"}}):
+    summaries = [{"reader": {"summary": one}} for one in ("mean", "attention")]
+    for more in ({}, {"reader": {"bidirectional": True}}, *summaries):
         forecast = {"context": 6, "horizon": 3, "skip": not more}
         spec = spec_of("forecasting", model=model, forecast=forecast, objective={"kind": objective}, **more)
         make = partial(build_forecaster, spec, channels=2, covariates=1, gaps=True)

@@ -19,6 +19,7 @@ LENGTHS = torch.tensor([5, 2, 4, 1, 3])
 SIDE = TransformerSpec(width=8, heads=2, depth=2)
 SPECS = {
     "initial": Seq2SeqSpec(encoder=GRUSpec(width=8), decoder=LSTMSpec(width=8), context="initial"),
+    "deep": Seq2SeqSpec(encoder=GRUSpec(width=8), decoder=GRUSpec(width=8), context="both", output="deep"),
     "bahdanau": Seq2SeqSpec(encoder=GRUSpec(width=8), decoder=GRUSpec(width=8), bidirectional=True),
     "luong": Seq2SeqSpec(
         encoder=GRUSpec(width=8), decoder=GRUSpec(width=8), attention=AttentionSpec(style="luong", heads=2, hops=2)

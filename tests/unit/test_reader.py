@@ -51,7 +51,7 @@ def tokens(batch: int = 4, time: int = 5) -> Tensor:
     return torch.randint(VOCAB, (batch, time), generator=torch.Generator().manual_seed(2))
 
 
-@covered("spec, bidirectional, summary", SPECS, WAYS, ["last", "mean", "max"])
+@covered("spec, bidirectional, summary", SPECS, WAYS, ["last", "mean", "max", "attention"])
 def test_a_row_is_read_as_if_it_were_alone(spec: MixerSpec, bidirectional: bool, summary: str) -> None:
     """Outputs, summaries and the gradients of all parameters."""
     reader = over_tokens(spec, bidirectional=bidirectional, summary=summary)

@@ -25,6 +25,7 @@ EVERY: dict[str, MixerSpec] = {
 LOOKS = {
     "general, two heads": AttentionSpec(style="luong", score="general", heads=2),
     "two hops": AttentionSpec(style="bahdanau", score="scaled_dot", hops=2),
+    "the state asks": AttentionSpec(style="bahdanau", query="state"),
     "concat, two heads": AttentionSpec(style="bahdanau", score="concat", hidden=5, heads=2),
     "location": AttentionSpec(style="luong", score="location", longest=6, input_feeding=False),
     "cosine, predictive": AttentionSpec(style="bahdanau", score="cosine", alignment="local_predictive", begin=False),
@@ -48,6 +49,7 @@ SPECS: dict[str, Seq2SeqSpec] = {
     "initial": Seq2SeqSpec(encoder=SIDE, decoder=LSTMSpec(width=6, projection=3, depth=2), context="initial"),
     "both": Seq2SeqSpec(decoder=GRUSpec(width=6, embedding=4, residual=False, tie=True), context="both"),
     "around": Seq2SeqSpec(decoder=LSTMSpec(width=8, residual=True, norm="rms", mlp="relu"), context="both"),
+    "deep, tied": Seq2SeqSpec(decoder=GRUSpec(width=6, embedding=4, tie=True), context="initial", output="deep"),
     "shared, tied": Seq2SeqSpec(
         encoder=SIDE,
         decoder=TransformerSpec(width=8, heads=2, tie=True, position="learned", context=9, norm_place="post"),
@@ -202,6 +204,7 @@ REFUSALS = {
         {"encoder": GRUSpec(width=3), "decoder": GRUSpec(width=4), "share_embeddings": True},
         "needs token vectors of one width, not 3 .encoder. and 4",
     ),
+    "a deep output beside attention": ({"output": "deep"}, "output = 'deep' has no meaning with attention"),
     "each layer of a GRU": ({"attention": {"style": "each_layer"}}, "needs a Transformer decoder, not 'gru'"),
     "each layer without sums": ({"decoder": TransformerSpec(residual=False)}, "leave residual on"),
     "a score of a Transformer": ({"decoder": SIDE, "attention": {"score": "dot"}}, "attention.score has no meaning"),

@@ -1,6 +1,5 @@
 """Scores and what they cost: the figure that carries the lesson, scores against size, speed, growth with context."""
 
-import math
 from collections.abc import Callable, Mapping
 from statistics import fmean
 
@@ -135,10 +134,10 @@ def _by_number(results: Results, ranking: Ranking, table: str, names: list[str])
         means, low, high = ([of(values) for _, values in there] for of in (fmean, min, max))
         x = tuple(place for place, _ in there)
         series.append(Series(entry, x, tuple(means), tuple(low), tuple(high), entry=entry))
-    far = sorted(series, key=lambda one: one.y[-1] if one.y else -math.inf, reverse=metric_of(table).better == "higher")
-    ends = (
-        f"{named(far[0].name)} is best ({plain(far[0].y[-1])}) and {named(far[-1].name)} worst ({plain(far[-1].y[-1])})"
-    )
+    ends = {one.name: one.y[-1] for one in series if one.x and one.x[-1] == places[-1]}
+    ordered = sorted(ends, key=lambda name: ends[name], reverse=metric_of(table).better == "higher")
+    best, worst = ordered[0], ordered[-1]
+    equal = [name for name in ordered if ends[name] == ends[best]]
     return Figure(
         name=results.figure_name(table.replace("_", "-")),
         title=f"{metric[:1].upper()}{metric[1:]} against {what}",
@@ -147,7 +146,8 @@ def _by_number(results: Results, ranking: Ranking, table: str, names: list[str])
         y=Axis(metric, limits=(0.0, 1.0) if metric_of(table).share else None),
         series=tuple(series),
         reading=f"Mean over seeds, band: lowest to highest seed; {metric_of(table).better} is better.",
-        finding=f"At {what} {places[-1]}, {ends}.",
+        finding=f"At {what} {places[-1]}: {plain(ends[best])} for {listed(few(equal))}"
+        + (f", {plain(ends[worst])} for {named(worst)}." if worst not in equal else "."),
     )
 
 

@@ -66,23 +66,23 @@ def _key(entries: Sequence[str], inside: str) -> str:
 
 
 def _sections(content: Content) -> list[tuple[str, str, str]]:
-    found = []
+    sections = []
     if len(content.models) > 1:
-        found.append(("lineage", "The models, in order of years", _models(content.models)))
+        sections.append(("lineage", "The models, in order of years", _models(content.models)))
     several = len(content.parts) > 1
     for part in content.parts:
         name = part.name if several else "entries"
-        found.append((name, part.title if several else "Results", _results(part, content, several=several)))
+        sections.append((name, part.title if several else "Results", _results(part, content, several=several)))
     for part in content.parts:
         if part.samples or part.sampled:
-            found.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
+            sections.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
     more = html.figures(content.more, content.colours) if content.more else ""
     more += "".join(_readings(part) + _disagreements(part) + _answers(part) for part in content.parts)
     if more:
-        found.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
-    found.append(("settings", "Settings and search", "".join(_settings(part, several) for part in content.parts)))
-    found.append(("run", "Data, machine and command", _run(content)))
-    return found
+        sections.append(("more", "More", f"<details><summary>More figures and examples</summary>{more}</details>"))
+    sections.append(("settings", "Settings and search", "".join(_settings(part, several) for part in content.parts)))
+    sections.append(("run", "Data, machine and command", _run(content)))
+    return sections
 
 
 def _results(part: PartContent, content: Content, *, several: bool) -> str:

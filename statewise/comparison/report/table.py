@@ -1,7 +1,7 @@
 """The report's tables: the entries, their settings, the search, every trial, what failed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -77,7 +77,8 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
             cells = {"entry": words(name), "metric": Cell(None, "no result")}
             cells["seeds"] = Cell(0, f"0 of {results.study.seeds}")
             rows.append(tuple(cells.get(column.name, Cell(None, NONE)) for column in columns))
-    return _informative(Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None))
+    table = Table(tuple(columns), tuple(rows), best=0 if ranking.standings else None)
+    return _informative(table, kept={*_KEPT, *(metric.name for metric in also)})
 
 
 def _heading(metric: Metric) -> tuple[str, str]:
@@ -259,19 +260,19 @@ def _value(value: object) -> str:
             return str(value)
 
 
-def _informative(table: Table) -> Table:
+def _informative(table: Table, *, kept: Collection[str]) -> Table:
     """Columns without a value are left out; those in which all entries agree, or one has a value, stay for machines."""
     if not table.rows:
         return table
-    kept = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
+    known = [at for at in range(len(table.columns)) if any(row[at].value is not None for row in table.rows)]
     columns = []
-    for at in kept:
+    for at in known:
         column, cells = table.columns[at], [row[at] for row in table.rows]
         alone = len(cells) > 2 and sum(cell.value is not None for cell in cells) == 1
         constant = len(cells) > 1 and len({cell.text for cell in cells}) == 1
-        constant = (constant or alone) and column.name not in _KEPT
+        constant = (constant or alone) and column.name not in kept
         columns.append(column._replace(shown=column.shown and not constant))
-    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    rows = tuple(tuple(row[at] for at in known) for row in table.rows)
     return table._replace(columns=tuple(columns), rows=rows)
 
 

@@ -54,10 +54,10 @@ def compares_sizes(results: Results) -> bool:
 
 def best_by_form(results: Results, ranking: Ranking) -> dict[str, Standing]:
     """The best entry of each form of state, the best form first."""
-    found: dict[str, Standing] = {}
+    best: dict[str, Standing] = {}
     for standing in ranking.standings:
-        found.setdefault(results.form(standing.entry), standing)
-    return found
+        best.setdefault(results.form(standing.entry), standing)
+    return best
 
 
 def solved_by(results: Results, ranking: Ranking) -> list[str]:

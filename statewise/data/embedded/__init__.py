@@ -3,6 +3,8 @@
 from statewise.data.embedded.digits import digits as digits
 from statewise.data.embedded.operations import operations as operations
 from statewise.data.embedded.parts import Parts as Parts
+from statewise.data.embedded.passages import distance_of as distance_of
+from statewise.data.embedded.passages import passages as passages
 from statewise.data.embedded.phrases import kinds_of_phrases as kinds_of_phrases
 from statewise.data.embedded.phrases import phrases as phrases
 from statewise.data.embedded.probes import MEMORY_TASKS as MEMORY_TASKS

@@ -54,7 +54,7 @@ def probe_pairs(
         source = [rng.choice(letters) for _ in range(rng.between(*bounds))]
         return Pair(" ".join(source), " ".join(source if kind == "copy" else source[::-1]), Where(name, 0, "example"))
 
-    return _drawn(name, lambda: draw(held_lengths or lengths), held, lambda: draw(lengths), count)
+    return drawn(name, lambda: draw(held_lengths or lengths), held, lambda: draw(lengths), count)
 
 
 @lru_cache(maxsize=1)  # a trial reads the same rows to train, to evaluate and to show answers
@@ -80,10 +80,10 @@ def recall(
         text = " ".join([*context, *[_PAUSE] * pauses, _QUERY, keys[query]])
         return Labelled(text, values[query], Where(name, 0, "example"))
 
-    return _drawn(name, lambda: draw(distance), held, lambda: draw(rng.between(0, distance)), count)
+    return drawn(name, lambda: draw(distance), held, lambda: draw(rng.between(0, distance)), count)
 
 
-def _drawn(
+def drawn(
     name: str, draw_held: Callable[[], P], num_held: int, draw_train: Callable[[], P], num_train: int
 ) -> Parts[P]:
     """Held-out examples with distinct inputs, then training examples with none of those inputs."""

@@ -84,7 +84,17 @@ class Pair(NamedTuple):
 
     @property
     def slope(self) -> float:
-        return slope(self.weights_TS)
+        return slope(self.between_words_TS)
+
+    @property
+    def between_words_TS(self) -> Tensor:
+        """The weights without the end symbols: the order of words says nothing about those."""
+        return self.weights_TS[: _words(self.target), : _words(self.source)]
+
+
+def _words(pieces: Sequence[str]) -> int:
+    """Tokens before the end symbol; one that stands alone counts."""
+    return len(pieces) - (len(pieces) > 1 and pieces[-1] == END)
 
 
 def align_pairs(
@@ -158,7 +168,7 @@ def _pair(one: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[in
     most = max(one_THS.shape[1] for one_THS in cross.weights.values())
     refuse_unknown(layers=(layers, range(len(cross.weights))), heads=(heads, range(most)))
     weights_TS = cross.mean(layers=layers, heads=heads).double().cpu()
-    content = target[:-1] if target[-1] == END else target  # a target that was cut has no end symbol
+    content = [piece for piece in target if piece != END]  # a target that was cut has no end symbol
     kind = known([piece for piece in source if piece != END], content)
     right = None if kind is None or not content else agreement(weights_TS, gold(kind, len(content)))
     entropies = {name: entropy(one_THS.double()).mean(0).tolist() for name, one_THS in cross.weights.items()}
@@ -201,6 +211,10 @@ def _averaged(**wanted: Sequence[int]) -> str:
 
 def _map(at: int, one: Pair, wanted: Sequence[int], averaged: str, *, told: bool) -> Figure:
     queries = valid_queries(wanted, len(one.target), of=f"the target of pair {at + 1}")
+    queries = queries if wanted else queries[: _words(one.target)]
+    columns = _words(one.source)
+    on_end = float(one.weights_TS[queries, columns:].sum(-1).mean())
+    end = f" The end symbols are not drawn; that of the source has {share(on_end)} of the weight." if on_end else ""
     direction = "forward" if one.slope > 0.5 else "backward" if one.slope < -0.5 else "in no one direction"
     right = ""
     if one.agreement is not None:
@@ -209,19 +223,19 @@ def _map(at: int, one: Pair, wanted: Sequence[int], averaged: str, *, told: bool
         f"attention-pair-{at}",
         f"Pair {at + 1}: {' '.join(one.source[:6])[:48]}",
         "map",
-        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(one.source))),
+        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(one.source[:columns]))),
         Axis(
             "target, as given" if told else "target",
             categories=tuple(f"{place} {alone(one.target[place])}" for place in queries),
         ),
         (),
         reading="A row is a token of the target; the colour is its attention weight on each token of the source, "
-        f"{averaged}.",
+        f"{averaged}.{end}",
         finding=f"The alignment runs {direction} (correlation {plain(one.slope)}){right}.",
         grid=Grid(
-            tuple(map(tuple, one.weights_TS[queries].tolist())),
+            tuple(map(tuple, one.weights_TS[queries, :columns].tolist())),
             "weight",
-            limits=(0.0, float(one.weights_TS[queries].max()) or 1.0),
+            limits=(0.0, float(one.weights_TS[queries, :columns].max()) or 1.0),
         ),
     )
 

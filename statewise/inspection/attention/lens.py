@@ -10,15 +10,24 @@ from pydantic import Field
 from torch import Tensor
 
 from statewise.display import Progress, alone, plain, rough, share, whole
-from statewise.figures import Axis, Column, Drawing, Figure, Grid, table_of
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, Passage, table_of
 from statewise.inspection.attention.alignment import align_pairs
-from statewise.inspection.attention.weights import Head, Seen, describe, refuse_unknown, see, see_row, valid_queries
+from statewise.inspection.attention.weights import (
+    Head,
+    Seen,
+    describe,
+    entropy,
+    refuse_unknown,
+    see,
+    see_row,
+    valid_queries,
+)
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
 from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
-from statewise.tasks import Specimens, TextSpecimens
+from statewise.tasks import Specimen, Specimens, TextSpecimens
 
 
 class AttentionSettings(Spec):
@@ -84,8 +93,10 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
     seen = [see_row(one) for one in progress.over(rows, "reading rows")]
+    pooled = [(row, one.pooled_S) for row, one in zip(rows, seen) if one.pooled_S is not None]
     if not seen[0].weights:
-        return _none(subject, f"its {place}s do not attend to each other")
+        nothing = _none(subject, f"its {place}s do not attend to each other")
+        return _with_pooled(nothing._replace(sentences=()), specimens, pooled) if pooled else nothing
     drawn = max(
         range(len(rows)), key=lambda at: (len(rows[at]) <= settings.window, -abs(len(rows[at]) - settings.window))
     )
@@ -101,8 +112,54 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
         causal=False,
         data={"rows": [one.name for one in rows]},
     )
+    if pooled:
+        found = _with_pooled(found, specimens, pooled)
     cut = f"The row that is drawn has {len(row)} {place}s; the first {length} are shown."
     return found._replace(missing=(cut,)) if len(row) > length else found
+
+
+def _with_pooled(found: Finding, specimens: Specimens, pooled: Sequence[tuple[Specimen, Tensor]]) -> Finding:
+    """The same with what a summary by attention is made of: the text of each row, and its most important places."""
+    place = specimens.words.place
+    between = "" if specimens.words.text and not specimens.words.spaced else " "
+    pieces: list[tuple[str, float | None]] = []
+    for row, weight_S in pooled:
+        values = weight_S.tolist()
+        pieces += [(f"{piece}{between}", value) for piece, value in zip(row.pieces, values)]
+        pieces[-1] = (f"{pieces[-1][0].rstrip()}\n", values[-1])
+    top = sum(float(weight_S.max()) for _, weight_S in pooled) / len(pooled)
+    spread = sum(float(2 ** entropy(weight_S.double())) for _, weight_S in pooled) / len(pooled)
+    said = (
+        f"Rows of {found.subject} are summarised by attention: in the mean over {len(pooled)} rows, one {place} has "
+        f"{share(top)} of the weight, and the weights are as even as over {rough(spread)} {place}s."
+    )
+    passage = Passage(
+        "attention-pooled",
+        "Weights of the summary",
+        tuple(pieces),
+        "of the row's weight",
+        reading=f"A line is a row. Darker: the {place} has more weight in the vector that the answer is made from.",
+        finding=f"The heaviest {place} of a row has {share(top)} of its weight in the mean.",
+    )
+    table = table_of(
+        pooled,
+        (Column("row", "row", text=True), lambda one: one[0].name, None),
+        (Column("answer", "class", text=True), lambda one: one[0].questions[0], None),
+        (Column("heaviest", f"heaviest {place}s", text=True), lambda one: _heaviest(*one), None),
+        (Column("weight", "weight", "of the heaviest"), lambda one: float(one[1].max()), share),
+    )
+    rows = [{"row": row.name, "pieces": list(row.pieces), "weights": weight_S.tolist()} for row, weight_S in pooled]
+    return found._replace(
+        sentences=(said, *found.sentences),
+        figures=(passage, *found.figures),
+        tables=(Named("attention-pooled-rows", "The rows", "One line a row.", table), *found.tables),
+        data={**found.data, "pooled": rows},
+    )
+
+
+def _heaviest(row: Specimen, weight_S: Tensor, count: int = 3) -> str:
+    order = weight_S.argsort(descending=True)[:count].tolist()
+    return ", ".join(alone(row.pieces[at].strip()) for at in order)
 
 
 def _none(subject: Subject, instead: str) -> Finding:

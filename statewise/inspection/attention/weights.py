@@ -15,6 +15,7 @@ from statewise.specs import UserError
 from statewise.tasks import Specimen
 
 TAP = "*weights"  # the names of attention weights end so
+_POOLED = "pool.attend.weights"  # those of a row's summary, seen once for all its places
 
 
 class Head(NamedTuple):
@@ -33,6 +34,7 @@ class Head(NamedTuple):
 class Seen(NamedTuple):
     weights: dict[str, Tensor]  # of one row, by the layer's name, [T, H, S]
     apart: float  # largest difference between the outputs with these weights and those of the fast kernel
+    pooled_S: Tensor | None = None  # of the summary, where that is made by attention
 
 
 @torch.no_grad()
@@ -55,7 +57,7 @@ def see_row(one: Specimen) -> Seen:
         slow = one.answer(one.read(z_1TI), x_1TE)
     weights = {}
     for name, steps in opened.seen.items():
-        at = one.seen_at(name, len(steps))
+        at = None if name == _POOLED else one.seen_at(name, len(steps))
         if at is None:
             continue
         order = torch.from_numpy(np.ascontiguousarray(at - one.stretch(name).begin))
@@ -63,7 +65,8 @@ def see_row(one: Specimen) -> Seen:
         weights_THS = torch.stack([_heads(step) for step in steps]).cpu()[back]
         # What is read from its end lists the places from there, too.
         weights[name] = weights_THS[..., back] if weights_THS.shape[-1] == len(back) else weights_THS
-    return Seen(weights, float((fast - slow).abs().max()))
+    pooled = opened.seen.get(_POOLED)
+    return Seen(weights, float((fast - slow).abs().max()), None if pooled is None else pooled[0].flatten().cpu())
 
 
 def _heads(step: Tensor) -> Tensor:

@@ -69,10 +69,10 @@ def attend_(
     Returns the answers `[B, H, K]`, and how many slots each row uses now. No gradient goes through it.
     """
     if q_BHK.is_cuda and step_choice(q_BHK, wish=wish).implementation == "triton":
-        found: tuple[Tensor, Tensor] = load("attention").attend_(
+        result: tuple[Tensor, Tensor] = load("attention").attend_(
             q_BHK, k_BGK, v_BGK, keys_BSGK, values_BSGK, length_B, slopes_H, scale
         )
-        return found
+        return result
     use = used_slots(keys_BSGK, length_B)
     keys_BSGK = write_(keys_BSGK, k_BGK, length_B, use)
     values_BSGK = write_(values_BSGK, v_BGK, length_B, use)

@@ -15,7 +15,7 @@ def orthogonal(
     matrices: Sequence[Tensor], *, dtype: torch.dtype | None = None, void: Tensor | None = None
 ) -> list[Tensor]:
     """Of each, in their order, iterated in `dtype`; zeros where `void` is true. Nothing here waits for the device."""
-    found: dict[int, Tensor] = {}
+    results: dict[int, Tensor] = {}
     for wide, tall in _by_shape(matrices).values():
         stacks = [torch.stack([matrices[place] for place in places]) for places in (wide, tall) if places]
         if tall:
@@ -23,10 +23,10 @@ def orthogonal(
         x_NSL = _iterated(torch.cat(stacks).to(dtype or stacks[0].dtype)).to(stacks[0].dtype)
         if void is not None:
             x_NSL = x_NSL.masked_fill(void, 0.0)
-        found |= zip(wide, x_NSL[: len(wide)])
+        results |= zip(wide, x_NSL[: len(wide)])
         # In rows again, as whoever adds them to many weights at once needs them.
-        found |= zip(tall, x_NSL[len(wide) :].mT.contiguous())
-    return [found[place] for place in range(len(matrices))]
+        results |= zip(tall, x_NSL[len(wide) :].mT.contiguous())
+    return [results[place] for place in range(len(matrices))]
 
 
 def _by_shape(matrices: Sequence[Tensor]) -> dict[torch.Size, tuple[list[int], list[int]]]:

@@ -141,12 +141,12 @@ def _library() -> ctypes.CDLL:
 
 
 def _beside_torch() -> list[Path]:
-    found: list[Path] = []
+    libraries: list[Path] = []
     for package, pattern in (("nvidia", "*/lib/libnvrtc.so.*"), ("torch", "lib/libnvrtc*.so*")):
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
-            found += [path for path in sorted(Path(place).glob(pattern)) if "alt" not in path.name]
-    return [path for path in found if "builtins" not in path.name]
+            libraries += [path for path in sorted(Path(place).glob(pattern)) if "alt" not in path.name]
+    return [path for path in libraries if "builtins" not in path.name]
 
 
 @cache

@@ -130,10 +130,10 @@ MAKERS: dict[Kind, Callable[[Cell, Direction, int, int, Gpu], Iterator[Proposal]
 
 def _best_first(kind: Kind, cell: Cell, direction: Direction, width: int, batch: int, gpu: Gpu) -> list[Proposal]:
     """Plans that differ only in registers and buffers count as one."""
-    found: dict[tuple[object, ...], Proposal] = {}
+    proposed: dict[tuple[object, ...], Proposal] = {}
     for cost, plan in sorted(MAKERS[kind](cell, direction, width, batch, gpu), key=lambda proposal: proposal[0]):
-        found.setdefault((plan.blocks, plan.units, plan.tiles, plan.warps, plan.pieces), (cost, plan))
-    return list(found.values())
+        proposed.setdefault((plan.blocks, plan.units, plan.tiles, plan.warps, plan.pieces), (cost, plan))
+    return list(proposed.values())
 
 
 def proposals(

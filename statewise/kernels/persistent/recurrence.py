@@ -90,8 +90,8 @@ def recur(
     if not work.keep and not transformed():
         with alone_on(tensors.x_BTI.device):
             return forward(work.forward, work.dtype, tensors, work.lengths_B, keep=None)[0]
-    found: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return found
+    outputs: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return outputs
 
 
 class _Recurrence(torch.autograd.Function):

@@ -76,8 +76,8 @@ def recur(work: Work, tensors: Tensors) -> tuple[Tensor, ...]:
     if not work.keep and not transformed():
         with alone_on(tensors.x_BTI.device):
             return _forward(work, tensors)[0]
-    found: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return found
+    outputs: tuple[Tensor, ...] = _Recurrence.apply(work, *tensors)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return outputs
 
 
 class _Recurrence(torch.autograd.Function):
@@ -244,31 +244,31 @@ def _backward(
         loop.run(run, graphs=graphs)
         dh = (loop.carried(batch) + passed_BD).to(h_BD.dtype) if wanted.h_BD else None
 
-    found = dict.fromkeys(Tensors._fields)
-    found["h_BD"] = dh
+    gradients_of = dict.fromkeys(Tensors._fields)
+    gradients_of["h_BD"] = dh
     if c_BD is not None and wanted.c_BD:
         assert dc_BD is not None
-        found["c_BD"] = dc_BD.to(c_BD.dtype)
+        gradients_of["c_BD"] = dc_BD.to(c_BD.dtype)
     if wanted.u_GD:
         inside = _into_product(work.cell, da_NG, du_NX, width)
-        found["u_GD"] = matrix_gradient(inside, y_TBD[:-1].view(rows, width), tensors.u_GD.dtype)
+        gradients_of["u_GD"] = matrix_gradient(inside, y_TBD[:-1].view(rows, width), tensors.u_GD.dtype)
     if tensors.b_u_D is not None and wanted.b_u_D:
         assert du_NX is not None
-        found["b_u_D"] = bias_gradient(du_NX, tensors.b_u_D.dtype)
+        gradients_of["b_u_D"] = bias_gradient(du_NX, tensors.b_u_D.dtype)
     if shape.normed:
         assert gain_sum_BG is not None
         assert cell_sum_B2D is not None
         sums = {"recurrent_G": gain_sum_BG, "cell_D": cell_sum_B2D[:, 0], "cell_bias_D": cell_sum_B2D[:, 1]}
-        found |= {name: value.sum(0).to(getattr(tensors, name).dtype) for name, value in sums.items()}
-        da_NG = _through_input_norm(work, tensors, kept, da_NG, found)
+        gradients_of |= {name: value.sum(0).to(getattr(tensors, name).dtype) for name, value in sums.items()}
+        da_NG = _through_input_norm(work, tensors, kept, da_NG, gradients_of)
     elif wanted.b_G:
-        found["b_G"] = bias_gradient(da_NG, tensors.b_G.dtype)
+        gradients_of["b_G"] = bias_gradient(da_NG, tensors.b_G.dtype)
     if wanted.w_GI:
-        found["w_GI"] = matrix_gradient([da_NG], _time_first(x_BTI, dtype), tensors.w_GI.dtype)
+        gradients_of["w_GI"] = matrix_gradient([da_NG], _time_first(x_BTI, dtype), tensors.w_GI.dtype)
     if wanted.x_BTI:
         dx_NI = cast(torch.mm(da_NG, cast(tensors.w_GI, dtype)), x_BTI.dtype)
-        found["x_BTI"] = dx_NI.view(time, batch, inputs).transpose(0, 1)
-    return tuple(found.values())
+        gradients_of["x_BTI"] = dx_NI.view(time, batch, inputs).transpose(0, 1)
+    return tuple(gradients_of.values())
 
 
 def _into_product(cell: Cell, da_NG: Tensor, du_NX: Tensor | None, width: int) -> list[Tensor]:

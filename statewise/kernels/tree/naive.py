@@ -18,11 +18,11 @@ Compose = Callable[[Tensor, S], S]
 def tree(x_NI: Tensor, forest: Forest, compose: Compose[S], absent: S) -> S:
     """The states of all nodes; `compose` is given what stands at one node and its children `[1, K, ...]`."""
     children: list[list[int]] = forest.children_NK.tolist()
-    found: dict[int, S] = {}
+    states: dict[int, S] = {}
     for node in order(forest):
-        below = concat([found[child] if child >= 0 else absent for child in children[node]])
-        found[node] = compose(x_NI[node : node + 1], map_state(lambda leaf: leaf[None], below))
-    return concat([found[node] for node in range(len(children))])
+        below = concat([states[child] if child >= 0 else absent for child in children[node]])
+        states[node] = compose(x_NI[node : node + 1], map_state(lambda leaf: leaf[None], below))
+    return concat([states[node] for node in range(len(children))])
 
 
 def order(forest: Forest) -> list[int]:

@@ -80,9 +80,9 @@ def _one_mini_batch(
     norm: InnerNorm | None,
 ) -> tuple[Tensor, Weights]:
     """What is read at each token, and Σ η ∇ℓ of each layer."""
-    found = inner_gradient(k_BHCK, v_BHCK, begin, norm, rows=True)
+    gradient = inner_gradient(k_BHCK, v_BHCK, begin, norm, rows=True)
     z_BHCK, written = q_BHCK, []
-    for layer, (w, p, inputs, errors) in enumerate(zip(begin, pending, found.inputs, found.errors, strict=True)):
+    for layer, (w, p, inputs, errors) in enumerate(zip(begin, pending, gradient.inputs, gradient.errors, strict=True)):
         step_BHCK = rate_BHC[..., None] * errors
         written.append(inputs.mT @ step_BHCK)
         z_BHCK = F.gelu(z_BHCK) if layer else z_BHCK

@@ -50,11 +50,11 @@ def ttt(
     def step(q_BHK: Tensor, k_BHK: Tensor, v_BHK: Tensor, rate_BH: Tensor, state: Carried) -> tuple[Tensor, Carried]:
         rate_BH = observe("ttt.rate", rate_BH)
         begin = tuple(w_0 + change for w_0, change in zip(start, state.change, strict=True))
-        found = inner_gradient(k_BHK, v_BHK, begin, norm, rows=False)
-        observe("ttt.inner_loss", found.loss)
+        gradient = inner_gradient(k_BHK, v_BHK, begin, norm, rows=False)
+        observe("ttt.inner_loss", gradient.loss)
         pending = tuple(
             sum_so_far + outer(rate_BH[..., None] * inputs, errors)
-            for sum_so_far, inputs, errors in zip(state.pending, found.inputs, found.errors, strict=True)
+            for sum_so_far, inputs, errors in zip(state.pending, gradient.inputs, gradient.errors, strict=True)
         )
         now = tuple(w - p for w, p in zip(begin, pending, strict=True))
         if is_observed():

@@ -32,7 +32,7 @@ from statewise.data import (
     read_grids,
     read_labelled,
 )
-from statewise.data.embedded import digits, docstrings, recall
+from statewise.data.embedded import Parts, digits, docstrings, passages, recall
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
 from statewise.training import Payload
 
@@ -208,7 +208,7 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
     """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
     if spec.kind == "text":
-        found = read_labelled(
+        rows = read_labelled(
             paths,
             text=spec.text,
             label=spec.label,
@@ -219,7 +219,7 @@ def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = 
             empty=spec.empty,
             leave_out=spec.leave_out,
         )
-        return _of_texts(found, found.counts)
+        return _of_texts(rows, rows.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
     return _of_arrays([_arrays(spec, path, labelled) for path in paths], vectors=spec.kind == "vector")
@@ -277,8 +277,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         if spec.kind == "values":
             raise UserError("there are no embedded values with labels", fix=f"name a file: {option('data', 'FILE')}")
         if spec.kind == "text":
-            probed = spec.embedded == "recall"
-            embedded = recall(distance=spec.distance, seed=seed) if probed else docstrings()
+            embedded = _embedded(spec, seed=seed)
             return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
     rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()], vectors=spec.kind == "vector")
     for label in spec.leave_out:
@@ -289,6 +288,16 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         return rows, read_rows(spec, spec.validation)
     split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)
     return rows.chosen(split.train_N), rows.chosen(split.held_M)
+
+
+def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
+    match spec.embedded:
+        case "recall":
+            return recall(distance=spec.distance, seed=seed)
+        case "passages":
+            return passages(distance=spec.distance, seed=seed)
+        case "docstrings":
+            return docstrings()
 
 
 def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:

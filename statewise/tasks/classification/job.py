@@ -157,14 +157,14 @@ def log_probabilities(
     model: AnyClassifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
 ) -> NDArray[np.float64]:
     """Of each class, for each row; rows are read in order of length and given back in theirs."""
-    found: NDArray[np.float64] | None = None
+    log_NK: NDArray[np.float64] | None = None
     longest = max(rows.lengths, default=1)
     for index in evaluation_batches(rows.lengths, batch=max(1, _EVALUATION_TOKENS // longest)):
         poll()
         batch = rows.batch(index).to(device)
         log_BK = model(batch.source, batch.size_B).double().log_softmax(-1).cpu().numpy()
-        if found is None:
-            found = np.empty((len(rows), log_BK.shape[1]))
-        found[index] = log_BK
-    assert found is not None
-    return found
+        if log_NK is None:
+            log_NK = np.empty((len(rows), log_BK.shape[1]))
+        log_NK[index] = log_BK
+    assert log_NK is not None
+    return log_NK

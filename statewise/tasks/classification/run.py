@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from statewise.core import Machine
 from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
+from statewise.data.embedded import distance_of
 from statewise.decoding import Sampling
 from statewise.models import AnyClassifier, Classifier, build_classifier
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
@@ -61,6 +62,7 @@ class ClassificationEvaluation(NamedTuple):
     unknown: float | None  # share of the tokens that the vocabulary does not have; None: there are no tokens
     learned: int  # texts of the held-out part that stand in the training part too: they flatter
     baselines: dict[str, dict[str, float]]  # of texts, what a bag of words gets; nothing if training data are not there
+    accuracy_at: dict[int, float]  # of the embedded passages, by the distance of what the answer depends on
 
     def report(self, name: str) -> Report:
         nats = "" if math.isnan(self.nats) else f"{self.nats:.3f}"
@@ -78,7 +80,9 @@ class ClassificationEvaluation(NamedTuple):
         unseen = f" · {sum(self.unseen.values()):,} with a label never seen in training" if self.unseen else ""
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         learned = f" · {self.learned:,} stand in the training part too, word by word" if self.learned else ""
-        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}"
+        by_distance = ", ".join(f"{distance}: {percent(share)}" for distance, share in self.accuracy_at.items())
+        at = f" · accuracy by distance: {by_distance}" if by_distance else ""
+        note = f"{self.rows:,} rows{unseen}{cut}{unknown_note(self.unknown)}{learned}{at}"
         more = confusion_table(self.labels, self.confusion)
         trivial = {
             always: self.majority_accuracy,
@@ -152,7 +156,15 @@ class ClassificationRun(PredictingRun):
             unknown=rows.unknown,
             learned=sum(text in known for text in held.content) if known else 0,
             baselines={} if train is None else self._baselines(train, held, label_N),
+            accuracy_at=self._accuracy_at(held, log_NK.argmax(-1) == label_N) if data is None else {},
         )
+
+    def _accuracy_at(self, held: Labels, right_N: NDArray[np.bool_]) -> dict[int, float]:
+        spec = self.spec.data
+        if spec.kind != "text" or spec.embedded != "passages" or spec.train:
+            return {}
+        distance_N = np.array([distance_of(text) for text in held.content])
+        return {int(distance): float(right_N[distance_N == distance].mean()) for distance in np.unique(distance_N)}
 
     def _scores(
         self, held: Labels, label_N: NDArray[np.int64], log_NK: NDArray[np.float64]
@@ -273,15 +285,15 @@ class ClassificationRun(PredictingRun):
 
     def _is_one(self, data: Data) -> bool:
         """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
-        found = None if self.spec.data.kind == "text" else array_of(data)
-        if found is None:
+        array = None if self.spec.data.kind == "text" else array_of(data)
+        if array is None:
             return isinstance(data, str)
         assert isinstance(self.encoding, ValueEncoding | GridEncoding)
         if self.spec.data.kind == "vector":
-            return found.ndim == 1
+            return array.ndim == 1
         channels = len(self.encoding.scaling.mean_C)
         axes = 2 if self.spec.data.kind == "grid" else 1
-        return found.ndim == axes if channels == 1 else found.ndim == axes + 1 and found.shape[-1] == channels
+        return array.ndim == axes if channels == 1 else array.ndim == axes + 1 and array.shape[-1] == channels
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""

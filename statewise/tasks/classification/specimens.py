@@ -170,5 +170,5 @@ class ClassificationSpecimens(Specimens):
 
 def _from_a_corner(height: int, width: int, name: str, places: int) -> Index:
     corner = next((part for part in name.split(".") if part in CORNERS), CORNERS[0])
-    found: Index = seen_order(corner, height, width).numpy()
-    return found
+    order: Index = seen_order(corner, height, width).numpy()
+    return order

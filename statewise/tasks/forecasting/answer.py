@@ -73,11 +73,11 @@ def array_like(data: Data, means: Sequence[NDArray[np.float64]]) -> Any:
         return [array_like(item, [mean]) for item, mean in zip(data, means, strict=True)]
     given = array_of(data)
     assert given is not None, "series_arrays found numbers"
-    found = np.stack(means) if given.ndim == 3 else means[0][:, 0] if given.ndim == 1 else means[0]
+    means_ = np.stack(means) if given.ndim == 3 else means[0][:, 0] if given.ndim == 1 else means[0]
     if not isinstance(data, torch.Tensor):
-        return found
+        return means_
     kind = data.dtype if data.is_floating_point() else torch.get_default_dtype()
-    return torch.as_tensor(found, dtype=kind, device=data.device)
+    return torch.as_tensor(means_, dtype=kind, device=data.device)
 
 
 def frame_ahead(

@@ -193,7 +193,7 @@ class ForecastingJob(Job):
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         prepared, lengths_B, step = window.content
-        found = forecaster_loss(
+        loss = forecaster_loss(
             model,
             prepared.rows(some),
             None if lengths_B is None else lengths_B[some],
@@ -202,7 +202,7 @@ class ForecastingJob(Job):
             key=(self.spec.seed, step, self._par.rank),
             first_row=some.start or 0,
         )
-        return found.total, state
+        return loss.total, state
 
     # ---------------------------------------------------------------- figures
 
@@ -216,8 +216,8 @@ class ForecastingJob(Job):
             for _, rows in whole_batches(spans):
                 poll()
                 prepared, lengths_B = as_prepared(rows).to(device), rows.lengths_B.to(device)
-                found = forecaster_loss(model, prepared, lengths_B)
-                total, weight = total + float(found.total), weight + float(found.weight)
+                loss = forecaster_loss(model, prepared, lengths_B)
+                total, weight = total + float(loss.total), weight + float(loss.weight)
                 if not spec.objective.of_bits:
                     mean_BTC, target_BTC = one_step(model, prepared, lengths_B)
                     one, two, more = _errors(mean_BTC, target_BTC)
@@ -226,8 +226,8 @@ class ForecastingJob(Job):
             for batch in self._validation:
                 poll()
                 prepared = prepare(batch).to(device)
-                found = forecaster_loss(model, prepared, ahead_only=True)
-                total, weight = total + float(found.total), weight + float(found.weight)
+                loss = forecaster_loss(model, prepared, ahead_only=True)
+                total, weight = total + float(loss.total), weight + float(loss.weight)
                 if not spec.objective.of_bits:
                     mean_BHC = model.forecast(prepared.past, horizon=spec.forecast.horizon).mean_BHC
                     one, two, more = _errors(mean_BHC, prepared.target_BHC)
@@ -328,11 +328,11 @@ def evaluation_windows(
             spans, context=context, horizon=horizon, stride=stride, batch=size, channels=spec.data.channels
         )
 
-    found = rolling(spec.forecast.stride)
-    values = found.windows * (context + horizon)
+    windows = rolling(spec.forecast.stride)
+    values = windows.windows * (context + horizon)
     if most is not None and values > most:
-        found = rolling(spec.forecast.stride * -(-values // most))
-    return found
+        windows = rolling(spec.forecast.stride * -(-values // most))
+    return windows
 
 
 def whole_batches(spans: Sequence[Span]) -> list[tuple[Sequence[Span], SeriesRows]]:

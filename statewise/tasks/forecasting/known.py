@@ -131,7 +131,7 @@ def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
             refuse_no_bits(span.series)
     period = spec.data.period or guess_period(parts.train)
     gaps = any(np.isnan(span.series.values_TC[span.begin : span.end]).any() for span in parts.train)
-    found = Known(
+    known = Known(
         first.channels,
         first.covariates,
         Scaling.fit(parts.train, kind="none" if spec.data.scaling == "none" else "standard"),
@@ -141,14 +141,14 @@ def learn(spec: ForecastingSpec, parts: SeriesParts) -> Known:
         _naive_error(_values(parts.train), period),
     )
     if first.covariates and spec.data.scaling != "none":
-        found = found._replace(**_covariates(parts.train))
+        known = known._replace(**_covariates(parts.train))
     if spec.objective.of_bits:
-        return found._replace(**_frames(parts.train))
-    found = found._replace(**_each(found, parts, scale=spec.data.scaling == "standard"))
+        return known._replace(**_frames(parts.train))
+    known = known._replace(**_each(known, parts, scale=spec.data.scaling == "standard"))
     context = spec.forecast.context if isinstance(spec.forecast.context, int) else min(map(_rows, parts.train))
     order = min(context, max(8, period + 1), _LARGEST_ORDER)
-    scaled = [span._replace(series=found.scaling_for(span.series).apply(span.series)) for span in parts.train]
-    return found._replace(**_regression(_values(scaled), order=order))
+    scaled = [span._replace(series=known.scaling_for(span.series).apply(span.series)) for span in parts.train]
+    return known._replace(**_regression(_values(scaled), order=order))
 
 
 def _each(known: Known, parts: SeriesParts, *, scale: bool) -> dict[str, Any]:
@@ -158,10 +158,12 @@ def _each(known: Known, parts: SeriesParts, *, scale: bool) -> dict[str, Any]:
         spans.setdefault(span.series.id, []).append(span)
     if len(spans) == 1:
         return {}
-    found: dict[str, Any] = {"mase_of": {name: _naive_error(_values(own), known.period) for name, own in spans.items()}}
+    update: dict[str, Any] = {
+        "mase_of": {name: _naive_error(_values(own), known.period) for name, own in spans.items()}
+    }
     if scale and all(span.series.id in spans for span in (*parts.validation, *parts.test)):
-        found["scaling_of"] = {name: known.scaling.refit(np.concatenate(_values(own))) for name, own in spans.items()}
-    return found
+        update["scaling_of"] = {name: known.scaling.refit(np.concatenate(_values(own))) for name, own in spans.items()}
+    return update
 
 
 def _covariates(spans: Sequence[Span]) -> dict[str, Any]:
@@ -171,8 +173,8 @@ def _covariates(spans: Sequence[Span]) -> dict[str, Any]:
         for span in spans
         for one in [span.series]
     ]
-    found = Scaling.fit(as_values, kind="standard")
-    return {"covariate_mean_X": found.mean_C, "covariate_std_X": found.std_C}
+    scaling = Scaling.fit(as_values, kind="standard")
+    return {"covariate_mean_X": scaling.mean_C, "covariate_std_X": scaling.std_C}
 
 
 def _rows(span: Span) -> int:
@@ -187,12 +189,12 @@ def _regression(series: Sequence[Array], *, order: int) -> dict[str, Any]:
     """Of the order wanted, or a smaller one where series are too short or have too many holes; nothing if none fits."""
     while order >= 1:
         try:
-            found = fit_autoregression(series, order=order)
+            fitted = fit_autoregression(series, order=order)
         except UserError:
             order //= 2
         else:
-            own_PC = found.weight_PCC
-            return {"constant_C": tuple(found.constant_C.tolist()), "weight_PC": tuple(map(tuple, own_PC.tolist()))}
+            own_PC = fitted.weight_PCC
+            return {"constant_C": tuple(fitted.constant_C.tolist()), "weight_PC": tuple(map(tuple, own_PC.tolist()))}
     return {}
 
 
@@ -233,11 +235,11 @@ def guess_period(spans: Sequence[Span], *, longest: int = 400) -> int:
         alike_L = _autocorrelation(spans, size=size, longest=longest)
         # So many deviations of noise's own autocorrelation, or what looks like a season is chance.
         chance = 3 / np.sqrt(rows) if size == 1 else 4 * np.sqrt(1.5 * size / rows)
-        found = _season(alike_L, least=max(0.1, chance), begin=2 if size == 1 else 2 * size + 1)
-        if found > 1:
+        season = _season(alike_L, least=max(0.1, chance), begin=2 if size == 1 else 2 * size + 1)
+        if season > 1:
             # Now that it is known about how long it is, as many rows as that allows say it more exactly.
-            size = max(size for size in _SIZES if size <= max(1, found / 8))
-            return _exactly(_autocorrelation(spans, size=size, longest=longest), found)
+            size = max(size for size in _SIZES if size <= max(1, season / 8))
+            return _exactly(_autocorrelation(spans, size=size, longest=longest), season)
     return 1
 
 

@@ -303,8 +303,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         """Each series of the files, continued: a row for every time step and channel. Standard input is a CSV."""
         for path in paths:
             with spooled(path, ending=_TABLE) as file:
-                found = self._read([file], data)
-            for series in found:
+                all_series = self._read([file], data)
+            for series in all_series:
                 yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
 
     def _rows_held(self, data: Data) -> list[dict[str, Any]]:
@@ -327,8 +327,8 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             yield from self._filled(series)
         for path in paths or ():
             with spooled(path, ending=_TABLE) as file:
-                found = self._read([file], self.spec.data)
-            for series in found:
+                all_series = self._read([file], self.spec.data)
+            for series in all_series:
                 yield from ({"file": path, **row} for row in self._filled(series))
 
     def _filled(self, series: Series) -> Iterator[dict[str, Any]]:
@@ -355,7 +355,10 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
         return save_plot(Path(path), shown)
 
     def _curves(self, part: Part | None) -> Mapping[str, Sequence[float]]:
-        found = self.evaluate(part=part)
-        if not found.curve:
+        evaluation = self.evaluate(part=part)
+        if not evaluation.curve:
             raise UserError("this run has no error against the distance: its time steps are bits")
-        return {self.spec.name: found.curve, **{name: baseline["mse_at"] for name, baseline in found.baselines.items()}}
+        return {
+            self.spec.name: evaluation.curve,
+            **{name: baseline["mse_at"] for name, baseline in evaluation.baselines.items()},
+        }

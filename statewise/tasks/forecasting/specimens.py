@@ -185,10 +185,10 @@ class ForecastingSpecimens(Specimens):
         values_TC = x_TC.float().cpu().numpy()
         shared = self._spec.data.channels == "shared"
         names = ["the series"] if shared or values_TC.shape[1] == 1 else list(self._known.channels)
-        found = {name: values_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
+        signals = {name: values_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
         change_TC = np.diff(values_TC, axis=0, prepend=values_TC[:1])
         changes = {f"change of {name}": change_TC[:, at] for at, name in enumerate(names[:_CHANNELS])}
-        return {**found, **changes, "position": position(len(values_TC))}
+        return {**signals, **changes, "position": position(len(values_TC))}
 
     # ---------------------------------------------------------------- of all rows
 
@@ -260,8 +260,8 @@ def _costs(head: Head[Any], params: Any, target: Tensor) -> Tensor:
 
 def _squared(forecast: Tensor, truth: Tensor) -> Floats:
     """In units of the training part's deviation, the mean over channels that were observed."""
-    found: Floats = (forecast - truth).double().square().nanmean(-1).cpu().numpy()
-    return found
+    error: Floats = (forecast - truth).double().square().nanmean(-1).cpu().numpy()
+    return error
 
 
 def _not_after(distance_T: Floats) -> Floats:

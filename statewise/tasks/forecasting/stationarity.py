@@ -177,7 +177,7 @@ def _held_out_losses(spec: ForecastingSpec, parts: SeriesParts, known: Known) ->
     model.eval()
     context = spec.forecast.context
     assert isinstance(context, int)
-    found = []
+    results = []
     for span in job.parts.validation:
         total, weight = 0.0, 0.0
         rolling = RollingOrigin(
@@ -187,5 +187,5 @@ def _held_out_losses(spec: ForecastingSpec, parts: SeriesParts, known: Known) ->
             with torch.no_grad():
                 loss = forecaster_loss(model, prepare(batch).to(device))
             total, weight = total + float(loss.total), weight + float(loss.weight)
-        found.append(total / max(weight, 1.0))
-    return np.array(found)
+        results.append(total / max(weight, 1.0))
+    return np.array(results)

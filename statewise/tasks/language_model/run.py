@@ -18,6 +18,7 @@ from statewise.tasks.language_model.documents import Documents, feed_within
 from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
 from statewise.tasks.language_model.sample import first_text, generated_pieces, text_pieces
 from statewise.tasks.language_model.specimens import TextSpecimens
+from statewise.tasks.language_model.stationarity import LONGEST_WHOLE, TokenStationarity, token_stationarity
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import SelfReadingRun
 from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_sha256
@@ -142,6 +143,23 @@ class LanguageModelRun(SelfReadingRun):
             feedback=feed_within(choice, end_id=end_id),
             seed=seed,
         )
+
+    def stationarity(self, data: Data | None = None, *, block: int | None = None) -> TokenStationarity:
+        """Whether tokens and pairs of tokens are distributed alike all along `data`, or along all of the run's text.
+
+        `block` is the number of tokens up to which dependence does not count as change.
+
+        >>> found = sw.load("runs/lstm").stationarity("text.txt", block=16)
+        >>> 0 < found.tokens.p <= 1
+        True
+        """
+        if data is not None:
+            return token_stationarity(self._split(data).tokens, block=block)
+        self._refuse_without_text()
+        corpus = open_corpus(self.spec.data, tokenizer=self.tokenizer)
+        parts = [corpus.train.tokens, corpus.validation.tokens[1:]]  # one end symbol between them
+        tokens = np.concatenate(parts) if sum(map(len, parts)) <= LONGEST_WHOLE else parts[0]
+        return token_stationarity(tokens, block=block)
 
     def specimens(self, data: Data | None = None, *, text: str | None = None) -> TextSpecimens:
         """Windows of a text for `sw.inspect`: of the held-out text, of `data`, or of `text`, which is one document.

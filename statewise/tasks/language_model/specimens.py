@@ -166,8 +166,8 @@ class TextSpecimens(Specimens):
             log_TV = logits_1TV[0].float().log_softmax(-1)
             best_T, guess_T = log_TV.max(-1)
             nats_T = -log_TV.gather(1, tokens_T[1:, None])[:, 0]
-            found = (guess_T, best_T.exp(), nats_T, torch.special.entr(log_TV.exp()).sum(-1))
-            parts.append([part_T.cpu().numpy() for part_T in found])
+            results = (guess_T, best_T.exp(), nats_T, torch.special.entr(log_TV.exp()).sum(-1))
+            parts.append([part_T.cpu().numpy() for part_T in results])
             before.append(np.arange(read, read + end - begin, dtype=np.float64))
             read, vocab = read + end - begin, log_TV.shape[1]
         guess_N, *numbers = (np.concatenate(part) for part in zip(*parts))

@@ -66,8 +66,8 @@ def read_split(spec: TreeDataSpec, *, seed: int) -> tuple[Read, Read]:
         raise UserError("trees cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train:
         kind = spec.embedded
-        found = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
-        return formed(found.train, spec, learned=True), formed(found.held, spec)
+        trees = ast_trees() if kind == "syntax" else operations(kind, seed=seed)
+        return formed(trees.train, spec, learned=True), formed(trees.held, spec)
     read = formed(read_flat_trees(spec.train, encoding=spec.encoding), spec, learned=True)
     if spec.validation:
         return read, formed(read_flat_trees(spec.validation, encoding=spec.encoding), spec)

@@ -205,17 +205,17 @@ def log_probabilities(
     poll: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float64]:
     """Of each class, at the nodes that are wanted (and, where whole trees are read, at the others too)."""
-    found: NDArray[np.float64] | None = None
+    log_NK: NDArray[np.float64] | None = None
     rows = max(1, _EVALUATION_NODES // int(trees.size_B.max(initial=1)))
     for index in evaluation_batches(trees.costs_B, batch=rows):
         for batch in trees.batches(index, wanted_N=wanted_N, device=device):
             poll()
             log_MK = model(*batch.inputs).double().log_softmax(-1).cpu().numpy()
-            if found is None:
-                found = np.full((len(trees.label_N), log_MK.shape[1]), np.nan)
-            found[batch.node_M] = log_MK
-    assert found is not None
-    return found
+            if log_NK is None:
+                log_NK = np.full((len(trees.label_N), log_MK.shape[1]), np.nan)
+            log_NK[batch.node_M] = log_MK
+    assert log_NK is not None
+    return log_NK
 
 
 def _learned(tree: FlatTree, nodes: str) -> list[str]:
