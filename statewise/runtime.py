@@ -14,6 +14,7 @@ V vocabulary, T time, K classes.
 
 import argparse
 import json
+import math
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -409,6 +410,57 @@ class Classifier:
         return str(self.predict(prompt))
 
 
+class Translator:
+    """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.source, self.target = (
+            _Tokenizer(folder / self._settings[side], end_id=self._settings[f"{side}_end"])
+            for side in ("source", "target")
+        )
+        self._condition, self._step = (
+            Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
+        )
+
+    def predict(self, data: Any) -> Any:
+        """The greedy translation of a text, or of each in a list: that of `statewise predict` with a beam of 1."""
+        if isinstance(data, str):
+            return self.generate(data, sampling=Sampling(temperature=0.0)) if data.strip() else ""
+        return [self.predict(text) for text in data]
+
+    def generate(self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None) -> str:
+        """A sampled translation of the prompt."""
+        settings, end = self._settings, self._settings["target_end"]
+        if not prompt.strip():
+            raise ValueError("a translation run needs a prompt; give one")
+        ids = self.source.encode(prompt)[: settings["longest_source"]]
+        ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
+        longest = math.ceil(settings["max_ratio"] * (len(ids) - 1)) + settings["extra"]
+        limits = [limit for limit in (settings["most_written"], tokens) if limit is not None]
+        longest = min(longest, *limits) if limits else longest
+        least = min(settings["min_length"], longest)
+        state = self._condition({"tokens": np.array([ids]), "lengths": np.array([len(ids)])})
+        written: list[int] = []
+        seen_V: Array | None = None
+        token = end
+        while True:
+            found = self._step({"tokens": np.array([token]), **state})
+            state = {name: found[_AFTER + name] for name in state}
+            logits_V = found["logits"][0]
+            ending = -np.inf if len(written) < least else logits_V[end]
+            if len(written) == longest:
+                logits_V[:] = -np.inf
+            logits_V[settings["never"]] = -np.inf
+            logits_V[end] = ending
+            seen_V = np.zeros(len(logits_V), dtype=bool) if seen_V is None else seen_V
+            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling or Sampling())
+            if token == end:
+                return self.target.decode(written)
+            seen_V[token] = True
+            written.append(token)
+
+
 def _fits(found: tuple[int, ...], like: tuple[int, ...]) -> bool:
     """The same sizes but for lists, which are empty at the beginning."""
     return len(found) == len(like) and all(a == b or b == 0 for a, b in zip(found, like))
@@ -430,7 +482,11 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
     return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
 
 
-_RUNS: dict[str, Callable[..., Any]] = {"language_model": LanguageModel, "classification": Classifier}
+_RUNS: dict[str, Callable[..., Any]] = {
+    "language_model": LanguageModel,
+    "classification": Classifier,
+    "translation": Translator,
+}
 
 
 def main() -> int:
@@ -455,7 +511,7 @@ def main() -> int:
     try:
         run = load(asked.folder, int8=asked.int8)
         if not isinstance(run, LanguageModel):
-            print(run.generate(asked.prompt))
+            print(run.generate(asked.prompt, sampling=sampling))
             return 0
         print(asked.prompt, end="")
         for piece, _ in run.stream(asked.prompt, tokens=asked.tokens, sampling=sampling, stop=asked.stop):

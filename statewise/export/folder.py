@@ -16,10 +16,10 @@ from statewise.core import Machine, leaves, save_state
 from statewise.core import to as moved
 from statewise.decoding import Continuation, Sampling, extend
 from statewise.disk import make_folder, write
-from statewise.export.graph import Graph, flat, grows, quiet, step_graph, trace, traced_sequence
+from statewise.export.graph import Graph, condition, flat, grows, quiet, step_graph, trace, traced_sequence
 from statewise.export.proof import Call, Proof, prove, prove_whole, session
 from statewise.export.scan import scan_over
-from statewise.models import TokenMachine
+from statewise.models import ConditionalMachine, TokenMachine
 from statewise.specs import UserError, option, optional
 from statewise.tasks import Portable, Run
 
@@ -62,10 +62,12 @@ def export_run(
         about["proof"] = _as_json(prove(portable.machine, step, sequence))
         if int8:
             about["int8"] = _int8_graphs(portable, files, sequence)
-    if portable.whole is not None:
+    whole = portable.whole
+    if isinstance(portable.machine, ConditionalMachine):
+        whole = condition(portable.machine, vocab=portable.source_vocab)
+    if whole is not None:
         if to == "pt2":
             raise UserError(f"a {run.spec.task} run has no pt2 form", fix=option("to", "onnx"))
-        whole = portable.whole
         files[f"{whole.name}.onnx"] = trace(whole.module, whole.ports(), whole.outputs).SerializeToString()
         about["whole"] = {"graph": whole.name, **prove_whole(whole, session(files[f"{whole.name}.onnx"]))}
     _write(folder, about, files, portable, with_runtime=to == "onnx")

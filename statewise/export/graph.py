@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, leaves, lens, map_state
-from statewise.models import TokenMachine
+from statewise.models import ConditionalMachine, TokenMachine, longest_context
 from statewise.specs import UserError, option, optional
-from statewise.tasks import Axes, Port
+from statewise.tasks import Axes, Port, Whole, given_a_source
 
 OPSET = 20  # onnxruntime reads it since 1.17
 AFTER = "after."  # prefix of the names of the state that a graph returns
-_ROWS, _READ, _TIME = 3, 7, 5  # of the example that is traced: three sizes that differ, none of them 1
+_ROWS, _READ, _TIME, _SOURCE = 3, 7, 5, 6  # of the example that is traced: sizes that differ, none of them 1
 _LARGEST = 2**31 - 2**20  # bytes of a protobuf message
 _BRANCHES = 64  # places that one level of a search compares
 
@@ -31,31 +31,70 @@ def port_names(machine: Machine[Any]) -> tuple[str, str]:
     return ("tokens", "logits") if isinstance(machine, TokenMachine) else ("input", "output")
 
 
-def growing_axes(machine: Machine[Any]) -> list[Axes]:
-    """Of each leaf of the state, the axes that get longer with each step."""
+def begun(machine: Machine[Any], rows: int, *, source: int = _SOURCE) -> Any:
+    """The state that reading begins with; of a decoder, after a source."""
+    if isinstance(machine, ConditionalMachine):
+        return given_a_source(machine, rows, source=source)
+    return machine.init_state(rows)
+
+
+def free_axes(machine: Machine[Any]) -> list[Axes]:
+    """Of each leaf of the state, the axes whose size is free but for the batch: lists that grow, and the source."""
     x = machine.sample_input(2, 1, generator=torch.Generator().manual_seed(0))
-    before = machine.init_state(2)
     with torch.no_grad():
+        before, other = begun(machine, 2), begun(machine, 2, source=_SOURCE + 1)
         _, after = machine(x, before)
     return [
-        {axis: "slots" for axis, (old, new) in enumerate(zip(a.shape, b.shape)) if old != new}
-        for (_, a), (_, b) in zip(leaves(before), leaves(after))
+        {axis: "source" for axis, (old, new) in enumerate(zip(a.shape, c.shape)) if old != new}
+        | {axis: "slots" for axis, (old, new) in enumerate(zip(a.shape, b.shape)) if old != new}
+        for (_, a), (_, b), (_, c) in zip(leaves(before), leaves(after), leaves(other))
     ]
 
 
 def grows(machine: Machine[Any]) -> bool:
-    return any(growing_axes(machine))
+    return any("slots" in axes.values() for axes in free_axes(machine))
 
 
 def sample(machine: Machine[Any], rows: int, read: int, time: int, *, seed: int = 0) -> tuple[Tensor, Any]:
-    """Random inputs `[rows, time]`, and the state after `read` others; 0: the initial state."""
+    """Random inputs `[rows, time]`, and the state after `read` others."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        state = machine.init_state(rows)
+        state = begun(machine, rows)
         if read:
             _, state = machine(machine.sample_input(rows, read, generator=generator), state)
     own = map_state(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), state)
     return machine.sample_input(rows, time, generator=generator), own
+
+
+@final
+class Condition(nn.Module):
+    """A decoder's reading of its source: tokens and lengths to the leaves of the state that it begins with."""
+
+    def __init__(self, machine: ConditionalMachine[Any]) -> None:
+        super().__init__()
+        self.machine = machine
+
+    def forward(self, source_BS: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
+        return tuple(leaf for _, leaf in leaves(self.machine.condition(source_BS, lengths_B)))
+
+
+def condition(machine: ConditionalMachine[Any], *, vocab: int) -> Whole:
+    """The graph of a decoder's source, named by the paths of its state."""
+
+    def source(rows: int, time: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
+        lengths_B[0] = time
+        return torch.randint(vocab, (rows, time), generator=generator), lengths_B
+
+    paths = [path for path, _ in leaves(begun(machine, 1))]
+    return Whole(
+        "condition",
+        Condition(machine),
+        inputs=[("tokens", {0: "batch", 1: "source"}), ("lengths", {0: "batch"})],
+        outputs=[(path, {0: "batch", **axes}) for path, axes in zip(paths, free_axes(machine))],
+        sample=source,
+        longest=longest_context(machine.reader),
+    )
 
 
 @final
@@ -85,7 +124,7 @@ def flat(
 ) -> tuple[nn.Module, list[Port], list[tuple[str, Axes]]]:
     """The module that is traced, its inputs, and the names of its outputs with their free sizes."""
     x, state = sample(machine, _ROWS, _READ, _TIME)
-    grown = growing_axes(machine)
+    grown = free_axes(machine)
     module = _Flat(machine, state, step=step, taps=taps).eval()
     time: Axes = {} if step else {1: "time"}
     parts = list(zip(leaves(state), grown))
@@ -93,7 +132,7 @@ def flat(
     ports = [Port(input_, x[:, 0] if step else x, {0: "batch", **time})]
     ports += [Port(path, leaf, {0: "batch", **axes}) for (path, leaf), axes in parts]
     outputs: list[tuple[str, Axes]] = [(output, {0: "batch", **time})]
-    outputs += [(AFTER + path, {0: "batch", **dict.fromkeys(axes, "slots_after")}) for (path, _), axes in parts]
+    outputs += [(AFTER + path, {0: "batch", **_after(axes)}) for (path, _), axes in parts]
     if taps:
         with torch.no_grad():
             module(*(port.example for port in ports))
@@ -104,6 +143,10 @@ def flat(
             )
         outputs += [(name, {0: "batch"}) for name in module.seen]
     return module, ports, outputs
+
+
+def _after(axes: Axes) -> Axes:
+    return {axis: "slots_after" if name == "slots" else name for axis, name in axes.items()}
 
 
 def _observed(machine: Machine[Any]) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import Machine, laws, leaves
-from statewise.export.graph import AFTER, port_names, sample
+from statewise.export.graph import AFTER, begun, port_names, sample
 from statewise.specs import optional
 from statewise.tasks import Whole
 
@@ -55,7 +55,7 @@ def session(model: Any) -> Call:
 
 def prove(machine: Machine[Any], step: Call, sequence: Call) -> Proof:
     """Compare both graphs with the machine, over all batches and lengths that it can read."""
-    _, room = machine.reserve(machine.init_state(1), LENGTHS[-1] + _READ)
+    _, room = machine.reserve(begun(machine, 1), LENGTHS[-1] + _READ)
     lengths = tuple(time for time in LENGTHS if time + _READ <= room)
     steps = min(STEPS, room - _READ)
     one = many = whole = 0.0

@@ -34,6 +34,7 @@ from statewise.tasks.portable import Portable as Portable
 from statewise.tasks.portable import Whole as Whole
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import count_forms as count_forms
+from statewise.tasks.proof import given_a_source as given_a_source
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report

@@ -42,3 +42,4 @@ class Portable(NamedTuple):
     start: Any = None  # a state: where the machine begins
     weights: str = ""  # sha256, to which saved states belong
     whole: Whole | None = None
+    source_vocab: int = 0  # tokens of what a conditional machine reads before it begins: one more graph

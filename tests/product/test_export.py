@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +18,22 @@ import statewise as sw
 from statewise import runtime
 from statewise.core import leaves
 from statewise.export import graphs_of, prove, session
-from statewise.models import LINEAGE, build_sample
-from statewise.specs import ModelSpec
+from statewise.models import ENCODER_DECODERS, LINEAGE, build_sample
 from statewise.tasks.proof import label
 from statewise.training.progress import Silent
 
 VOCAB = 17
 SPECS = {label(row.name, spec, row.spec.small()): spec for row in LINEAGE for spec in (row.spec.small(), *row.variants)}
+DECODERS = {
+    label(row.name, spec, row.spec.small()): spec
+    for row in ENCODER_DECODERS
+    for spec in (row.spec.small(), *row.variants)
+}
 FEW = ["elman", "window[order=1, activation=relu]", "transformer[heads=2, position=none]"]
+SIZES: dict[str, dict[str, Any]] = {
+    "gru": {"kind": "gru", "width": 8},
+    "transformer": {"kind": "transformer", "width": 8, "heads": 2},
+}
 SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 0.8, "seed": 3},
@@ -34,7 +43,7 @@ SAMPLINGS: list[dict[str, Any]] = [
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's exporter, about itself
 
 
-def machine(spec: ModelSpec) -> Any:
+def machine(spec: Any) -> Any:
     return build_sample(spec, vocab=VOCAB).eval()
 
 
@@ -51,7 +60,7 @@ def exported(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(name: str) -> None:
-    model = machine(SPECS[name])
+    model = machine({**SPECS, **DECODERS}[name])
     step, sequence = graphs_of(model)
     paths = [path for path, _ in leaves(model.init_state(1))]
     for graph in (step.graph, sequence.graph):
@@ -68,7 +77,7 @@ def test_few(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", [*SPECS, *DECODERS])
 def test_all(name: str) -> None:
     check(name)
 
@@ -206,6 +215,30 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
     agree(run, out, rows)
     with pytest.raises(ValueError, match=r"expected \[time, 2\]"):
         out.predict([np.zeros((3, 4))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_a_translator(kind: str, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    pairs = [(" ".join(one), " ".join(one[::-1])) for one in words]
+    sides = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in SIZES[kind].items()}
+    settings = {"train.batch": 8, "decoding.beam": 1, **sides}
+    trained = sw.train("translation", data=pairs, steps=8, out=tmp_path / "run", settings=settings, display=Silent())
+    run = trained.load()
+    about = sw.export.export_run(run, tmp_path / "out")
+    assert about["proof"]["passed"]
+    assert about["whole"]["passed"]
+    out = runtime.load(tmp_path / "out")
+    texts = ["a b c", "f e d c b a", "c"]
+    assert out.predict([*texts, ""]) == run.predict([*texts, ""])
+    for text in texts:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+    with pytest.raises(ValueError, match="needs a prompt"):
+        out.generate(" ")
 
 
 def test_a_tree_run_is_refused(tmp_path: Path) -> None:

@@ -220,15 +220,16 @@ class ClassificationRun(PredictingRun):
 
     def portable(self) -> Portable:
         encoding = self.encoding
-        if isinstance(encoding, GridEncoding):
-            raise UserError("a classifier of grids cannot be exported", fix="those of texts and of values can")
-        settings = {"labels": self.classes.names, "longest": encoding.longest}
+        if not isinstance(encoding, TextEncoding | ValueEncoding):
+            kind = self.spec.data.kind
+            raise UserError(f"a classifier of data.kind = {kind!r} cannot be exported", fix="text and values can be")
+        settings: dict[str, Any] = {"labels": self.classes.names, "longest": encoding.longest}
         if isinstance(encoding, TextEncoding):
             settings |= {"end_id": encoding.tokenizer.end_id}
-            axes, name = {0: "batch", 1: "time"}, "tokens"
+            name = "tokens"
         else:
             settings |= encoding.scaling.to_json()
-            axes, name = {0: "batch", 1: "time"}, "values"
+            name = "values"
 
         def sample(rows: int, time: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
             lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
@@ -240,7 +241,7 @@ class ClassificationRun(PredictingRun):
         whole = Whole(
             "classify",
             _Logits(self.model),
-            inputs=[(name, axes), ("lengths", {0: "batch"})],
+            inputs=[(name, {0: "batch", 1: "time"}), ("lengths", {0: "batch"})],
             outputs=[("logits", {0: "batch"})],
             sample=sample,
             longest=longest_context(self.model),
