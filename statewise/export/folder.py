@@ -161,7 +161,7 @@ def _int8_graphs(portable: Portable, files: dict[str, bytes], sequence: Call) ->
 def _quantised(model: bytes) -> Graph:
     onnx = optional("onnx", extra="onnx", needed_by="ONNX graphs")
     quantization = optional("onnxruntime.quantization", extra="onnx", needed_by="int8 graphs")
-    with tempfile.TemporaryDirectory() as folder, quiet("root"):  # it advises to prepare the graph, which is prepared
+    with tempfile.TemporaryDirectory() as folder, quiet():
         after = Path(folder) / "after.onnx"
         quantization.quantize_dynamic(
             onnx.load_from_string(model),

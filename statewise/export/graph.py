@@ -3,10 +3,11 @@
 B batch, T time.
 """
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, final
 
 import torch
@@ -177,18 +178,26 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
             fix=f"export it with {option('to', 'pt2')}",
         )
     free = tuple(dict.fromkeys(port.axes, torch.export.Dim.DYNAMIC) for port in ports)
-    with torch.no_grad(), quiet("torch.onnx"):  # it warns of libraries that are not needed
-        program = torch.onnx.export(
-            module,
-            tuple(port.example for port in ports),
-            dynamo=True,
-            verbose=False,
-            opset_version=OPSET,
-            dynamic_shapes=(free[0], free[1:]) if isinstance(module, _Flat) else free,
-            input_names=[port.name for port in ports],
-            output_names=[name for name, _ in outputs],
-            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
-        )
+    try:
+        with torch.no_grad(), quiet():
+            program = torch.onnx.export(
+                module,
+                tuple(port.example for port in ports),
+                dynamo=True,
+                verbose=False,
+                opset_version=OPSET,
+                dynamic_shapes=(free[0], free[1:]) if isinstance(module, _Flat) else free,
+                input_names=[port.name for port in ports],
+                output_names=[name for name, _ in outputs],
+                custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
+            )
+    except torch.onnx.OnnxExporterError as error:
+        cause = error.__cause__ or error
+        said = str(cause).strip().partition("\n")[0]
+        raise UserError(
+            f"PyTorch cannot trace this model: {type(cause).__name__}: {said}",
+            fix="a step must not ask for numbers or sizes of tensors; taps may, so try it without them",
+        ) from error
     assert program is not None
     inliner = optional("onnx.inliner", extra="onnx", needed_by="ONNX graphs")
     model = inliner.inline_local_functions(program.model_proto)
@@ -230,14 +239,14 @@ def _searchsorted(sorted_C: Any, key_N: Any, *, out_int32: bool = False, right: 
 
 
 @contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Without the warnings of a library that is used as it should be."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def quiet() -> Iterator[None]:
+    """PyTorch's exporter and onnxruntime's quantiser warn of what is no problem, and print whole programs if one is."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    aside = io.StringIO()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(aside), redirect_stderr(aside):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)

@@ -29,7 +29,7 @@ DECODERS = {
     for row in ENCODER_DECODERS
     for spec in (row.spec.small(), *row.variants)
 }
-FEW = ["elman", "window[order=1, activation=relu]", "transformer[heads=2, position=none]"]
+FEW = ["elman", "window[order=1, activation=relu]", "mingru"]
 SIZES: dict[str, dict[str, Any]] = {
     "gru": {"kind": "gru", "width": 8},
     "transformer": {"kind": "transformer", "width": 8, "heads": 2},
@@ -171,6 +171,14 @@ def test_mistakes(words: str, complaint: str, here: Path) -> None:
     said = call("export", *words.split())
     assert said.code == 2
     assert complaint in said.err
+    assert not Path("new").exists()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_traced_is_refused(here: Path) -> None:
+    said = call("export", "shakespeare-markov", "--out", "new", "--taps", "*known")
+    assert said.code == 2
+    assert "PyTorch cannot trace this model" in said.err
     assert not Path("new").exists()
 
 
