@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Mixer, check_input, state_type
+from statewise.core import check_input, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.elman import Activation
 from statewise.kernels.jordan import JordanWeights, choice, jordan, jordan_forced, jordan_step
 from statewise.layers import Scheme, fill_input
+from statewise.mixers.recurrent import VectorMixer
 from statewise.specs import UserError
 
 
@@ -23,12 +24,14 @@ class JordanState(NamedTuple):
 
 
 @final
-class Jordan(Mixer[JordanState]):
+class Jordan(VectorMixer[JordanState]):
     """`h_t = φ(W x_t + R o_{t-1} + b)`, `o_t = V h_t + c`, `y_t = o_t`.
 
     `forward` and `step` run freely: the network's own output comes back. `forced` is told the true
     outputs; then nothing has to pass through time, and all time steps are computed, and trained, at once.
     """
+
+    make_state = JordanState
 
     def __init__(
         self,
@@ -41,11 +44,8 @@ class Jordan(Mixer[JordanState]):
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = output or width
+        super().__init__(output or width, input_width=input_width or width, kernel=kernel)
         self.activation: Activation = activation
-        self.kernel: Wish = kernel
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.r_DO = nn.Parameter(torch.empty(width, self.output_width))
         self.b_D = nn.Parameter(torch.zeros(width))
@@ -54,28 +54,19 @@ class Jordan(Mixer[JordanState]):
         for weight in (self.w_DI, self.r_DO, self.v_OD):
             fill_input(weight, gates=1, scheme=init, generator=generator)
 
-    def init_state(self, batch: int) -> JordanState:
-        return JordanState(self.like.new_zeros(batch, self.output_width))
-
     def weights(self) -> JordanWeights:
         return JordanWeights(self.w_DI, self.r_DO, self.b_D, self.v_OD, self.c_O, self.activation)
 
     def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
         return choice(wish=self.kernel)
 
-    def forward(
-        self, x_BTI: Tensor, state: JordanState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, JordanState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
+    def _read(self, x_BTI: Tensor, o_BO: Tensor | None, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
         self.choice()  # refuses a wish that cannot be met
-        (o_BO,) = state or self.init_state(x_BTI.shape[0])
-        y_BTO, o_BO = jordan(x_BTI, o_BO, self.weights(), lengths_B)
-        return y_BTO, JordanState(o_BO)
+        o_BO = self.init_state(len(x_BTI)).o_BO if o_BO is None else o_BO
+        return jordan(x_BTI, o_BO, self.weights(), lengths_B)
 
-    def step(self, x_BI: Tensor, state: JordanState) -> tuple[Tensor, JordanState]:
-        o_BO = jordan_step(F.linear(x_BI, self.w_DI, self.b_D), state.o_BO, self.weights())
-        return o_BO, JordanState(o_BO)
+    def _step(self, x_BI: Tensor, o_BO: Tensor) -> Tensor:
+        return jordan_step(F.linear(x_BI, self.w_DI, self.b_D), o_BO, self.weights())
 
     def forced(self, x_BTI: Tensor, truth_BTO: Tensor, state: JordanState | None = None) -> tuple[Tensor, JordanState]:
         """Outputs when at every time step the true output of the time step before came back, all at once.

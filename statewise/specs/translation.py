@@ -33,7 +33,7 @@ class PairDataSpec(Spec):
     train: Paths = Field(
         (),
         description="files of pairs, or of sources with `target` beside them; without `target`, plain text files are "
-        "sources and then as many targets; empty: the embedded phrases",
+        "sources and then as many targets; empty: embedded pairs",
     )
     target: Paths = Field((), description="targets of `train`, line by line")
     validation: Paths = Field((), description="files held out, as `train`; empty: a share of `train`")

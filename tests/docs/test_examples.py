@@ -1,5 +1,7 @@
 """Every example is run as a user runs it, with small settings, where only the core dependencies are installed."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from user_environment import ROOT, User
 
 # What each is started with, and what it must say.
 EXAMPLES = {
+    "other_loops": ("--steps 3", "gru by the plain loop, 3 steps"),
     "recommender": ("--users 40 --movies 30", "error on those kept back"),
     "stationarity": ("--steps 2 --seeds 2 --length 400", "0.9 becomes -0.9 halfway"),
     "termination": ("--steps 2 --width 4 --cases 12", "Lengths of 13 and more were never learned from."),
@@ -25,6 +28,16 @@ def test_an_example_runs(name: str, user: User, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert said in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("loop", "package"), [("lightning", "lightning"), ("trainer", "accelerate")])
+def test_loops_of_other_libraries(loop: str, package: str, tmp_path: Path) -> None:
+    """In this environment, if it has them: a user's has the core alone."""
+    pytest.importorskip(package)
+    command = [sys.executable, ROOT / "examples/other_loops.py", "--loop", loop, "--steps", "60"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-4]) < 1.5
 
 
 def test_a_mistake_is_told_in_short(user: User, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def test_row_b4_the_kind_of_a_phrase_matters(context: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_row_b4_oscillations_are_written_from_three_numbers(tmp_path: Path) -> None:
     settings = {**LEARNED, "decoding.watch": 0}
     run = train("vector-to-series", settings=settings, out=tmp_path / "run", display=Silent()).load()

@@ -20,6 +20,7 @@ SMALL = {name: value for name, value in {**STEPS, **PAIRS}.items() if value is n
 # name: recipe, file, settings, a row without its answer
 PICTURES: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "one-to-one": ("vector-to-class", "vectors.csv", {**STEPS, "data.label": "label"}, "x,y\n0.5,1\n"),
+    "one-to-one-number": ("vector-to-series", "sums.tsv", SMALL, "1.5 4\n"),
     "one-to-many": ("class-to-text", "classes.tsv", SMALL, "ab\n"),
     "one-to-many-numbers": ("vector-to-series", "waves.tsv", SMALL, "1.5 4\n"),
     "many-to-one": (
@@ -32,6 +33,8 @@ PICTURES: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "many-to-many-unaligned": ("translation", "pairs.tsv", SMALL, "a b c\n"),
 }
 
+FILES = {"class-to-text": "classes.tsv", "vector-to-series": "waves.tsv"}
+
 
 @pytest.fixture(scope="module", name="files")
 def written_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -39,6 +42,7 @@ def written_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_files(folder)
     points = np.random.default_rng(0).normal(size=(60, 2)).round(3)
     lines = [f"{x},{y},{'right' if x > 0 else 'left'}" for x, y in points]
+    (folder / "sums.tsv").write_text("".join(f"{x} {y}\t{x + y:.3f}\n" for x, y in points))
     (folder / "vectors.csv").write_text("x,y,label\n" + "\n".join(lines) + "\n")
     return folder
 
@@ -85,14 +89,11 @@ def test_row_b4_the_class_decides_what_is_written(context: str, files: Path, tmp
 
 @pytest.mark.parametrize("recipe", ["class-to-text", "vector-to-series"])
 def test_a_run_that_was_cut_is_the_run_that_was_not(recipe: str, files: Path, tmp_path: Path) -> None:
-    given = {"settings": {**SMALL, "train.save_every": 3}, "data": files / PICTURES_FILE[recipe], "display": Silent()}
+    given = {"settings": {**SMALL, "train.save_every": 3}, "data": files / FILES[recipe], "display": Silent()}
     whole = evidence(train(recipe, out=tmp_path / "whole", **given))
     with pytest.raises(Cut):
         train(recipe, out=tmp_path / "cut", on_step=at(5, crash), **given)
     assert evidence(resume(tmp_path / "cut")) == whole
-
-
-PICTURES_FILE = {recipe: file for recipe, file, _, _ in PICTURES.values()}
 
 
 def test_a_series_is_written_as_numbers(files: Path, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_numbers_may_stand_in_columns_lists_or_one_cell(files: Path, tmp_path: P
     ],
 )
 def test_bad_sources_are_refused(recipe: str, given: str, said: str, files: Path, tmp_path: Path) -> None:
-    made = train(recipe, settings=SMALL, data=files / PICTURES_FILE[recipe], out=tmp_path / "run", display=Silent())
+    made = train(recipe, settings=SMALL, data=files / FILES[recipe], out=tmp_path / "run", display=Silent())
     (tmp_path / "given.txt").write_text(given)
     with pytest.raises(UserError, match=said):
         opened(made.path).predict(tmp_path / "given.txt")

@@ -23,6 +23,7 @@ from statewise.specs import (
     TransformerSpec,
     TTTLinearSpec,
     UnbiasedTruncation,
+    UserError,
 )
 from statewise.tasks import Specimen
 from statewise.training import segments
@@ -173,3 +174,12 @@ def test_row_e3_a_fixed_cut_detaches_the_state_and_nothing_else() -> None:
     found_P = row_gradient(model, [row], FixedTruncation(length=5), key=(0,))
     assert torch.allclose(found_P, expected_P, rtol=1e-9, atol=1e-13)
     assert "forward" not in vars(first), "afterwards, it reads as before"
+
+
+def test_row_e3_a_gradient_of_zero_is_refused() -> None:
+    model, row = two_readings()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    with pytest.raises(UserError, match="norm 0"):
+        estimate(partial(row_gradient, model, [row]), FixedTruncation(length=3), draws=1)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from statewise.core import Machine, State, detach
 from statewise.inspection.lens import half_width
-from statewise.specs import FullTruncation, TruncationSpec
+from statewise.specs import FullTruncation, TruncationSpec, UserError
 from statewise.tasks import Specimen
 from statewise.training import Segment, pass_gradient, segments
 
@@ -151,7 +151,10 @@ def estimate(
     if full_P is None:
         full_P = gradient(FullTruncation(), key=(seed,))
     size = float(full_P.norm())
-    assert size > 0, "the full gradient is zero"
+    if not size > 0:  # or not a number
+        raise UserError(
+            f"the full gradient has norm {size:g}: no other can be compared with it", fix="name another run"
+        )
     mean_P = torch.zeros_like(full_P)
     cosine = norm = projection = squares = 0.0
     off_by = []

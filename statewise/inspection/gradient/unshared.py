@@ -30,7 +30,7 @@ def chosen_variance(
             f"steps = {steps}, product = {product}, input_variance = {input_variance}",
             fix="steps from 1, a product above 0, an input variance from 0",
         )
-    wanted = product ** (1 / steps)
+    wanted: float = product ** (1 / steps)
     if activation == "linear":
         return wanted
     low, high = 0.0, 1.0

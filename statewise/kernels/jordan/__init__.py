@@ -3,7 +3,7 @@
 from typing import get_args
 
 from statewise.core import Tool
-from statewise.kernels.choice import Choice, Wish, choose
+from statewise.kernels.choice import Choice, Implementation, Wish, choose
 from statewise.kernels.jordan.naive import JordanWeights as JordanWeights
 from statewise.kernels.jordan.naive import hidden as hidden
 from statewise.kernels.jordan.naive import jordan as jordan
@@ -19,5 +19,5 @@ def choice(*, wish: Wish = "auto") -> Choice:
 def language_choice(*, forced: bool, wish: Wish = "auto") -> Choice:
     """Given the last outputs, all time steps are one product; otherwise each waits for the one before."""
     obstacles = [] if forced else ["output that is not known in advance"]
-    traced = dict.fromkeys(get_args(Tool), "batched")
+    traced: dict[Tool, Implementation] = dict.fromkeys(get_args(Tool), "batched")
     return choose("Jordan", obstacles=obstacles, wish=wish, fast=("batched",), traced=traced)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import observe, unroll
+from statewise.core import observe, unroll_vector
 from statewise.kernels.elman import Activation
 
 
@@ -42,13 +42,8 @@ def jordan_step(a: Tensor, last_o: Tensor, weights: JordanWeights) -> Tensor:
 
 def jordan(x_BTI: Tensor, o_BO: Tensor, weights: JordanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
     """Free running: each output is fed back."""
-
-    def step(a_BD: Tensor, o_BO: Tensor) -> tuple[Tensor, Tensor]:
-        o_BO = jordan_step(a_BD, o_BO, weights)
-        return o_BO, o_BO
-
     a_BTD = F.linear(x_BTI, weights.w_DI, weights.b_D)
-    return unroll(step, a_BTD, o_BO, lengths_B)
+    return unroll_vector(lambda a_BD, o_BO: jordan_step(a_BD, o_BO, weights), a_BTD, o_BO, lengths_B)
 
 
 def jordan_forced(x_BTI: Tensor, truth_BTO: Tensor, o_BO: Tensor, weights: JordanWeights) -> Tensor:
