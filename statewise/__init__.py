@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from statewise import data as data
     from statewise import decoding as decoding
     from statewise import encoders as encoders
+    from statewise import export as export
     from statewise import inspection as inspection
     from statewise import interop as interop
     from statewise import kernels as kernels
@@ -71,6 +72,7 @@ _PACKAGES = (
     "data",
     "decoding",
     "encoders",
+    "export",
     "inspection",
     "interop",
     "kernels",

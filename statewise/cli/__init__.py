@@ -13,6 +13,7 @@ from statewise import __version__
 from statewise.cli.bench import bench
 from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
+from statewise.cli.export import export
 from statewise.cli.generate import generate
 from statewise.cli.import_ import import_
 from statewise.cli.inspect import inspect
@@ -96,7 +97,7 @@ def _options(
 ) -> None: ...
 
 
-for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, reproduce, verify):
+for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, export, reproduce, verify):
     app.command(cls=_Verb)(_verb)
 app.command("import", cls=_Verb)(import_)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)

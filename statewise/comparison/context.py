@@ -1,4 +1,4 @@
-"""What a longer context costs: bytes of state, and the time of one more token.
+"""What a longer context costs: bytes of state, the time of one more token, and the memory of training.
 
 B batch.
 """
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
-from statewise.models import ConditionalMachine, context_bytes, source_bytes
+from statewise.models import ConditionalMachine, context_bytes, source_bytes, training_bytes
 from statewise.specs import UserError
 
 CONTEXTS = (256, 1024, 4096, 16384, 65536)
@@ -30,6 +30,19 @@ def bytes_by_context(machine: Machine[Any] | None, *, also: int = CONTEXTS[0]) -
                 sizes[context] = source_bytes(machine, context)
             else:
                 sizes[context] = context_bytes(machine, context)
+        except UserError:
+            break  # it cannot read so many
+    return sizes
+
+
+def training_by_context(machine: Machine[Any] | None) -> dict[int, int] | None:
+    """Bytes that training on one row of so many tokens keeps for the backward pass."""
+    if machine is None or isinstance(machine, ConditionalMachine):
+        return None
+    sizes = {}
+    for context in CONTEXTS:
+        try:
+            sizes[context] = training_bytes(machine, context)
         except UserError:
             break  # it cannot read so many
     return sizes

@@ -86,7 +86,7 @@ def found_of(record: Mapping[str, Any], *, source: str) -> Found:
             known["answers"] = [Answer(**one) for one in known["answers"]]
         if known["course"] is not None:
             known["course"] = Course(**known["course"])
-        for name in ("state_bytes", "seconds_by_context"):  # JSON has only words for keys
+        for name in ("state_bytes", "seconds_by_context", "training_bytes"):  # JSON has only words for keys
             if known[name] is not None:
                 known[name] = {int(context): value for context, value in known[name].items()}
         for name in ("sample", "surprise"):

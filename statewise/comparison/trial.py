@@ -68,6 +68,7 @@ class Found(NamedTuple):
     surprise: list[tuple[str, float]] | None  # pieces of the same held-out text, with nats
     weights_sha256: str
     seconds_by_context: dict[int, float] | None = None  # to read one more token after so many
+    training_bytes: dict[int, int] | None = None  # kept for the backward pass of one row of so many tokens
     watched: Mapping[str, list[Point]] = MappingProxyType({})  # the other figures of the validation, along training
     prompt: str | None = None  # what the sample goes on from
     answers: list[Answer] | None = None  # to the same held-out rows

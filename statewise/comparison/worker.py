@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
-from statewise.comparison.context import bytes_by_context, seconds_by_context
+from statewise.comparison.context import bytes_by_context, seconds_by_context, training_by_context
 from statewise.comparison.measure import (
     clock,
     costs,
@@ -135,6 +135,7 @@ def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) ->
         surprise=None if sample is None else sample.surprise,
         weights_sha256=trained.outcome.weights_sha256,
         seconds_by_context=by_context,
+        training_bytes=training_by_context(run.machine) if metric in COSTS else None,
         watched=watched(trained.path, metric=metric, **clocked),
         prompt=None if sample is None else sample.prompt,
         answers=shown.rows,

@@ -15,4 +15,4 @@ from statewise.decoding.search import sample as sample
 from statewise.decoding.termination import LengthCalibration as LengthCalibration
 from statewise.decoding.termination import calibrate_lengths as calibrate_lengths
 from statewise.decoding.termination import decode_until_end as decode_until_end
-from statewise.decoding.text_stream import TextStream as TextStream
+from statewise.runtime import TextStream as TextStream

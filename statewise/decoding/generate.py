@@ -14,10 +14,11 @@ from torch import Tensor
 
 from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph
-from statewise.decoding.sampling import STREAM, Sampling, choose
+from statewise.decoding.sampling import Sampling, choose
 from statewise.decoding.search import broken_outputs, check_never
 from statewise.kernels import threads_for
 from statewise.kernels.few_rows import LARGE, Product, packed_products
+from statewise.runtime import STREAM
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, Replay, State, is_observed, leaves, map_state
-from statewise.decoding.sampling import Sampling, best, drawn, has_best, uniforms
+from statewise.decoding.sampling import Sampling, best, drawn, has_best
 from statewise.kernels.few_rows import packed_products, prepare_cpu, prepare_gpu
+from statewise.runtime import uniforms
 
 T = TypeVar("T")
 

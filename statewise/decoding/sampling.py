@@ -3,18 +3,16 @@
 B batch, V vocabulary.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from statewise.kernels.argmax import argmax
+from statewise.runtime import uniforms
 from statewise.specs import UserError
 
 _COLDEST = 1e-30
-STREAM = 1 << 40  # positions of one seed; those of the next seed follow
 
 
 class Sampling(NamedTuple):
@@ -92,15 +90,6 @@ def filtered(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:
     if sampling.min_p is not None:
         logits_BV = keep_min_p(logits_BV, sampling.min_p)
     return logits_BV
-
-
-def uniforms(positions: Sequence[int], seed: int) -> list[float]:
-    """A uniform random number for each position: a function of (seed, position) alone.
-
-    Positions from `STREAM` on belong to the next seed: for several samples of one prompt.
-    """
-    noise = {p: float(np.random.default_rng([seed + p // STREAM, p % STREAM]).random()) for p in set(positions)}
-    return [noise[p] for p in positions]
 
 
 def best(logits_BV: Tensor, seen_BV: Tensor, sampling: Sampling) -> Tensor:

@@ -48,8 +48,8 @@ class MultiHeadAttention(MultiHead, Encoder):
     def look(self, x_BTI: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """`cross` into a memory whose keys and values were made before: a decoder makes them once."""
         check_input(x_BTI, None, width=self.input_width)
-        at_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device).expand(len(x_BTI), -1)
-        slots_BS = torch.arange(keys_BSGK.shape[1], device=x_BTI.device).expand(len(x_BTI), -1)
+        at_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device).expand(x_BTI.shape[0], -1)
+        slots_BS = torch.arange(keys_BSGK.shape[1], device=x_BTI.device).expand(x_BTI.shape[0], -1)
         if lengths_B is not None:
             slots_BS = slots_BS.masked_fill(slots_BS >= lengths_B[:, None], -1)
         mask = Mask(at_BT, slots_BS, causal=False, whole=lengths_B is None)
@@ -63,7 +63,7 @@ def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
 
 def look_around(x_BTD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Mask]:
     """The input with its padding set to 0, and the mask of queries that see all of their row and no padding."""
-    at_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(len(x_BTD), -1)
+    at_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
     if lengths_B is None:
         return x_BTD, Mask(at_BT, at_BT, causal=False, whole=True)
     past_BT1 = past_end(x_BTD, lengths_B)

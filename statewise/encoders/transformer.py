@@ -104,9 +104,9 @@ class TransformerEncoder(Encoder, Stacked):
             return x_BTD + sinusoid(at_T, self.input_width, like=x_BTD)
         if self.weight_PD is None:
             return x_BTD
-        if len(at_T) > len(self.weight_PD):
+        if at_T.shape[0] > len(self.weight_PD):
             raise UserError(
-                f"an input of {len(at_T)} is longer than the {len(self.weight_PD)} positions that have vectors",
+                f"an input of {at_T.shape[0]} is longer than the {len(self.weight_PD)} positions that have vectors",
                 fix="make `context` larger, or choose another position",
             )
         return x_BTD + F.embedding(at_T, self.weight_PD)

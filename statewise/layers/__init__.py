@@ -12,6 +12,7 @@ from statewise.layers.embedding import check_tokens as check_tokens
 from statewise.layers.heads import Heads as Heads
 from statewise.layers.heads import MultiHead as MultiHead
 from statewise.layers.heads import check_heads as check_heads
+from statewise.layers.heads import placed as placed
 from statewise.layers.initialise import Scheme as Scheme
 from statewise.layers.initialise import fill_decay as fill_decay
 from statewise.layers.initialise import fill_input as fill_input

@@ -13,7 +13,7 @@ from statewise.core import Mixer, check_input, one_step, state_type
 from statewise.kernels import Choice
 from statewise.kernels.attention import Mask, append, attend_, choice, up_to, with_room
 from statewise.kernels.rotary import rotate
-from statewise.layers import MultiHead
+from statewise.layers import MultiHead, placed
 
 
 @state_type
@@ -48,12 +48,7 @@ class Attention(MultiHead, Mixer[AttentionState]):
         check_input(x_BTI, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTI.shape[0])
         before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
-        steps_T = torch.arange(time, device=x_BTI.device)
-        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
-        if past_BT1 is not None:
-            x_BTI = x_BTI.masked_fill(past_BT1, 0.0)  # whatever padding holds, NaN too, never meets a 0 weight
-
-        at_BT = state.length_B[:, None] + steps_T
+        x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.length_B)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK, values_BSGK = append(state.keys_BSGK, k_BTGK, at_BT), append(state.values_BSGK, v_BTGK, at_BT)
         if before == 0:  # a cache may be kept in another precision: not there and back

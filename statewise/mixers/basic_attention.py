@@ -11,6 +11,7 @@ from torch import Tensor
 from statewise.core import check_input, one_step, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, append, attend_, attention, choice, up_to, with_room
+from statewise.layers import placed
 from statewise.mixers.recurrent import KernelMixer
 
 
@@ -41,11 +42,7 @@ class BasicAttention(KernelMixer[BasicAttentionState]):
     ) -> tuple[Tensor, BasicAttentionState]:
         check_input(x_BTD, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTD.shape[0])
-        steps_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
-        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
-        if past_BT1 is not None:
-            x_BTD = x_BTD.masked_fill(past_BT1, 0.0)
-        at_BT = state.length_B[:, None] + steps_T
+        x_BTD, past_BT1, at_BT = placed(x_BTD, lengths_B, state.length_B)
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
         slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
         mask = Mask(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)

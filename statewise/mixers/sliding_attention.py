@@ -11,7 +11,7 @@ from torch import Tensor
 from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, choice
-from statewise.layers import MultiHead, Scheme
+from statewise.layers import MultiHead, Scheme, placed
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 
@@ -85,12 +85,7 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
         check_input(x_BTI, lengths_B, width=self.input_width)
         state = state or self.init_state(x_BTI.shape[0])
         time, kept = x_BTI.shape[1], self.window - 1
-        steps_T = torch.arange(time, device=x_BTI.device)
-        past_BT1 = None if lengths_B is None else (steps_T >= lengths_B[:, None])[:, :, None]
-        if past_BT1 is not None:
-            x_BTI = x_BTI.masked_fill(past_BT1, 0.0)
-
-        at_BT = state.position_B[:, None] + steps_T
+        x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.position_B)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK = torch.cat([state.keys_BSGK, k_BTGK.to(state.keys_BSGK.dtype)], dim=1)
         values_BSGK = torch.cat([state.values_BSGK, v_BTGK.to(state.values_BSGK.dtype)], dim=1)

@@ -1,5 +1,6 @@
 """Whole models out of mixers: block, stack, language model; `build` turns a spec into a module."""
 
+from statewise.models.add_position import longest_context as longest_context
 from statewise.models.build import build as build
 from statewise.models.build import build_mixer as build_mixer
 from statewise.models.build import custom_spec as custom_spec

@@ -90,3 +90,9 @@ class AddPosition(Machine[Tensor]):
         if self.weight_PD is None:
             return sinusoid(at, self.width, like=like)
         return F.embedding(at, self.weight_PD)
+
+
+def longest_context(model: nn.Module) -> int | None:
+    """How many positions a model can read; None: any number."""
+    places = (part for part in model.modules() if isinstance(part, AddPosition))
+    return min((part.context for part in places if part.weight_PD is not None), default=None)

@@ -66,7 +66,7 @@ class CrossBlock(Machine[CrossState]):
 
     def condition(self, memory_BSD: Tensor, lengths_B: Tensor) -> CrossState:
         keys_BSGK, values_BSGK = self.cross.heads.keys_values(memory_BSD)
-        return CrossState(self.mixer.init_state(len(memory_BSD)), keys_BSGK, values_BSGK, lengths_B)
+        return CrossState(self.mixer.init_state(memory_BSD.shape[0]), keys_BSGK, values_BSGK, lengths_B)
 
     def forward(
         self, x_BTD: Tensor, state: CrossState | None = None, lengths_B: Tensor | None = None

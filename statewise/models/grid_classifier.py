@@ -40,7 +40,7 @@ class GridClassifier(nn.Module):
 
     def forward(self, x_BHWI: Tensor, sizes_B2: Tensor | None = None) -> Tensor:
         if sizes_B2 is None:
-            sizes_B2 = torch.tensor(x_BHWI.shape[1:3], device=x_BHWI.device).expand(len(x_BHWI), 2)
+            sizes_B2 = torch.tensor(x_BHWI.shape[1:3], device=x_BHWI.device).expand(x_BHWI.shape[0], 2)
         return self.judge(self.read(x_BHWI, sizes_B2), sizes_B2)
 
     def read(self, x_BHWI: Tensor, sizes_B2: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class GridClassifier(nn.Module):
 
 def ends_of(y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
     """The last cell of each scan, which has seen the whole grid: the corner opposite to its start."""
-    row_B = torch.arange(len(y_BHWC), device=y_BHWC.device)
+    row_B = torch.arange(y_BHWC.shape[0], device=y_BHWC.device)
     lowest_B, rightmost_B = (sizes_B2 - 1).unbind(1)
     ends = []
     for begin, reading_BHWD in zip(CORNERS, y_BHWC.chunk(len(CORNERS), dim=-1), strict=True):

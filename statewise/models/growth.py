@@ -1,7 +1,7 @@
 """What grows with the length of a sequence: the memory that training keeps, and the path between two tokens."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -17,11 +17,11 @@ Path = Literal["1", "log N", "N", "none"]
 
 _PIECE = 128  # tokens; lengths that are measured are multiples of it, so that chunks are full
 _EVEN = 1.05  # between the largest and the smallest growth of what counts as a line
-_LENGTHS = (4, 8, 16)  # tokens between which paths are measured
+_LENGTHS, _LEAVES = (4, 8, 16), (8, 16, 32)  # tokens between which paths are measured: read in order, and in a tree
 # Operations that only move numbers: they are no step of a path.
 _MOVES = (
     *("Alias", "AsStrided", "Cat", "Clone", "CopyBackwards", "CopySlices", "Expand", "Index", "Permute", "Repeat"),
-    *("Reshape", "Select", "Slice", "Split", "Squeeze", "Stack", "T", "ToCopy", "Transpose", "Unbind", "UnsafeView"),
+    *("Reshape", "Select", "Slice", "Split", "Squeeze", "Stack", "ToCopy", "Transpose", "Unbind", "UnsafeView"),
     *("Unsqueeze", "View"),
 )
 
@@ -70,16 +70,15 @@ def _kept(machine: Machine[Any], tokens: int) -> int:
 
 def path(machine: Machine[Any]) -> Path:
     """How the longest path between two tokens grows with their distance N, measured step by step."""
-    return _growth(lambda tokens: path_length(machine, tokens))
+    return _growth([path_length(machine, tokens) for tokens in _LENGTHS])
 
 
 def tree_path(composer: Composer[Any]) -> Path:
     """The same for two leaves of a balanced binary tree."""
-    return _growth(lambda tokens: tree_path_length(composer, tokens))
+    return _growth([tree_path_length(composer, tokens) for tokens in _LEAVES])
 
 
-def _growth(length: Callable[[int], int | None]) -> Path:
-    found = [length(tokens) for tokens in _LENGTHS]
+def _growth(found: Sequence[int | None]) -> Path:
     if found[-1] is None:
         return "none"
     first, second, third = (operations for operations in found if operations is not None)
@@ -97,6 +96,7 @@ def path_length(machine: Machine[Any], tokens: int) -> int | None:
     Each token is read by a step of its own, in the naive implementation. What only moves numbers (a list that grows,
     a view) is no operation.
     """
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
     if isinstance(machine, EmbeddedMachine):
         width, step = machine.embedding.weight.shape[1], machine.read_one
     else:
@@ -154,6 +154,7 @@ def _shortest(y: Tensor, x: Tensor) -> int | None:
     """In the graph of operations behind `y`, those on the shortest path to `x`."""
     if not _is_connected(y, x):
         return None
+    assert y.grad_fn is not None
     queue, done = deque([(y.grad_fn, 0)]), set()
     while queue:
         node, length = queue.popleft()
@@ -162,7 +163,8 @@ def _shortest(y: Tensor, x: Tensor) -> int | None:
         done.add(node)
         if getattr(node, "variable", None) is x:
             return length
-        moves = node.name().removesuffix("0").removesuffix("1").removesuffix("Backward").startswith(_MOVES)
+        operation = node.name().partition("Backward")[0]
+        moves = operation == "T" or operation.startswith(_MOVES)  # T: a transposed matrix; Tanh is another
         for following, _ in node.next_functions:
             if following is None or following in done:
                 continue

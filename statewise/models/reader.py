@@ -231,7 +231,7 @@ class NoLayers(Layers):
 def last_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
     """Each row's output at its own end; 0 for an empty row."""
     at_B = (lengths_B - 1).clamp(min=0)
-    last_BC = y_BSC[torch.arange(len(y_BSC), device=y_BSC.device), at_B]
+    last_BC = y_BSC[torch.arange(y_BSC.shape[0], device=y_BSC.device), at_B]
     return torch.where((lengths_B > 0)[:, None], last_BC, torch.zeros_like(last_BC))
 
 

@@ -103,7 +103,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         return len(self.head.bias_V)
 
     def begin(self, encoded: Encoded) -> DecoderState:
-        batch = len(encoded.summary_BC)
+        batch = encoded.summary_BC.shape[0]
         first = self.stack.init_state(batch)
         return DecoderState(
             mixer=first if self.bridge is None else self.bridge(encoded.summary_BC, first),

@@ -153,13 +153,13 @@ class Terminating(Machine[S], Generic[S]):
             return y_BPD[:, -1], state
         if bool((lengths_B < 1).any()):
             raise UserError("a prompt is empty", fix=f"begin it with a symbol; {self.edge}, the edge, is always there")
-        return y_BPD[torch.arange(len(y_BPD), device=y_BPD.device), lengths_B - 1], state
+        return y_BPD[torch.arange(y_BPD.shape[0], device=y_BPD.device), lengths_B - 1], state
 
     def loss(self, prompt_BP: Tensor, prompt_length_B: Tensor | None, content_BN: Tensor, length_B: Tensor) -> Tensor:
         """Nats of each row's content and length, `[B, T]`: one parallel pass over the prompt, one over the rest."""
         summary_BD, state = self.condition(prompt_BP, prompt_length_B)
         state = self.begin(summary_BD, state, length_B=length_B)
-        edge_B1 = content_BN.new_full((len(content_BN), 1), self.edge)
+        edge_B1 = content_BN.new_full((content_BN.shape[0], 1), self.edge)
         outputs_BTV, _ = self(torch.cat([edge_B1, content_BN], dim=1), state, length_B + 1)
         return self.nats(summary_BD, outputs_BTV, content_BN, length_B)
 
@@ -207,7 +207,7 @@ class _EndsByOutput(Terminating[State]):
         return None
 
     def decided(self, summary_BD: Tensor, state: State) -> Tensor:
-        return summary_BD.new_zeros(len(summary_BD), dtype=torch.float64)
+        return summary_BD.new_zeros(summary_BD.shape[0], dtype=torch.float64)
 
 
 @final

@@ -64,7 +64,7 @@ class ConditionalMachine(TokenMachine[S]):
 
     def forward(self, target_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         check_input(target_BT, lengths_B)
-        return self.follow(self.embed(target_BT), state or self.init_state(len(target_BT)), lengths_B)
+        return self.follow(self.embed(target_BT), state or self.init_state(target_BT.shape[0]), lengths_B)
 
     def condition(self, source: Any, lengths_B: Tensor | None = None) -> S:
         """The decoder's initial state after reading a source."""

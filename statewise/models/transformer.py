@@ -62,7 +62,7 @@ class Transformer(ConditionalMachine[TransformerState]):
 
     def begin(self, encoded: Encoded) -> TransformerState:
         memory_BSD = encoded.outputs_BSC if self.bring is None else self.bring(encoded.outputs_BSC)
-        position = () if self.position is None else self.position.init_state(len(memory_BSD))
+        position = () if self.position is None else self.position.init_state(memory_BSD.shape[0])
         layers = tuple(block.condition(memory_BSD, encoded.length_B) for block in self._blocks())
         return TransformerState(layers, position)
 

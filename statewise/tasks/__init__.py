@@ -28,8 +28,13 @@ from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
+from statewise.tasks.portable import Axes as Axes
+from statewise.tasks.portable import Port as Port
+from statewise.tasks.portable import Portable as Portable
+from statewise.tasks.portable import Whole as Whole
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import count_forms as count_forms
+from statewise.tasks.proof import given_a_source as given_a_source
 from statewise.tasks.proof import verify as verify
 from statewise.tasks.report import Evaluation as Evaluation
 from statewise.tasks.report import Report as Report

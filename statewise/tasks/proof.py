@@ -186,7 +186,7 @@ def check(model: Machine[Any], *, name: str, own: bool = False) -> Iterator[Find
     What a class of the user's `own` raises under a law is a finding. Elsewhere it is a bug of ours.
     """
     model = model.eval()
-    start = _given_a_source if isinstance(model, ConditionalMachine) else None
+    start = given_a_source if isinstance(model, ConditionalMachine) else None
     for dtype in (torch.float64, torch.float32):
         machine = copy.deepcopy(model).to(dtype)
         case = laws.make_case(machine, start=start)
@@ -227,13 +227,14 @@ def _check_any(model: Machine[Any] | Encoder, *, name: str) -> Iterator[Finding]
     return check_encoder(model, name=name) if isinstance(model, Encoder) else check(model, name=name)
 
 
-def _given_a_source(model: Machine[Any], batch: int) -> Any:
+def given_a_source(model: Machine[Any], batch: int, *, source: int | None = None) -> Any:
     """What a decoder begins from: sources of different lengths, one of them empty, read by whoever reads."""
     assert isinstance(model, ConditionalMachine)
+    source = source or batch
     generator = torch.Generator().manual_seed(0)
-    outputs_BSC = torch.randn(batch, batch, model.reader.width, generator=generator).to(model.like)
-    length_B = torch.arange(batch, device=model.like.device)
-    past_BS = torch.arange(batch, device=model.like.device) >= length_B[:, None]
+    outputs_BSC = torch.randn(batch, source, model.reader.width, generator=generator).to(model.like)
+    length_B = torch.arange(batch, device=model.like.device).clamp(max=source)
+    past_BS = torch.arange(source, device=model.like.device) >= length_B[:, None]
     outputs_BSC = outputs_BSC.masked_fill(past_BS[:, :, None], 0.0)
     return model.begin(Encoded(outputs_BSC, outputs_BSC.sum(1), length_B))
 

@@ -18,6 +18,7 @@ from statewise.specs import AnyRunSpec, UserError, make_spec, mixers_of, option
 from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import Metric, metric_of
+from statewise.tasks.portable import Portable
 from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training import ExposureGap, History, read_history
@@ -136,6 +137,17 @@ class Run(ABC):
         >>> sw.load("runs/classification").specimens().source
         'the held-out rows'
         """
+
+    def portable(self) -> Portable:
+        """What `statewise export` makes graphs of; refused by runs that have no such form.
+
+        >>> sorted(sw.load("runs/lstm").portable().files)
+        ['tokenizer.json']
+        """
+        raise UserError(
+            f"a {self.spec.task} run cannot be exported",
+            fix="language models, translators and classifiers of texts or values can be",
+        )
 
     def with_settings(self, settings: Sequence[str]) -> Self:
         """The same run with other settings, each `path=value`, of those that need no training: how files are laid out

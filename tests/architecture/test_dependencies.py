@@ -19,6 +19,7 @@ MOST = 50  # distributions beside torch's own
 # Who imports what a default installation does not have, each after asking whether it is there.
 OPTIONAL = {
     "matplotlib": "statewise.figures",
+    "onnxruntime": "statewise.runtime",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
 }

@@ -11,6 +11,7 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("cli",),
     ("lab",),
     ("serving",),
+    ("export",),
     ("comparison", "inspection", "interop"),
     ("tasks",),
     ("training", "decoding"),
@@ -24,8 +25,9 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("specs",),
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}
-EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu"}
-MAY_ASK_FOR_THE_VERSION = {"cli", "interop", "tasks", "training"}  # training writes it into every folder
+EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu", "statewise.runtime"}
+ALONE = ("cpu", "runtime")  # they import nothing of the package, and anybody may import them
+MAY_ASK_FOR_THE_VERSION = {"cli", "export", "interop", "tasks", "training"}  # it is written into every folder
 
 
 def offence(module: str, imported: str) -> str | None:
@@ -35,7 +37,7 @@ def offence(module: str, imported: str) -> str | None:
         return None
     folder = module.split(".")[1]
     if len(target) == 1 or target[1] not in HEIGHT:
-        if len(target) > 1 and target[1] == "cpu":
+        if len(target) > 1 and target[1] in ALONE:
             return None
         return None if folder in MAY_ASK_FOR_THE_VERSION else f"{folder} takes {imported} from the top of the package"
     if folder == target[1] or HEIGHT[folder] > HEIGHT[target[1]]:
@@ -84,8 +86,15 @@ def test_an_import_around_a_surface_is_noticed() -> None:
     assert not around_surface("statewise.data.text", "statewise.data.corpus")
 
 
-def test_the_exempt_module_stands_alone() -> None:
-    assert not [name for _, name in imports(modules()["statewise.cpu"], within="statewise.cpu") if "statewise" in name]
+@pytest.mark.parametrize("name", ALONE)
+def test_the_exempt_modules_stand_alone(name: str) -> None:
+    module = f"statewise.{name}"
+    assert not [used for _, used in imports(modules()[module], within=module) if "statewise" in used]
+
+
+def test_the_runtime_needs_three_libraries() -> None:
+    needed = {used.split(".")[0] for _, used in imports(modules()["statewise.runtime"], within="statewise.runtime")}
+    assert needed - set(sys.stdlib_module_names) == {"numpy", "onnxruntime", "tokenizers"}
 
 
 @pytest.mark.parametrize(
@@ -136,3 +145,8 @@ def test_light_modules_leave_torch_out(module: str) -> None:
     code = f"import sys, {module}; sys.exit(sorted({{'torch', 'numpy', 'tensorboard'}} & sys.modules.keys()) or None)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"importing {module} also imported {done.stderr}"
+
+
+def test_the_runtime_leaves_torch_out() -> None:
+    code = "import sys, statewise.runtime; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

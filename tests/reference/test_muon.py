@@ -127,8 +127,8 @@ def test_encoders_are_looked_into() -> None:
     names = {
         name
         for encoding in ENCODERS
-        for make in (encoding.make, *encoding.variants)
-        for encoder in [make()]
+        for make in (encoding.make, *encoding.variants.values())
+        for encoder in [make(12)]
         for name, p in encoder.named_parameters()
         if any(p is matrix.weight for matrix in hidden_matrices(encoder))
     }
@@ -166,7 +166,7 @@ def test_whoever_names_a_parameter_has_it() -> None:
     """A name that is misspelt would silently leave a stack whole."""
     tried = 0
     models: list[nn.Module] = [build(spec, vocab=29) for row in LAYERED for spec in (row.spec, *row.variants)]
-    models += [make() for encoding in ENCODERS for make in (encoding.make, *encoding.variants)]
+    models += [make(12) for encoding in ENCODERS for make in (encoding.make, *encoding.variants.values())]
     for module in (part for model in models for part in model.modules()):
         if isinstance(module, Stacked):
             for name, rows in module.stacked().items():

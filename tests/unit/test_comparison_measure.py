@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from statewise.comparison.context import bytes_by_context, extended_state, seconds_by_context
+from statewise.comparison.context import bytes_by_context, extended_state, seconds_by_context, training_by_context
 from statewise.comparison.measure import clock, costs, curve, refuse_without, watched
 from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
 from statewise.comparison.trial import Found, Point, trial_key
 from statewise.core import leaves, state_bytes
-from statewise.models import LINEAGE, build_sample, build_seq2seq, context_bytes
+from statewise.models import LINEAGE, build_sample, build_seq2seq, context_bytes, training_bytes
 from statewise.models.classifier import Classifier, build_classifier
 from statewise.specs import GRUSpec, LSTMSpec, ReaderSpec, Seq2SeqSpec, UserError, parse_spec
 from statewise.tasks import Answer, Course
@@ -73,6 +73,16 @@ def test_time_is_known_at_every_context(kind: str) -> None:
     assert (len(set(found.values())) == 1) == (kind == "lstm")
 
 
+def test_row_d2_training_memory_is_known_at_every_context() -> None:
+    model = build_sample(next(row.spec for row in LINEAGE if row.name == "lstm").small(), vocab=11)
+    found = training_by_context(model)
+    assert found is not None
+    assert found.keys() == bytes_by_context(model).keys()
+    assert found[256] == training_bytes(model, 256)
+    assert 3.9 < found[65_536] / found[16_384] < 4
+    assert training_by_context(None) is None
+
+
 def test_the_context_of_a_budget_is_asked_for_too() -> None:
     model = build_sample(next(row.spec for row in LINEAGE if row.name == "transformer").small(), vocab=11)
     found = bytes_by_context(model, also=26)
@@ -128,6 +138,7 @@ def some_found() -> Found:
         surprise=[("n", 0.5), ("é", 1.5)],
         weights_sha256="0",
         seconds_by_context={256: 0.5},
+        training_bytes={256: 4096},
         watched={"nats": [Point(1, 2, 3.0, 4.0, 0.5)]},
         prompt="be",
         answers=[Answer("a b", "b", "N", "V")],

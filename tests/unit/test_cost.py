@@ -195,10 +195,10 @@ def test_row_d2_the_longest_path_is_counted(kind: str) -> None:
 
 
 def test_row_d2_paths_of_known_length() -> None:
-    """Elman: the product with W and its sum first, then at each step a product, a sum and tanh. A tree: 2 a level."""
+    """Elman's network and a composition of two children: a product, a sum and tanh for each step or level."""
     elman = build("elman", vocab=VOCAB, width=5)
-    assert [path_length(elman, n) - path_length(elman, n - 1) for n in (2, 3, 9)] == [2, 2, 2]
-    assert [tree_path_length(Composition(5), 2**k) for k in (1, 2, 3, 4)] == [4, 6, 8, 10]
+    assert [path_length(elman, n) for n in (1, 2, 3, 9)] == [3 * n for n in (1, 2, 3, 9)]
+    assert [tree_path_length(Composition(5), 2**k) for k in (1, 2, 3, 4)] == [3 * (k + 1) for k in (1, 2, 3, 4)]
     assert tree_path(NaryTreeLSTM(5)) == "log N"
     assert path_length(build("window", vocab=VOCAB, width=5, order=3), 3) is not None
     assert path_length(build("window", vocab=VOCAB, width=5, order=3), 4) is None

@@ -304,7 +304,7 @@ def throughput(results: Results) -> Figure:
 
 
 def contexts(results: Results) -> list[Figure]:
-    """State and time per token after contexts of different lengths, where they were measured."""
+    """State, time per token and memory of training by the length of the context, where they were measured."""
     found = [
         _by_context(
             results,
@@ -323,6 +323,15 @@ def contexts(results: Results) -> list[Figure]:
             unit="seconds",
             of=lambda one: one.seconds_by_context,
             reading="Flat: the next token takes as long after a long text as after a short one.",
+        ),
+        _by_context(
+            results,
+            name="training-by-context",
+            title="Training memory against context",
+            label="kept for the backward pass of one sequence (bytes)",
+            unit="bytes",
+            of=lambda one: one.training_bytes,
+            reading="Lines of slope 1: twice the context, twice the memory.",
         ),
     ]
     return [figure for figure in found if any(len(series.x) > 1 for series in figure.series) and _varies(figure)]

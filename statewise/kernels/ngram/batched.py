@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import is_known
-from statewise.kernels.ngram.tables import Discounts, Tables, node_of
+from statewise.kernels.ngram.tables import Discounts, Tables
 
 
 def walk(context_NK: Tensor, tables: Tables, *, vocab: int) -> list[tuple[Tensor, Tensor]]:
@@ -47,17 +47,17 @@ def _add_followers(
 
 
 def _followers(node_N: Tensor, tables: Tables, discounts: tuple[float, float, float], *, like_NV: Tensor) -> Tensor:
-    """`c - D(c)` of every symbol after the node of n, 0 where it never followed: all of V is looked up.
+    """`c - D(c)` of every symbol after the node of n, 0 where it never followed.
 
-    For whoever traces: how many symbols followed a node is no size that a graph could have.
+    For whoever traces: how many symbols followed a node is no size that a graph could have, so all of V are looked up.
     """
     vocab = like_NV.shape[1]
-    key_G = node_of(tables.start_C, tables.symbol_G) * vocab + tables.symbol_G
-    key_NV = node_N[:, None] * vocab + torch.arange(vocab, device=node_N.device)
-    at_NV = torch.searchsorted(key_G, key_NV).clamp(max=key_G.shape[0] - 1)
-    count_NV = tables.count_G[at_NV] * (key_G[at_NV] == key_NV)
+    at_NV = tables.start_C[node_N][:, None] + torch.arange(vocab, device=node_N.device)
+    its_own_NV = at_NV < tables.start_C[node_N + 1][:, None]
+    at_NV = at_NV.clamp(max=tables.symbol_G.shape[0] - 1)
+    symbol_NV, count_NV = tables.symbol_G[at_NV].long(), tables.count_G[at_NV].long() * its_own_NV
     taken_4 = torch.tensor([0.0, *discounts], dtype=like_NV.dtype, device=like_NV.device)
-    return count_NV - taken_4[count_NV.clamp(max=3)]
+    return torch.zeros_like(like_NV).scatter_add(1, symbol_NV, count_NV - taken_4[count_NV.clamp(max=3)])
 
 
 def kneser_ney(context_NK: Tensor, tables: Tables, discounts: Discounts, *, vocab: int, dtype: torch.dtype) -> Tensor:

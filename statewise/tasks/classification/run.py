@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from statewise.core import Machine
 from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.data.embedded import distance_of
 from statewise.decoding import Sampling
-from statewise.models import AnyClassifier, Classifier, build_classifier
+from statewise.models import AnyClassifier, Classifier, build_classifier, longest_context
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
 from statewise.tasks.classification.examples import (
     GridEncoding,
     Labels,
+    TextEncoding,
     ValueEncoding,
     load_encoding,
     read_rows,
@@ -29,6 +32,7 @@ from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import LabelFigures, label_scores
+from statewise.tasks.portable import Portable, Whole
 from statewise.tasks.report import (
     Report,
     confusion_table,
@@ -90,6 +94,18 @@ class ClassificationEvaluation(NamedTuple):
         }
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
+
+
+@final
+class _Logits(nn.Module):
+    """A classifier as a graph is: a tuple of outputs."""
+
+    def __init__(self, model: AnyClassifier) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: torch.Tensor, lengths_B: torch.Tensor) -> tuple[torch.Tensor]:
+        return (self.model(source, lengths_B),)
 
 
 @final
@@ -201,6 +217,37 @@ class ClassificationRun(PredictingRun):
     @property
     def machine(self) -> Machine[Any] | None:
         return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
+
+    def portable(self) -> Portable:
+        encoding = self.encoding
+        if not isinstance(encoding, TextEncoding | ValueEncoding):
+            kind = self.spec.data.kind
+            raise UserError(f"a classifier of data.kind = {kind!r} cannot be exported", fix="text and values can be")
+        settings: dict[str, Any] = {"labels": self.classes.names, "longest": encoding.longest}
+        if isinstance(encoding, TextEncoding):
+            settings |= {"end_id": encoding.tokenizer.end_id}
+            name = "tokens"
+        else:
+            settings |= encoding.scaling.to_json()
+            name = "values"
+
+        def sample(rows: int, time: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+            lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
+            lengths_B[0] = time
+            if isinstance(encoding, TextEncoding):
+                return torch.randint(encoding.tokenizer.vocab, (rows, time), generator=generator), lengths_B
+            return torch.randn(rows, time, len(encoding.scaling.mean_C), generator=generator), lengths_B
+
+        whole = Whole(
+            "classify",
+            _Logits(self.model),
+            inputs=[(name, {0: "batch", 1: "time"}), ("lengths", {0: "batch"})],
+            outputs=[("logits", {0: "batch"})],
+            sample=sample,
+            longest=longest_context(self.model),
+        )
+        files = {name: text for name, text in encoding.files().items() if isinstance(text, str)}
+        return Portable(settings, files, whole=whole)
 
     def answers(self) -> Answers:
         held = read_split(self.spec.data, seed=self.spec.seed)[1]

@@ -1,5 +1,6 @@
 """A trained language model, opened."""
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final
@@ -10,7 +11,7 @@ import torch
 from statewise.core import leaves, load_state, save_state
 from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
 from statewise.decoding import Continuation, Sampling, TextStream, begin, extend, generate, read
-from statewise.models import CountingMachine, TokenMachine, build
+from statewise.models import CountingMachine, TokenMachine, build, longest_context
 from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.answers import Answers, Sample, tokens_per_second
 from statewise.tasks.folder import Opened, is_shipped
@@ -19,6 +20,7 @@ from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate
 from statewise.tasks.language_model.sample import first_text, generated_pieces, text_pieces
 from statewise.tasks.language_model.specimens import TextSpecimens
 from statewise.tasks.language_model.stationarity import LONGEST_WHOLE, TokenStationarity, token_stationarity
+from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import SelfReadingRun
 from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_sha256
@@ -204,6 +206,21 @@ class LanguageModelRun(SelfReadingRun):
         window = fresh_window(self.spec)
         surprise = text_pieces(self.model, tokenizer, text, window=window, backwards=backwards)
         return Answers(sample=Sample(prompt, sample, surprise))
+
+    def portable(self) -> Portable:
+        settings = {
+            "vocab": self.tokenizer.vocab,
+            "end_id": self.tokenizer.end_id,
+            "never": list(self._never),
+            "reverse": self.spec.data.direction == "reverse",
+            "context": longest_context(self.model),
+        }
+        files: dict[str, str | bytes] = {"tokenizer.json": self.tokenizer.to_json()}
+        if isinstance(self.model, CountingMachine):  # as a table too, for whoever wants no graph
+            counts = io.BytesIO()
+            np.savez(counts, **{name: value.cpu().numpy() for name, value in self.model.state_dict().items()})
+            files |= {"counts.npz": counts.getvalue(), "counts.json": self.spec.model.model_dump_json(indent=1)}
+        return Portable(settings, files, machine=self.model, start=self.begin(), weights=weights_sha256(self.model))
 
     def decode_speed(self) -> float | None:
         _, at = extend(self.model, self.begin(), Sampling(seed=0), tokens=_WARM)

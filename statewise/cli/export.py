@@ -1,0 +1,75 @@
+"""`statewise export`: a run as graphs that need neither this package nor PyTorch."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from statewise.cli.option import Json, MixerOption, RunFolder, open_run
+from statewise.cli.output import make_table, print_json, tell
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[Literal["onnx", "pt2"], typer.Option("--to", help="ONNX graphs, or PyTorch's programs.")] = "onnx",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder. Default: RUN-onnx or RUN-pt2.")
+    ] = None,
+    taps: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An observed value as one more output: '*forget_gate'. Can be repeated."),
+    ] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="Smaller graphs too, and what they lose.")] = False,
+    mixer: MixerOption = None,
+    json_: Json = False,
+) -> int:
+    """Write a step graph and a sequence graph with named states, and compare them with PyTorch.
+
+    The folder has all that `statewise.runtime` needs, which is in it too: NumPy, onnxruntime and tokenizers run it.
+
+    Example: statewise export runs/lstm --to onnx --out exported
+    Example: statewise export shakespeare-lstm --taps "*forget_gate" --int8
+    """
+    from statewise.export import export_run
+
+    opened = open_run(run, device="cpu", mixer=mixer)
+    folder = Path(f"{run.name}-{to}") if out is None else out
+    about = export_run(opened, folder, to=to, taps=taps or (), int8=int8)
+    if json_:
+        print_json(about)
+    else:
+        _print(about, folder)
+    return 0 if all(about[part]["passed"] for part in ("proof", "whole") if part in about) else 1
+
+
+def _print(about: dict[str, Any], folder: Path) -> None:
+    from statewise.display import make_console
+
+    table = make_table(title="Largest error against PyTorch, relative", title_justify="left")
+    for column in ("what", "batches", "lengths", "error"):
+        table.add_column(column, justify="right" if column == "error" else "left")
+    if "proof" in about:
+        proof = about["proof"]
+        batches, lengths = (", ".join(map(str, proof[name])) for name in ("batches", "lengths"))
+        table.add_row("step", batches, "1", f"{proof['step']:.1e}")
+        table.add_row("chained steps", batches, str(proof["steps"]), f"{proof['chained']:.1e}")
+        table.add_row("sequence", batches, lengths, f"{proof['sequence']:.1e}")
+    if "whole" in about:
+        whole = about["whole"]
+        batches, lengths = (", ".join(map(str, whole[name])) for name in ("batches", "lengths"))
+        table.add_row(whole["graph"], batches, lengths, f"{whole['error']:.1e}")
+    make_console().print(table)
+    if about.get("proof", {}).get("rounding"):
+        tell(
+            f"this model amplifies rounding: PyTorch in float32 is {about['proof']['rounding']:.1e} from float64 itself"
+        )
+    if "int8" in about:
+        loss = about["int8"]
+        tell(
+            f"int8: {loss['bytes']:.0%} of the size; it loses {loss['nats']:.4f} nats a token, and "
+            f"{loss['same_best']:.1%} of the best tokens stay ({loss['tokens']} tokens of the model's own text)"
+        )
+    failed = [part for part in ("proof", "whole") if part in about and not about[part]["passed"]]
+    tell(f"{folder}: {', '.join(about['bytes'])}")
+    if failed:
+        tell("BROKEN: the graphs do not compute what the run does; please report this", error=True)

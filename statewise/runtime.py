@@ -1,0 +1,527 @@
+"""Exported runs without PyTorch: this one file, NumPy, onnxruntime and tokenizers.
+
+    from statewise import runtime
+
+    run = runtime.load("exported/lstm")
+    print(run.generate("ROMEO:", tokens=200))
+
+`statewise export` copies this file into every folder that it writes, so that the folder runs by itself:
+`python exported/lstm/runtime.py --prompt "ROMEO:"`. It imports nothing else of statewise. The text is that of
+`statewise generate` with the same seed, as far as both compute the same logits: they agree to float32 rounding.
+
+V vocabulary, T time, K classes.
+"""
+
+import argparse
+import json
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORMAT = 1  # of the folder
+STREAM = 1 << 40  # positions of one seed; those of the next seed follow
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+_COLDEST = 1e-30
+_INCOMPLETE = "\ufffd"
+_TAIL = 8  # tokens remembered for the decoder of text
+_AFTER = "after."
+_KINDS = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
+
+
+class Sampling(NamedTuple):
+    """How the next token is drawn, as `statewise.Sampling`; `temperature=0` takes the most likely one."""
+
+    repetition: float = 1.0
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int = 0
+
+
+class Continuation(NamedTuple):
+    """Everything a text needs to be continued exactly. Its file is the one that `statewise generate` saves, too."""
+
+    state: Arrays
+    token: int  # generated but not yet read
+    position: int
+    seen_V: Array
+    tail_K: Array
+
+
+# ------------------------------------------------------------------ text
+
+
+class TextStream:
+    """Tokens to text, one by one: never half a character, never a part of a stop string.
+
+    `before` are tokens whose text was already shown (the prompt's, or an earlier session's): they give
+    the decoder its context and are not shown again.
+    """
+
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], *, before: Sequence[int] = (), stop: Sequence[str] = ()
+    ) -> None:
+        self._decode = decode
+        self._tokens = list(before)
+        self._shown = len(_complete(decode(self._tokens)))  # characters of the window's text already handled
+        self._stop = [text for text in stop if text]
+        self._pending = ""
+        self.stopped = False
+
+    def feed(self, token: int) -> str:
+        """The text that this token makes certain; empty once a stop string was met."""
+        if self.stopped:
+            return ""
+        self._tokens.append(token)
+        text = _complete(self._decode(self._tokens))
+        self._pending += text[self._shown :]
+        self._shown = max(self._shown, len(text))
+        if len(self._tokens) > 64:
+            # The window stays short: distant tokens cannot change how the next one decodes.
+            self._tokens = self._tokens[-32:]
+            self._shown = len(_complete(self._decode(self._tokens)))
+        return self._release()
+
+    def _release(self) -> str:
+        places = [self._pending.find(stop) for stop in self._stop if stop in self._pending]
+        if places:
+            self.stopped = True
+            at = min(places)
+            text, self._pending = self._pending[:at], ""
+            return text
+        held = max((_overlap(self._pending, stop) for stop in self._stop), default=0)
+        text, self._pending = self._pending[: len(self._pending) - held], self._pending[len(self._pending) - held :]
+        return text
+
+    def finish(self) -> str:
+        """What was held back in case a stop string followed."""
+        text, self._pending = self._pending, ""
+        return text
+
+
+def _complete(text: str) -> str:
+    """Bytes that begin a character decode to one mark at the end; marks before it are there to stay."""
+    return text.removesuffix(_INCOMPLETE)
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+class _Tokenizer:
+    """The run's own tokenizer.json, with the same ids as in training."""
+
+    def __init__(self, path: Path, *, end_id: int | None) -> None:
+        import tokenizers
+
+        self._backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = True
+        self.end_id = end_id
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        kept = [int(i) for i in ids if i != self.end_id]
+        text: str = self._backend.decode(kept, skip_special_tokens=True)
+        return text
+
+
+# ------------------------------------------------------------------ choosing a token
+
+
+def uniforms(positions: Sequence[int], seed: int) -> list[float]:
+    """A uniform random number for each position: a function of (seed, position) alone.
+
+    Positions from `STREAM` on belong to the next seed: for several samples of one prompt.
+    """
+    noise = {p: float(np.random.default_rng([seed + p // STREAM, p % STREAM]).random()) for p in set(positions)}
+    return [noise[p] for p in positions]
+
+
+def choose(logits_V: Array, *, seen_V: Array, position: int, sampling: Sampling) -> int:
+    """One token, by the rules of `statewise.decoding`: each filter removes what it must, then one draw."""
+    logits_V = logits_V.astype(np.float32)
+    if sampling.repetition != 1.0:
+        penalty = np.float32(sampling.repetition)
+        logits_V = np.where(seen_V, np.where(logits_V > 0, logits_V / penalty, logits_V * penalty), logits_V)
+    if not np.isfinite(logits_V.max()):
+        raise ValueError("the model's outputs are not numbers: its graphs are broken; export it again")
+    if sampling.temperature == 0:
+        return int(logits_V.argmax())
+    logits_V = (logits_V - logits_V.max()) / np.float32(max(sampling.temperature, _COLDEST))
+    if sampling.top_k is not None:
+        out_V = np.ones(logits_V.shape, dtype=bool)
+        out_V[np.argsort(-logits_V, kind="stable")[: sampling.top_k]] = False
+        logits_V = np.where(out_V, np.float32(-np.inf), logits_V)
+    if sampling.top_p is not None:
+        order_V = np.argsort(-logits_V, kind="stable")
+        p_V = _softmax(logits_V[order_V].astype(np.float64))
+        outside_V = (p_V.cumsum() - p_V) >= sampling.top_p
+        outside_V[0] = False
+        logits_V = logits_V.copy()
+        logits_V[order_V[outside_V]] = -np.inf
+    if sampling.min_p is not None:
+        p_V = _softmax(logits_V)
+        logits_V = np.where(p_V < np.float32(sampling.min_p) * p_V.max(), np.float32(-np.inf), logits_V)
+    cumulative_V = _softmax(logits_V.astype(np.float64)).cumsum()
+    (below,) = uniforms([position], sampling.seed)
+    return min(int((cumulative_V <= below * cumulative_V[-1]).sum()), len(logits_V) - 1)
+
+
+def _softmax(logits: Array) -> Array:
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    p: Array = e / e.sum(-1, keepdims=True)
+    return p
+
+
+# ------------------------------------------------------------------ files
+
+
+def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
+    """The arrays and the metadata of a safetensors file."""
+    content = path.read_bytes()
+    try:
+        (size,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + size])
+        metadata = header.pop("__metadata__", {})
+        arrays = {}
+        for name, about in header.items():
+            begin, end = (8 + size + offset for offset in about["data_offsets"])
+            kind = np.dtype(_KINDS[about["dtype"]])
+            arrays[name] = np.frombuffer(content[begin:end], dtype=kind).reshape(about["shape"])
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} is not a saved state: {error}") from None
+    return arrays, metadata
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    names = {np.dtype(kind): name for name, kind in _KINDS.items()}
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    begin = 0
+    for name, array in arrays.items():
+        end = begin + array.nbytes
+        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+class Graph:
+    """An ONNX file in onnxruntime: arrays by name to arrays by name."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        try:
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise ValueError("onnxruntime is not installed; install it: pip install onnxruntime") from None
+        if not path.is_file():
+            raise ValueError(f"there is no graph {str(path)!r}; export the run again")
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = options.inter_op_num_threads = threads
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._outputs = [value.name for value in self._session.get_outputs()]
+
+    def __call__(self, feed: Mapping[str, Array]) -> Arrays:
+        return dict(zip(self._outputs, self._session.run(None, dict(feed))))
+
+
+# ------------------------------------------------------------------ runs
+
+
+class LanguageModel:
+    """An exported language model: `generate`, `stream`, and states that are saved and continued from."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        suffix = ".int8.onnx" if int8 else ".onnx"
+        settings = about["settings"]
+        self.path = folder
+        self.vocab, self.end_id, self.context = settings["vocab"], settings["end_id"], settings["context"]
+        self._never: list[int] = settings["never"]
+        self._reverse: bool = settings["reverse"]
+        self._step = Graph(folder / f"step{suffix}", threads=threads)
+        self._sequence_file, self._threads = folder / f"sequence{suffix}", threads
+        self._sequence: Graph | None = None  # opened for the first prompt
+        self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self.end_id)
+        self._start, self._metadata = read_safetensors(folder / "start.safetensors")
+
+    def begin(self, prompt: str = "") -> Continuation:
+        """Read a prompt as the start of a document."""
+        return self.read(self._continuation(self._start), prompt)
+
+    def _continuation(self, arrays: Mapping[str, Array]) -> Continuation:
+        state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
+        token, position = int(arrays["token_B"][0]), int(arrays["position_B"][0])
+        return Continuation(state, token, position, arrays["seen_BV"][0], arrays["tail_BK"][0])
+
+    def read(self, at: Continuation, text: str) -> Continuation:
+        """Read more text from a continuation."""
+        ids = self.tokenizer.encode(text)
+        if not ids:
+            return at
+        if self._reverse:
+            ids.reverse()
+        self._refuse_long(at.position + len(ids))
+        if self._sequence is None:
+            self._sequence = Graph(self._sequence_file, threads=self._threads)
+        tokens_BT = np.array([[at.token, *ids[:-1]]], dtype=np.int64)
+        found = self._sequence({"tokens": tokens_BT, **at.state})
+        return self._after(at, ids, {name: found[_AFTER + name] for name in at.state})
+
+    def _after(self, at: Continuation, ids: Sequence[int], state: Arrays) -> Continuation:
+        seen_V = at.seen_V.copy()
+        seen_V[list(ids)] = True
+        tail_K = np.concatenate([at.tail_K, np.array(ids, dtype=np.int64)])[-_TAIL:]
+        return Continuation(state, int(ids[-1]), at.position + len(ids), seen_V, tail_K)
+
+    def _refuse_long(self, position: int) -> None:
+        if self.context is not None and position > self.context:
+            raise ValueError(f"the text has {position} tokens, and this model has {self.context} positions; read less")
+
+    def step(self, at: Continuation, sampling: Sampling) -> Continuation:
+        """One more token: `at.token` of what is returned."""
+        self._refuse_long(at.position + 1)
+        found = self._step({"tokens": np.array([at.token], dtype=np.int64), **at.state})
+        logits_V = found["logits"][0]
+        if self._never:
+            logits_V[self._never] = -np.inf
+        token = choose(logits_V, seen_V=at.seen_V, position=at.position, sampling=sampling)
+        return self._after(at, [token], {name: found[_AFTER + name] for name in at.state})
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int = 200,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+        start: Continuation | None = None,
+    ) -> Iterator[tuple[str, Continuation]]:
+        """Generate text piece by piece; each comes with the continuation after it, which can be saved."""
+        at = self.begin(prompt) if start is None else self.read(start, prompt)
+        text = TextStream(self.tokenizer.decode, before=[int(i) for i in at.tail_K if i >= 0], stop=stop)
+        for _ in range(tokens):
+            at = self.step(at, sampling or Sampling())
+            if at.token == self.end_id:
+                break
+            yield text.feed(at.token), at
+            if text.stopped:
+                return
+        yield text.finish(), at
+
+    def generate(
+        self, prompt: str = "", *, tokens: int = 200, sampling: Sampling | None = None, stop: Sequence[str] = ()
+    ) -> str:
+        """The text that follows the prompt, or precedes it for a model that reads in reverse."""
+        if not self._reverse:
+            return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
+        at, ids = self.begin(prompt), []
+        for _ in range(tokens):
+            at = self.step(at, sampling or Sampling())
+            if at.token == self.end_id:
+                break
+            ids.append(at.token)
+        return self.tokenizer.decode(ids[::-1])
+
+    def save_state(self, at: Continuation, path: str | Path) -> None:
+        """Write a continuation; `statewise generate --state` reads it, too."""
+        arrays = {f"state.{name}": array for name, array in at.state.items()}
+        arrays |= {"token_B": np.array([at.token]), "position_B": np.array([at.position])}
+        arrays |= {"seen_BV": at.seen_V[None], "tail_BK": at.tail_K[None]}
+        write_safetensors(Path(path), arrays, self._metadata)
+
+    def load_state(self, path: str | Path) -> Continuation:
+        """Read a continuation that this run saved, here or in `statewise generate --save-state`."""
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"there is no state file {str(path)!r}")
+        arrays, metadata = read_safetensors(path)
+        for key, what in (("state", "model"), ("weights", "weights")):
+            if metadata.get(key) != self._metadata[key]:
+                raise ValueError(f"{str(path)!r} is of another {what}; load it with the model that saved it")
+        for name, like in self._start.items():
+            found = arrays.get(name)
+            if found is None or found.dtype != like.dtype or not _fits(found.shape, like.shape):
+                raise ValueError(f"{str(path)!r}: {name!r} is missing, or is not {like.dtype} of {list(like.shape)}")
+        at = self._continuation(arrays)
+        if not 0 <= at.token < self.vocab or not ((at.tail_K >= -1) & (at.tail_K < self.vocab)).all():
+            raise ValueError(f"{str(path)!r} holds tokens that are not in the vocabulary of {self.vocab}")
+        return at
+
+
+class Classifier:
+    """An exported classifier of texts, or of sequences of values."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.labels: list[str] = self._settings["labels"]
+        self._graph = Graph(folder / "classify.onnx", threads=threads)
+        self.tokenizer: _Tokenizer | None = None
+        if "end_id" in self._settings:
+            self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self._settings["end_id"])
+
+    def predict(self, data: Any) -> Any:
+        """The label of a text, or of each in a list; of values, `data` is a list of arrays `[T]` or `[T, C]`."""
+        if isinstance(data, str):
+            return self.predict([data])[0]
+        return [row["label"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """Each answer with the probability of every label."""
+        for number, row in enumerate(data):
+            sequence = self._encoded(row)[: self._settings["longest"]]
+            name = "values" if self.tokenizer is None else "tokens"
+            found = self._graph({name: sequence[None], "lengths": np.array([len(sequence)], dtype=np.int64)})
+            p_K = _softmax(found["logits"][0].astype(np.float64))
+            probabilities = dict(zip(self.labels, p_K.tolist()))
+            yield {"row": number, "label": self.labels[int(p_K.argmax())], "probabilities": probabilities}
+
+    def _encoded(self, row: Any) -> Array:
+        if self.tokenizer is not None:
+            if not isinstance(row, str):
+                raise ValueError(f"this run classifies texts; got {type(row).__name__}")
+            return np.array(self.tokenizer.encode(row) or [self._settings["end_id"]], dtype=np.int64)
+        values = np.asarray(row, dtype=np.float64)
+        mean_C, std_C = np.array(self._settings["mean"]), np.array(self._settings["std"])
+        values_TC = values[:, None] if values.ndim == 1 else values
+        if values_TC.ndim != 2 or values_TC.shape[1] != len(mean_C) or not len(values_TC):
+            raise ValueError(f"a row has shape {list(values.shape)}, expected [time, {len(mean_C)}]")
+        scaled_TC: Array = ((values_TC - mean_C) / std_C).astype(np.float32)
+        return scaled_TC
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The label of the prompt."""
+        return str(self.predict(prompt))
+
+
+class Translator:
+    """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.source, self.target = (
+            _Tokenizer(folder / self._settings[side], end_id=self._settings[f"{side}_end"])
+            for side in ("source", "target")
+        )
+        self._condition, self._step = (
+            Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
+        )
+
+    def predict(self, data: Any) -> Any:
+        """The greedy translation of a text, or of each in a list: that of `statewise predict` with a beam of 1."""
+        if isinstance(data, str):
+            return self.generate(data, sampling=Sampling(temperature=0.0)) if data.strip() else ""
+        return [self.predict(text) for text in data]
+
+    def generate(self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None) -> str:
+        """A sampled translation of the prompt."""
+        settings, end = self._settings, self._settings["target_end"]
+        if not prompt.strip():
+            raise ValueError("a translation run needs a prompt; give one")
+        ids = self.source.encode(prompt)[: settings["longest_source"]]
+        ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
+        longest = math.ceil(settings["max_ratio"] * (len(ids) - 1)) + settings["extra"]
+        limits = [limit for limit in (settings["most_written"], tokens) if limit is not None]
+        longest = min(longest, *limits) if limits else longest
+        least = min(settings["min_length"], longest)
+        state = self._condition({"tokens": np.array([ids]), "lengths": np.array([len(ids)])})
+        written: list[int] = []
+        seen_V: Array | None = None
+        token = end
+        while True:
+            found = self._step({"tokens": np.array([token]), **state})
+            state = {name: found[_AFTER + name] for name in state}
+            logits_V = found["logits"][0]
+            ending = -np.inf if len(written) < least else logits_V[end]
+            if len(written) == longest:
+                logits_V[:] = -np.inf
+            logits_V[settings["never"]] = -np.inf
+            logits_V[end] = ending
+            seen_V = np.zeros(len(logits_V), dtype=bool) if seen_V is None else seen_V
+            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling or Sampling())
+            if token == end:
+                return self.target.decode(written)
+            seen_V[token] = True
+            written.append(token)
+
+
+def _fits(found: tuple[int, ...], like: tuple[int, ...]) -> bool:
+    """The same sizes but for lists, which are empty at the beginning."""
+    return len(found) == len(like) and all(a == b or b == 0 for a, b in zip(found, like))
+
+
+def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
+    """Open a folder that `statewise export` wrote; with `int8`, its smaller graphs."""
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{str(folder)!r} is not a folder that `statewise export` wrote") from None
+    except ValueError as error:
+        raise ValueError(f"{str(folder / 'export.json')!r} is damaged: {error}") from None
+    if about.get("format") != FORMAT:
+        raise ValueError(f"{str(folder)!r} has format {about.get('format')}, expected {FORMAT}; export the run again")
+    if int8 and "int8" not in about:
+        raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
+    return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
+
+
+_RUNS: dict[str, Callable[..., Any]] = {
+    "language_model": LanguageModel,
+    "classification": Classifier,
+    "translation": Translator,
+}
+
+
+def main() -> int:
+    """`python runtime.py [FOLDER] --prompt TEXT`: the folder is by default the one that this file is in."""
+    parser = argparse.ArgumentParser(description="Run an exported model without PyTorch.")
+    parser.add_argument("folder", nargs="?", default=Path(__file__).parent, help="what `statewise export` wrote")
+    parser.add_argument("--prompt", "-p", default="", help="the text to continue, or the input to answer")
+    parser.add_argument("--tokens", "-n", type=int, default=300, help="at most so many new tokens")
+    parser.add_argument("--int8", action="store_true", help="use the smaller graphs")
+    for name, kind, default in (
+        ("temperature", float, 0.8),
+        ("top-k", int, None),
+        ("top-p", float, None),
+        ("min-p", float, None),
+        ("repetition", float, 1.0),
+        ("seed", int, 0),
+    ):
+        parser.add_argument(f"--{name}", type=kind, default=default)
+    parser.add_argument("--stop", action="append", default=[], help="end before this text")
+    asked = parser.parse_args()
+    sampling = Sampling(asked.repetition, asked.temperature, asked.top_k, asked.top_p, asked.min_p, asked.seed)
+    try:
+        run = load(asked.folder, int8=asked.int8)
+        if not isinstance(run, LanguageModel):
+            print(run.generate(asked.prompt, sampling=sampling))
+            return 0
+        print(asked.prompt, end="")
+        for piece, _ in run.stream(asked.prompt, tokens=asked.tokens, sampling=sampling, stop=asked.stop):
+            print(piece, end="", flush=True)
+        print()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""`statewise export` and `statewise.runtime`: what leaves the package computes what it did inside."""
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from command import call
+
+import statewise as sw
+from statewise import runtime
+from statewise.core import leaves
+from statewise.export import graphs_of, prove, session
+from statewise.models import ENCODER_DECODERS, LINEAGE, build_sample
+from statewise.tasks.proof import label
+from statewise.training.progress import Silent
+
+VOCAB = 17
+SPECS = {label(row.name, spec, row.spec.small()): spec for row in LINEAGE for spec in (row.spec.small(), *row.variants)}
+DECODERS = {
+    label(row.name, spec, row.spec.small()): spec
+    for row in ENCODER_DECODERS
+    for spec in (row.spec.small(), *row.variants)
+}
+FEW = ["elman", "window[order=1, activation=relu]", "mingru"]
+SIZES: dict[str, dict[str, Any]] = {
+    "gru": {"kind": "gru", "width": 8},
+    "transformer": {"kind": "transformer", "width": 8, "heads": 2},
+}
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.8, "seed": 3},
+    {"temperature": 0.9, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition": 1.2, "seed": 7},
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's exporter, about itself
+
+
+def machine(spec: Any) -> Any:
+    return build_sample(spec, vocab=VOCAB).eval()
+
+
+@pytest.fixture(scope="module")
+def exported(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With everything that an export can have."""
+    out = tmp_path_factory.mktemp("exported") / "lstm"
+    with contextlib.chdir(world):
+        said = call("export", "runs/lstm", "--out", str(out), "--taps", "*forget_gate", "--int8")
+    assert said.code == 0, said.err
+    assert "Largest error against PyTorch" in said.out
+    assert "nats a token" in said.out
+    return out
+
+
+def check(name: str) -> None:
+    model = machine({**SPECS, **DECODERS}[name])
+    step, sequence = graphs_of(model)
+    paths = [path for path, _ in leaves(model.init_state(1))]
+    for graph in (step.graph, sequence.graph):
+        assert [value.name for value in graph.input] == ["tokens", *paths]
+        assert [value.name for value in graph.output] == ["logits", *(f"after.{path}" for path in paths)]
+    proof = prove(model, session(step), session(sequence))
+    assert proof.passed, proof
+    assert proof.step <= 2e-6 or "ttt" in name, proof  # whose inner learning amplifies rounding within one step
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SPECS, *DECODERS])
+def test_all(name: str) -> None:
+    check(name)
+
+
+def test_another_model_is_noticed() -> None:
+    spec = SPECS["elman"]
+    other = sw.build(spec, vocab=VOCAB, seed=1).eval()
+    step, sequence = graphs_of(machine(spec))
+    assert not prove(other, session(step), session(sequence)).passed
+
+
+def test_the_folder(exported: Path) -> None:
+    about = json.loads((exported / "export.json").read_text())
+    assert about["proof"]["passed"]
+    assert (about["proof"]["batches"], about["proof"]["lengths"]) == ([1, 3, 8], [1, 7, 64, 300])
+    assert max(about["proof"][part] for part in ("step", "chained", "sequence")) < 2e-5
+    assert 0 < about["int8"]["nats"] < 0.1
+    assert (exported / "runtime.py").read_text() == Path(runtime.__file__).read_text()
+    for name in ("step", "sequence"):
+        onnx.checker.check_model(str(exported / f"{name}.onnx"), full_check=True)
+        assert (exported / f"{name}.int8.onnx").stat().st_size < (exported / f"{name}.onnx").stat().st_size
+
+
+def test_a_tap_is_what_a_lens_sees(exported: Path, world: Path) -> None:
+    model = sw.load(world / "runs/lstm", device="cpu").machine
+    assert model is not None
+    _, state = model(torch.tensor([[1, 2, 3], [3, 2, 1]]))
+    feed = {path: leaf.detach().numpy() for path, leaf in leaves(state)}
+    name = "layers.0.lstm.forget_gate"
+    for graph, tokens in (("step", torch.tensor([4, 5])), ("sequence", torch.tensor([[4, 6], [5, 7]]))):
+        found = session(str(exported / f"{graph}.onnx"))({"tokens": tokens.numpy(), **feed})
+        with torch.no_grad(), sw.lens(name) as seen:
+            model(tokens[:, None] if graph == "step" else tokens, state)
+        true = seen[name][:, 0] if graph == "step" else seen[name]
+        torch.testing.assert_close(torch.from_numpy(found[name]), true)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_the_same_text(exported: Path, world: Path, sampling: dict[str, Any]) -> None:
+    ours = sw.load(world / "runs/lstm", device="cpu").generate("the c", tokens=1000, sampling=sw.Sampling(**sampling))
+    theirs = runtime.load(exported).generate("the c", tokens=1000, sampling=runtime.Sampling(**sampling))
+    assert theirs == ours
+
+
+def test_states_go_both_ways(exported: Path, world: Path, tmp_path: Path) -> None:
+    run, out = sw.load(world / "runs/lstm", device="cpu"), runtime.load(exported)
+    assert isinstance(run, sw.tasks.LanguageModelRun)
+    run.save_state(run.begin("the cat"), tmp_path / "ours")
+    out.save_state(out.begin("the cat"), tmp_path / "theirs")
+    texts = [
+        "".join(piece for piece, _ in one.stream(" sat", tokens=40, start=one.load_state(tmp_path / name)))
+        for one in (run, out)
+        for name in ("ours", "theirs")
+    ]
+    assert len(set(texts)) == 1
+
+
+def test_a_state_of_other_weights_is_refused(exported: Path, tmp_path: Path) -> None:
+    run = runtime.load(exported)
+    arrays, metadata = runtime.read_safetensors(exported / "start.safetensors")
+    runtime.write_safetensors(tmp_path / "other", arrays, {**metadata, "weights": "0"})
+    with pytest.raises(ValueError, match="of another weights"):
+        run.load_state(tmp_path / "other")
+    (tmp_path / "no").write_text("nothing")
+    with pytest.raises(ValueError, match="is not a saved state"):
+        run.load_state(tmp_path / "no")
+    with pytest.raises(ValueError, match="there is no state file"):
+        run.load_state(tmp_path / "missing")
+
+
+def test_the_folder_runs_where_torch_is_not(exported: Path, here: Path) -> None:
+    hidden = "import sys, runpy; sys.modules['torch'] = sys.modules['statewise'] = None; sys.argv = sys.argv[1:]"
+    code = f"{hidden}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    asked = ["--prompt", "the c", "--tokens", "60", "--seed", "5"]
+    words = [sys.executable, "-c", code, str(exported / "runtime.py"), *asked]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == call("generate", "runs/lstm", *asked).out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("runs/lstm --out runs", "'runs' already exists"),
+        ("runs/lstm --out new --taps nothing", "no value of this model is observed under 'nothing'"),
+        ("runs/lstm --out new --to pt2 --int8", "--int8 and --taps are for ONNX"),
+        ("runs", "'runs' is not a run folder"),
+    ],
+)
+def test_mistakes(words: str, complaint: str, here: Path) -> None:
+    said = call("export", *words.split())
+    assert said.code == 2
+    assert complaint in said.err
+    assert not Path("new").exists()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_traced_is_refused(here: Path) -> None:
+    said = call("export", "shakespeare-markov", "--out", "new", "--taps", "*known")
+    assert said.code == 2
+    assert "PyTorch cannot trace this model" in said.err
+    assert not Path("new").exists()
+
+
+def test_what_is_no_export_is_refused(exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a folder that `statewise export` wrote"):
+        runtime.load(tmp_path)
+    (tmp_path / "export.json").write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="has format 99, expected 1"):
+        runtime.load(tmp_path)
+
+
+def classifier(folder: Path, recipe: str, data: Any, **settings: Any) -> tuple[Any, Any]:
+    """A small run, and what was exported of it."""
+    small = {"model.kind": "lstm", "model.width": 8, "train.batch": 4, "reader.bidirectional": False, **settings}
+    trained = sw.train(recipe, data=data, steps=4, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["whole"]["passed"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+def agree(run: Any, out: Any, rows: list[Any]) -> None:
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-6)
+
+
+def test_a_classifier_of_texts(tmp_path: Path) -> None:
+    texts = [("a great film", "good"), ("an awful plot, a long one", "bad"), ("great", "good")] * 8
+    run, out = classifier(tmp_path, "classification", texts)
+    agree(run, out, ["a great plot", "awful", "", "one " * 40])
+    assert out.generate("great") == run.generate("great")
+    with pytest.raises(ValueError, match="classifies texts; got int"):
+        out.predict([3])
+
+
+@pytest.mark.slow
+def test_a_classifier_of_values(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(6, 2)) + i % 2 for i in range(24)]
+    both = (rows, ["high" if i % 2 else "low" for i in range(24)])
+    run, out = classifier(tmp_path, "classification", both, **{"data.kind": "values", "reader.bidirectional": True})
+    agree(run, out, rows)
+    with pytest.raises(ValueError, match=r"expected \[time, 2\]"):
+        out.predict([np.zeros((3, 4))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_a_translator(kind: str, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    pairs = [(" ".join(one), " ".join(one[::-1])) for one in words]
+    sides = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in SIZES[kind].items()}
+    settings = {"train.batch": 8, "decoding.beam": 1, **sides}
+    trained = sw.train("translation", data=pairs, steps=8, out=tmp_path / "run", settings=settings, display=Silent())
+    run = trained.load()
+    about = sw.export.export_run(run, tmp_path / "out")
+    assert about["proof"]["passed"]
+    assert about["whole"]["passed"]
+    out = runtime.load(tmp_path / "out")
+    texts = ["a b c", "f e d c b a", "c"]
+    assert out.predict([*texts, ""]) == run.predict([*texts, ""])
+    for text in texts:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+    with pytest.raises(ValueError, match="needs a prompt"):
+        out.generate(" ")
+
+
+def test_a_tree_run_is_refused(tmp_path: Path) -> None:
+    trees = ["(1 (0 a) (1 b))", "(0 (0 a) (0 c))"] * 8
+    (tmp_path / "trees.txt").write_text("\n".join(trees))
+    trained = sw.train("tree", data=tmp_path / "trees.txt", steps=1, out=tmp_path / "run", display=Silent())
+    said = call("export", str(trained.path), "--out", str(tmp_path / "out"))
+    assert said.code == 2
+    assert "a tree run cannot be exported" in said.err
+
+
+@pytest.mark.slow
+def test_pt2(here: Path, tmp_path: Path) -> None:
+    said = call("export", "runs/lstm", "--to", "pt2", "--out", str(tmp_path / "out"), "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["proof"]["passed"]
+    assert {path.name for path in (tmp_path / "out").glob("*.pt2")} == {"step.pt2", "sequence.pt2"}
+
+
+@pytest.mark.slow
+def test_markov_is_a_table_and_a_graph(here: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = call("export", "shakespeare-markov", "--out", str(out))
+    assert said.code == 0, said.err
+    assert {"counts.npz", "counts.json", "step.onnx", "sequence.onnx"} <= {path.name for path in out.iterdir()}
+    ours = sw.load("shakespeare-markov", device="cpu").generate("ROMEO:", tokens=300)
+    assert runtime.load(out).generate("ROMEO:", tokens=300) == ours
