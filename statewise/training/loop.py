@@ -8,7 +8,6 @@ far waits for them first.
 
 import math
 import time
-import tomllib
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import leaves, rows
-from statewise.specs import Note, TrainSpec, UserError, nearest
+from statewise.specs import Note, TrainSpec, UserError, from_toml, nearest
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
@@ -136,7 +135,7 @@ class Trainer:
         evaluated = self.progress.evaluated
         journal = None
         if self.folder is not None:
-            settings = tomllib.loads(str(self.folder.identity.get("run.toml", ""))) if spec.log else {}
+            settings = from_toml(str(self.folder.identity.get("run.toml", ""))) if spec.log else {}
             trackers = [open_tracker(kind, self.folder.path, settings) for kind in spec.log]
             journal = Journal(self.folder.path, after_step=first, evaluated=evaluated, trackers=trackers)
         self.display.start(self.progress.extent(spec))
