@@ -277,7 +277,7 @@ class LanguageModel:
             return at
         if self._reverse:
             ids.reverse()
-        self._refuse_long(at.position + len(ids))
+        _refuse_long(at.position + len(ids), self.context)
         if self._sequence is None:
             self._sequence = Graph(self._sequence_file, threads=self._threads)
         tokens_BT = np.array([[at.token, *ids[:-1]]], dtype=np.int64)
@@ -290,13 +290,9 @@ class LanguageModel:
         tail_K = np.concatenate([at.tail_K, np.array(ids, dtype=np.int64)])[-_TAIL:]
         return Continuation(state, int(ids[-1]), at.position + len(ids), seen_V, tail_K)
 
-    def _refuse_long(self, position: int) -> None:
-        if self.context is not None and position > self.context:
-            raise ValueError(f"the text has {position} tokens, and this model has {self.context} positions; read less")
-
     def step(self, at: Continuation, sampling: Sampling) -> Continuation:
         """One more token: `at.token` of what is returned."""
-        self._refuse_long(at.position + 1)
+        _refuse_long(at.position + 1, self.context)
         found = self._step({"tokens": np.array([at.token], dtype=np.int64), **at.state})
         logits_V = found["logits"][0]
         if self._never:
@@ -386,6 +382,7 @@ class Classifier:
         """Each answer with the probability of every label."""
         for number, row in enumerate(data):
             sequence = self._encoded(row)[: self._settings["longest"]]
+            _refuse_long(len(sequence), self._settings["context"])
             name = "values" if self.tokenizer is None else "tokens"
             found = self._graph({name: sequence[None], "lengths": np.array([len(sequence)], dtype=np.int64)})
             p_K = _softmax(found["logits"][0].astype(np.float64))
@@ -436,6 +433,7 @@ class Translator:
             raise ValueError("a translation run needs a prompt; give one")
         ids = self.source.encode(prompt)[: settings["longest_source"]]
         ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
+        _refuse_long(len(ids), settings["context"])
         longest = math.ceil(settings["max_ratio"] * (len(ids) - 1)) + settings["extra"]
         limits = [limit for limit in (settings["most_written"], tokens) if limit is not None]
         longest = min(longest, *limits) if limits else longest
@@ -459,6 +457,11 @@ class Translator:
                 return self.target.decode(written)
             seen_V[token] = True
             written.append(token)
+
+
+def _refuse_long(tokens: int, context: int | None) -> None:
+    if context is not None and tokens > context:
+        raise ValueError(f"the text has {tokens} tokens, and this model has {context} positions; give less")
 
 
 def _fits(found: tuple[int, ...], like: tuple[int, ...]) -> bool:

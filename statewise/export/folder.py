@@ -17,7 +17,7 @@ from statewise.core import to as moved
 from statewise.decoding import Continuation, Sampling, extend
 from statewise.disk import make_folder, write
 from statewise.export.graph import Graph, condition, flat, grows, quiet, step_graph, trace, traced_sequence
-from statewise.export.proof import Call, Proof, prove, prove_whole, session
+from statewise.export.proof import Call, Proof, prove, prove_whole, session, step_times
 from statewise.export.scan import scan_over
 from statewise.models import ConditionalMachine, TokenMachine
 from statewise.specs import UserError, option, optional
@@ -60,6 +60,7 @@ def export_run(
         step, sequence = make(portable.machine, files, taps)
         about["taps"] = list(taps)
         about["proof"] = _as_json(prove(portable.machine, step, sequence))
+        about["milliseconds"] = step_times(portable.machine, step)
         if int8:
             about["int8"] = _int8_graphs(portable, files, sequence)
     whole = portable.whole

@@ -1,6 +1,7 @@
 """Is what a graph computes what the machine computes? Measured in onnxruntime, from states that are not zero."""
 
 import copy
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from statewise.core import Machine, laws, leaves
 from statewise.export.graph import AFTER, begun, port_names, sample
+from statewise.models import longest_context
 from statewise.specs import optional
 from statewise.tasks import Whole
 
@@ -18,6 +20,7 @@ BATCHES = (1, 3, 8)
 LENGTHS = (1, 7, 64, 300)
 STEPS = 200  # chained: each starts from the state that the graph itself returned
 _READ = 5  # tokens before, so that no state is zero
+_ROUNDS, _CALLS = 7, 10  # of a measurement of time
 _SLACK = 8  # how much further than float32 itself a graph may be from float64
 
 Array = NDArray[Any]
@@ -56,14 +59,15 @@ def session(model: Any) -> Call:
 def prove(machine: Machine[Any], step: Call, sequence: Call) -> Proof:
     """Compare both graphs with the machine, over all batches and lengths that it can read."""
     _, room = machine.reserve(begun(machine, 1), LENGTHS[-1] + _READ)
-    lengths = tuple(time for time in LENGTHS if time + _READ <= room)
+    room = min(room, longest_context(machine) or room)
+    lengths = tuple(n for n in LENGTHS if n + _READ <= room)
     steps = min(STEPS, room - _READ)
     one = many = whole = 0.0
     cases = [
-        (rows, read, time) for rows in BATCHES for read, time in [(0, lengths[-1]), *((_READ, n) for n in lengths)]
+        (rows, read, length) for rows in BATCHES for read, length in [(0, lengths[-1]), *((_READ, n) for n in lengths)]
     ]
-    for rows, read, time in cases:
-        x, state = sample(machine, rows, read, time, seed=time)
+    for rows, read, length in cases:
+        x, state = sample(machine, rows, read, length, seed=length)
         whole = max(whole, distance(_fed(machine, sequence, x, state), _whole(machine, x, state)))
     for rows in BATCHES:
         for read in (0, _READ):
@@ -113,19 +117,34 @@ def _rounding(machine: Machine[Any], cases: Sequence[tuple[int, int, int]]) -> f
     """How far PyTorch in float32 is from float64, over the same sequences."""
     exact = copy.deepcopy(machine).double()
     worst = 0.0
-    for rows, read, time in cases:
-        ours, true = (_whole(one, *sample(one, rows, read, time, seed=time)) for one in (machine, exact))
+    for rows, read, length in cases:
+        ours, true = (_whole(one, *sample(one, rows, read, length, seed=length)) for one in (machine, exact))
         worst = max(worst, distance(ours, true))
     return worst
 
 
+@torch.no_grad()
+def step_times(machine: Machine[Any], step: Call) -> dict[str, float]:
+    """Milliseconds that a step of one row takes in the graph and in PyTorch, the least of several rounds."""
+    x, state = sample(machine, 1, _READ, 1)
+    feed = {port_names(machine)[0]: x[:, 0].numpy(), **{path: leaf.numpy() for path, leaf in leaves(state)}}
+    rounds: dict[str, list[float]] = {"graph": [], "torch": []}
+    for _ in range(_ROUNDS):
+        for name, call in (("graph", lambda: step(feed)), ("torch", lambda: machine.step(x[:, 0], state))):
+            begin = time.perf_counter()
+            for _ in range(_CALLS):
+                call()
+            rounds[name].append(1e3 * (time.perf_counter() - begin) / _CALLS)
+    return {name: min(taken) for name, taken in rounds.items()}
+
+
 def prove_whole(whole: Whole, graph: Call) -> dict[str, Any]:
     """The largest error of a graph that reads all of its input at once, over batches and lengths."""
-    lengths = [time for time in LENGTHS if time <= (whole.longest or time)]
+    lengths = [length for length in LENGTHS if length <= (whole.longest or length)]
     worst = 0.0
     for rows in BATCHES:
-        for time in lengths:
-            given = whole.sample(rows, time, torch.Generator().manual_seed(time))
+        for length in lengths:
+            given = whole.sample(rows, length, torch.Generator().manual_seed(length))
             with torch.no_grad():
                 expected = whole.module(*given)
             found = graph({name: value.numpy() for (name, _), value in zip(whole.inputs, given)})

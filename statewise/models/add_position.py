@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Machine, is_known, is_symbolic, one_step
+from statewise.encoders import TransformerEncoder
 from statewise.layers import sinusoid
 from statewise.specs import UserError
 
@@ -94,5 +95,5 @@ class AddPosition(Machine[Tensor]):
 
 def longest_context(model: nn.Module) -> int | None:
     """How many positions a model can read; None: any number."""
-    places = (part for part in model.modules() if isinstance(part, AddPosition))
-    return min((part.context for part in places if part.weight_PD is not None), default=None)
+    parts = (part for part in model.modules() if isinstance(part, AddPosition | TransformerEncoder))
+    return min((part.weight_PD.shape[0] for part in parts if part.weight_PD is not None), default=None)

@@ -212,6 +212,9 @@ def test_a_classifier_of_texts(tmp_path: Path) -> None:
     assert out.generate("great") == run.generate("great")
     with pytest.raises(ValueError, match="classifies texts; got int"):
         out.predict([3])
+    out._settings["context"] = 2
+    with pytest.raises(ValueError, match="the text has 3 tokens, and this model has 2 positions"):
+        out.predict("a great film")
 
 
 @pytest.mark.slow

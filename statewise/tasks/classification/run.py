@@ -223,7 +223,8 @@ class ClassificationRun(PredictingRun):
         if not isinstance(encoding, TextEncoding | ValueEncoding):
             kind = self.spec.data.kind
             raise UserError(f"a classifier of data.kind = {kind!r} cannot be exported", fix="text and values can be")
-        settings: dict[str, Any] = {"labels": self.classes.names, "longest": encoding.longest}
+        context = longest_context(self.model)
+        settings: dict[str, Any] = {"labels": self.classes.names, "longest": encoding.longest, "context": context}
         if isinstance(encoding, TextEncoding):
             settings |= {"end_id": encoding.tokenizer.end_id}
             name = "tokens"
@@ -244,7 +245,7 @@ class ClassificationRun(PredictingRun):
             inputs=[(name, {0: "batch", 1: "time"}), ("lengths", {0: "batch"})],
             outputs=[("logits", {0: "batch"})],
             sample=sample,
-            longest=longest_context(self.model),
+            longest=context,
         )
         files = {name: text for name, text in encoding.files().items() if isinstance(text, str)}
         return Portable(settings, files, whole=whole)

@@ -11,7 +11,7 @@ import numpy as np
 from statewise.core import Machine
 from statewise.data import Data, Text, array_of, as_files, read_lines, read_texts, source_name
 from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
-from statewise.models import ConditionalMachine, Terminating
+from statewise.models import ConditionalMachine, Terminating, longest_context
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
 from statewise.tasks.answers import MOST, Answer, Answers, tokens_per_second
 from statewise.tasks.folder import Opened
@@ -202,6 +202,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             "source_end": source.tokenizer.end_id,
             "target_end": languages.target.end_id,
             "longest_source": languages.longest,
+            "context": longest_context(self.model.reader),
             "reverse": self.spec.data.reverse,
             "never": self._translator.never(decoding),
             "most_written": self._translator.most_written(0),
