@@ -11,9 +11,12 @@ from statewise.cli.output import make_table, print_json, tell
 
 def export(
     run: RunFolder,
-    to: Annotated[Literal["onnx", "pt2"], typer.Option("--to", help="ONNX graphs, or PyTorch's programs.")] = "onnx",
+    to: Annotated[
+        Literal["onnx", "pt2", "hf"],
+        typer.Option("--to", help="ONNX graphs, PyTorch's programs, or a Hugging Face folder."),
+    ] = "onnx",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder. Default: RUN-onnx or RUN-pt2.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder. Default: RUN-onnx and so on.")
     ] = None,
     taps: Annotated[
         list[str] | None,
@@ -34,12 +37,31 @@ def export(
 
     opened = open_run(run, device="cpu", mixer=mixer)
     folder = Path(f"{run.name}-{to}") if out is None else out
+    if to == "hf":
+        return _hugging_face(opened, folder, taps=taps, int8=int8, json_=json_)
     about = export_run(opened, folder, to=to, taps=taps or (), int8=int8)
     if json_:
         print_json(about)
     else:
         _print(about, folder)
     return 0 if all(about[part]["passed"] for part in ("proof", "whole") if part in about) else 1
+
+
+def _hugging_face(run: Any, folder: Path, *, taps: list[str] | None, int8: bool, json_: bool) -> int:
+    from statewise.interop import export_hugging_face
+    from statewise.specs import UserError, from_json
+
+    if taps or int8:
+        raise UserError("--taps and --int8 are of graphs", fix="leave them out, or use --to onnx")
+    export_hugging_face(run, folder)
+    kind = from_json((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    if json_:
+        print_json({"folder": str(folder), "model_type": kind})
+        return 0
+    tell(f"{folder}: a {kind} model; open it with transformers.AutoModelForCausalLM.from_pretrained")
+    if kind == "statewise":
+        tell("its architecture is not one of transformers: import statewise.interop.transformers before that")
+    return 0
 
 
 def _print(about: dict[str, Any], folder: Path) -> None:

@@ -22,11 +22,12 @@ _NO_MATTER = {
 }  # fmt: skip
 
 
-def export_hugging_face(run: Run, out: str | Path) -> Path:
+def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None) -> Path:
     """Write a run as `config.json`, `model.safetensors` and `tokenizer.json`; returns the folder.
 
-    The run must be exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2; anything else is refused with the settings that
-    stand in the way.
+    A run that is exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2 is written as that (`native`), so that any tool
+    opens it. Any other is written for `transformers` with `import statewise.interop.transformers`; with `native=True`
+    it is refused, and the error names the settings that stand in the way.
 
     >>> gpt2 = {"model.position": "learned", "model.tie": True, "model.head_bias": False, "model.width": 32}
     >>> trained = sw.train("transformer", data="text.txt", steps=2, settings=gpt2)
@@ -36,16 +37,29 @@ def export_hugging_face(run: Run, out: str | Path) -> Path:
     """
     if not isinstance(run, LanguageModelRun):
         raise UserError(f"a {run.spec.task} run has no Hugging Face layout", fix="export a language model")
-    spec, vocab = _known(run.spec.model), run.tokenizer.vocab
-    kind, family = _fitting(spec, vocab)
+    spec, vocab = run.spec.model, run.tokenizer.vocab
+    if spec.kind == "markov":
+        raise UserError("a Markov model has counts, not weights", fix="export it as an ONNX graph")
     target = Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{str(target)!r} is there already", fix="choose another folder")
-    weights = _weights(spec, family, model_tensors(run.model))
     end = run.tokenizer.end_id
+    try:
+        described, weights = ({}, {}) if native is False else _as_published(_known(spec), vocab, run)
+    except UserError:
+        if native:
+            raise
+        described, weights = {}, {}
+    if not described:
+        described = {
+            "architectures": ["StatewiseForCausalLM"],
+            "model_type": "statewise",
+            "vocab_size": vocab,
+            "spec": spec.model_dump(mode="json", exclude_none=True),
+        }
+        weights = {f"model.{name}": value.detach().cpu() for name, value in model_tensors(run.model).items()}
     config = {
-        "architectures": [FAMILIES[kind].architecture],
-        **family.config(spec, vocab),
+        **described,
         "bos_token_id": end,
         "eos_token_id": end,
         "dtype": "float32",
@@ -62,8 +76,15 @@ def export_hugging_face(run: Run, out: str | Path) -> Path:
     write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
     if template.is_file():
         write(target / "chat_template.jinja", template.read_text(encoding="utf-8"))
-    write(target / "README.md", _card(run, kind))
+    write(target / "README.md", _card(run, str(described["model_type"])))
     return target
+
+
+def _as_published(spec: Known, vocab: int, run: LanguageModelRun) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Configuration and weights in the layout of the architecture that the model is."""
+    kind, family = _fitting(spec, vocab)
+    weights = _weights(spec, family, model_tensors(run.model))
+    return {"architectures": [FAMILIES[kind].architecture], **family.config(spec, vocab)}, weights
 
 
 def _known(spec: ModelSpec) -> Known:
@@ -134,6 +155,7 @@ def _card(run: LanguageModelRun, kind: str) -> str:
         f"# {run.path.name}",
         "",
         f"A language model of kind `{spec.model.kind}` in the layout of `{kind}`, trained with statewise.",
+        *(["Before it is opened: `import statewise.interop.transformers`."] if kind == "statewise" else []),
         "",
         f"- parameters: {sum(value.numel() for value in run.model.parameters()):,}",
         f"- vocabulary: {run.tokenizer.vocab:,}",

@@ -22,6 +22,7 @@ OPTIONAL = {
     "mlflow": "statewise.training.trackers",
     "onnxruntime": "statewise.runtime",
     "sklearn": "statewise.interop.sklearn",
+    "transformers": "statewise.interop.transformers",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
     "trackio": "statewise.training.trackers",

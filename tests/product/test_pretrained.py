@@ -163,6 +163,30 @@ def test_a_trained_run_opens_in_transformers(tmp_path: Path) -> None:
     assert "validation perplexity" in (out / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["shakespeare-lstm", "shakespeare-ttt"])
+def test_every_other_model_opens_in_transformers_too(name: str, tmp_path: Path) -> None:
+    """By classes that one import registers: equal weights, logits and greedy text, and beams reorder the state."""
+    import statewise.interop.transformers
+
+    said = call("export", name, "--to", "hf", "--out", str(tmp_path / "hf"))
+    assert said.code == 0, said.err
+    assert "import statewise.interop.transformers" in said.out
+    run = sw.load(name, device="cpu")
+    opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    assert isinstance(opened, statewise.interop.transformers.StatewiseForCausalLM)
+    given = torch.tensor([[run.tokenizer.end_id, *run.tokenizer.encode("ROMEO:")]])
+    with torch.no_grad():
+        assert torch.equal(opened(given).logits, run.model(given)[0])
+    written = opened.generate(given, max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+    text = run.generate("ROMEO:", tokens=20, sampling=sw.Sampling(temperature=0))
+    assert run.tokenizer.decode(written[0, given.shape[1] :].tolist()) == text
+    beams = opened.generate(given, max_new_tokens=6, num_beams=3, do_sample=False, eos_token_id=None, pad_token_id=0)
+    opened.generation_config.use_cache = False
+    assert beams.shape == (1, given.shape[1] + 6)
+    with pytest.raises(ValueError, match="without padding"):
+        opened(given, attention_mask=torch.zeros_like(given))
+
+
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_recurrent_layers_of_torch(kind: str, tied: bool, tmp_path: Path) -> None:
@@ -338,9 +362,11 @@ def test_hostile_folders_are_refused(case: str, saved: Any, tmp_path: Path) -> N
 
 def test_what_has_no_layout_is_refused(saved: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a lstm model has no architecture"):
-        sw.export_hugging_face(sw.load("shakespeare-lstm", device="cpu"), tmp_path / "a")
+        sw.export_hugging_face(sw.load("shakespeare-lstm", device="cpu"), tmp_path / "a", native=True)
+    with pytest.raises(UserError, match="counts, not weights"):
+        sw.export_hugging_face(sw.load("shakespeare-markov", device="cpu"), tmp_path / "m")
     with pytest.raises(UserError, match=r"this model is no .*that needs .*model\.head_bias = false \(it is true\)"):
-        sw.export_hugging_face(sw.load("shakespeare-transformer", device="cpu"), tmp_path / "b")
+        sw.export_hugging_face(sw.load("shakespeare-transformer", device="cpu"), tmp_path / "b", native=True)
     run = sw.from_pretrained(saved("gpt2")[0], out=tmp_path / "run", device="cpu")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
