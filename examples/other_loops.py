@@ -2,8 +2,9 @@
 
     python examples/other_loops.py [--loop plain|lightning|trainer] [--kind gru] [--steps 200]
 
-A model is a `torch.nn.Module`, so any loop can train it. Only the plain and the Lightning loop carry the state from one
-window to the next (truncated backpropagation through time): the Trainer shuffles its rows, so each window begins anew.
+A model is a `torch.nn.Module`, so any loop can train it. Only the plain and the Lightning loop carry the state from
+one window to the next (truncated backpropagation through time): the Trainer shuffles its rows, so each window begins
+with an empty state.
 
 B rows, T time, W windows, V vocabulary.
 """

@@ -1,5 +1,6 @@
 """`statewise train`: from data to the folder of a run."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -49,6 +50,10 @@ def train(
             "or with --resume best or --resume N from its best or that of step N.",
         ),
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="NAME", help="Report to wandb, mlflow or trackio too. Can be repeated."),
+    ] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Refuse nondeterministic operations and prove it by hash.")
     ] = False,
@@ -81,6 +86,8 @@ def train(
     settings = list(set_ or [])
     if deterministic:
         settings.append("train.deterministic=true")
+    if log:
+        settings.append(f"train.log={json.dumps(log)}")
     for name in test or ():
         if ":" not in name and not Path(name).exists():  # hub:NAME and file.npz:x:y are no paths
             raise UserError(f"--test {name}: there is no such file", fix="check the name")

@@ -28,7 +28,11 @@ def export_hugging_face(run: Run, out: str | Path) -> Path:
     The run must be exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2; anything else is refused with the settings that
     stand in the way.
 
-    >>> sw.export_hugging_face(sw.load("runs/gpt2"), "gpt2-again")  # doctest: +SKIP
+    >>> gpt2 = {"model.position": "learned", "model.tie": True, "model.head_bias": False, "model.width": 32}
+    >>> trained = sw.train("transformer", data="text.txt", steps=2, settings=gpt2)
+    >>> folder = sw.export_hugging_face(trained.load(), "small-gpt2")
+    >>> (folder / "config.json").is_file()
+    True
     """
     if not isinstance(run, LanguageModelRun):
         raise UserError(f"a {run.spec.task} run has no Hugging Face layout", fix="export a language model")

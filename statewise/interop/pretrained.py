@@ -46,7 +46,11 @@ def from_pretrained(folder: str | Path, *, out: str | Path | None = None, device
     `torch.nn.RNN`, `GRU` or `LSTM` between an embedding and a linear layer. `out` is the run's folder (default: a new
     one under `runs/`). Pickled weights are refused, and no code of the folder runs.
 
-    >>> run = sw.from_pretrained("gpt2", out="runs/gpt2")  # doctest: +SKIP
+    >>> llama = {"model.norm": "rms", "model.mlp": "swiglu", "model.bias": False, "model.head_bias": False}
+    >>> trained = sw.train("transformer", data="text.txt", steps=2, settings={**llama, "model.width": 32})
+    >>> folder = sw.export_hugging_face(trained.load(), "small-llama")
+    >>> sw.from_pretrained(folder).path
+    PosixPath('runs/small-llama')
     """
     source = Path(folder)
     if not source.is_dir():

@@ -151,6 +151,9 @@ class TrainSpec(Spec):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="auto: float32 on CPU, bfloat16 autocast on a GPU that has it"
     )
+    log: tuple[Literal["wandb", "mlflow", "trackio"], ...] = Field(
+        (), description="experiment trackers to report to as well; each must be installed"
+    )
     deterministic: bool = Field(False, description="refuse nondeterministic operations")
     graph: Literal["auto", "never", "always"] = Field(
         "auto",

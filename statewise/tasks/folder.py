@@ -75,6 +75,7 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
         table = read_toml(path)
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, not UTF-8, or a number without end
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
+    _keep_older_meaning(table)
     recorded = {custom_table.get("mixer"): custom_table.get("sha256") for custom_table in custom_tables(table)}
     home = folder.parents[1] if folder.parent.name == "checkpoints" else folder
     try:
@@ -89,6 +90,14 @@ def read_spec(folder: Path, *, mixers: Sequence[OwnMixer] = ()) -> AnyRunSpec:
     if weights.is_file():  # not yet, where a kill came between the two
         _refuse_other_counts(spec, weights)
     return spec
+
+
+def _keep_older_meaning(table: dict[str, Any]) -> None:
+    """`run.toml` has every default: what is missing is younger than the run, which was trained without it."""
+    model = table.get("model")
+    attention = model.get("attention") if isinstance(model, dict) else None
+    if isinstance(attention, dict):
+        attention.setdefault("query", "state")
 
 
 def _refuse_other_counts(spec: AnyRunSpec, weights: Path) -> None:

@@ -53,6 +53,7 @@ from statewise.training import (
     newest_verified,
     parallel,
     pick_device,
+    refuse_missing,
     refuse_what_does_not_fit,
     refuse_what_is_never_captured,
     start_over,
@@ -166,6 +167,7 @@ def _train(
     if checkpoint is not None:
         refuse_other_data(path, job.facts())
         compare_threads(checkpoint, spec, par.device, display)
+    refuse_missing(spec.train.log)
     judge_of(job, spec.train)  # refuses a figure that the task does not have
     refuse_what_is_never_captured(spec.train, par)
     if spec.learns == "gradient":

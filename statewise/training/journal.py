@@ -1,7 +1,8 @@
-"""What a run records: metrics that repeat exactly, and times that do not; both also for TensorBoard, if installed."""
+"""What a run records: metrics that repeat exactly, and times that do not; both also for experiment trackers."""
 
 import json
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from statewise.disk import append, is_plain, write
 from statewise.specs import UserError, from_json, read_small
+from statewise.training.trackers import Tracker
 
 _LARGEST = 1 << 30  # bytes of a file of metrics
 
@@ -19,13 +21,16 @@ class Journal:
     `evaluated=False`: the evaluation of step `after_step` is made again, so earlier records of it are dropped.
     """
 
-    def __init__(self, folder: Path, *, after_step: int = 0, evaluated: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, after_step: int = 0, evaluated: bool = True, trackers: Sequence[Tracker] = ()
+    ) -> None:
         self._metrics = folder / "metrics.jsonl"
         self._timing = folder / "timing.jsonl"
         for path in (self._metrics, self._timing):
             _forget_after(path, after_step, evaluated=evaluated)
         writer = summary_writer()
         self._board = writer and writer(str(folder), purge_step=after_step + 1 if after_step else None)
+        self._trackers = trackers
 
     def metrics(self, step: int, **values: float) -> None:
         _append(self._metrics, {"step": step, **values})
@@ -39,10 +44,14 @@ class Journal:
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
+        for tracker in self._trackers:
+            tracker.log(step, values)
 
     def close(self) -> None:
         if self._board is not None:
             self._board.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
 def summary_writer() -> Any:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import leaves, rows
-from statewise.specs import Note, TrainSpec, UserError, nearest
+from statewise.specs import Note, TrainSpec, UserError, from_toml, nearest
 from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
@@ -28,6 +28,7 @@ from statewise.training.progress_state import Progress, learning_rate, passed
 from statewise.training.step_report import Readings
 from statewise.training.stop import NonFinite, Signals, Stopped
 from statewise.training.task import Better, Task
+from statewise.training.trackers import open_tracker
 from statewise.training.update import Updater, contiguous_copy
 
 
@@ -134,7 +135,9 @@ class Trainer:
         evaluated = self.progress.evaluated
         journal = None
         if self.folder is not None:
-            journal = Journal(self.folder.path, after_step=first, evaluated=evaluated)
+            settings = from_toml(str(self.folder.identity.get("run.toml", ""))) if spec.log else {}
+            trackers = [open_tracker(kind, self.folder.path, settings) for kind in spec.log]
+            journal = Journal(self.folder.path, after_step=first, evaluated=evaluated, trackers=trackers)
         self.display.start(self.progress.extent(spec))
         before = self.progress
         try:

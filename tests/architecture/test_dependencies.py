@@ -19,9 +19,13 @@ MOST = 50  # distributions beside torch's own
 # Who imports what a default installation does not have, each after asking whether it is there.
 OPTIONAL = {
     "matplotlib": "statewise.figures",
+    "mlflow": "statewise.training.trackers",
     "onnxruntime": "statewise.runtime",
+    "sklearn": "statewise.interop.sklearn",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
+    "trackio": "statewise.training.trackers",
+    "wandb": "statewise.training.trackers",
 }
 
 

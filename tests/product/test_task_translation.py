@@ -1,5 +1,6 @@
 """Translation as a product: trained, cut and resumed, evaluated, predicted with, and misused."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,22 @@ def test_more_references_for_a_source(files: tuple[str, str], run: Path, tmp_pat
     said = call("evaluate", str(run), *data, "--reference", str(own))
     assert said.code == 2
     assert "has 1 lines" in said.err
+
+
+def test_a_run_from_before_a_setting_keeps_its_meaning(files: Any, tmp_path: Path) -> None:
+    """`attention.query` is younger than runs whose run.toml does not have it: they asked with the state alone."""
+    trained = start(files, tmp_path / "run", {"model.attention.query": "state"})
+    before = trained.load().translate(["eins zwei"])
+    recipe = tmp_path / "run/run.toml"
+    manifest = tmp_path / "run/manifest.json"
+    old, told = recipe.read_bytes(), json.loads(manifest.read_text())
+    assert b'query = "state"\n' in old
+    recipe.write_bytes(old.replace(b'query = "state"\n', b""))
+    told["files"]["run.toml"] = {
+        "bytes": recipe.stat().st_size,
+        "sha256": hashlib.sha256(recipe.read_bytes()).hexdigest(),
+    }
+    manifest.write_text(json.dumps(told))
+    again = load(tmp_path / "run", device="cpu")
+    assert again.spec.model.attention.query == "state"
+    assert again.translate(["eins zwei"]) == before

@@ -52,7 +52,8 @@ def test_what_a_mixer_prints_makes_it_again(spec: Any) -> None:
     """So no option that changes the mixer is left out."""
     for part in build_sample(spec, vocab=VOCAB).modules():
         if isinstance(part, Mixer):
-            again = eval(f"{type(part).__name__}({part.extra_repr()})", {}, vars(mixers))
+            kind = type(part)
+            again = eval(f"{kind.__name__}({part.extra_repr()})", {}, {kind.__name__: kind})
             assert repr(again) == repr(part)
             sizes, expected = ({name: one.shape for name, one in mixer.state_dict().items()} for mixer in (again, part))
             assert sizes == expected
