@@ -46,6 +46,9 @@ def export_run(
     for library in ("onnx", "onnxscript", "onnxruntime") if to == "onnx" else ():
         optional(library, extra="onnx", needed_by="ONNX graphs")
     portable = run.portable()
+    odd = {str(part.dtype) for part in run.model.parameters() if part.dtype != torch.float32}
+    if odd:
+        raise UserError(f"the run has weights in {', '.join(sorted(odd))}, and graphs are in float32")
     about: dict[str, Any] = {
         "format": runtime.FORMAT,
         "statewise": __version__,

@@ -174,6 +174,13 @@ def test_mistakes(words: str, complaint: str, here: Path) -> None:
     assert not Path("new").exists()
 
 
+def test_other_precisions_are_refused(world: Path, tmp_path: Path) -> None:
+    run = sw.load(world / "runs/lstm", device="cpu")
+    run.model.double()
+    with pytest.raises(sw.UserError, match=r"weights in torch.float64, and graphs are in float32"):
+        sw.export.export_run(run, tmp_path / "out")
+
+
 @pytest.mark.slow
 def test_what_cannot_be_traced_is_refused(here: Path) -> None:
     said = call("export", "shakespeare-markov", "--out", "new", "--taps", "*known")
