@@ -1,4 +1,4 @@
-"""Rows of a Hugging Face dataset, named `hub:NAME:SPLIT` (the extra `hub`), or of a table file."""
+"""Rows of a Hugging Face dataset (`hub:NAME:SPLIT`), a Parquet or Arrow file (the extra `hub`), or a table of text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from statewise.data.table import Column, Row, TableOptions, read_table
 from statewise.specs import UserError, nearest, optional
 
 _HUB = "hub:"
+_COLUMNAR = (".parquet", ".arrow", ".feather")
 
 
 class HubName(NamedTuple):
@@ -20,8 +21,10 @@ class HubName(NamedTuple):
 
 
 def hub_name(path: str | Path) -> HubName | None:
-    """The dataset that a path names, or None if it is an ordinary path."""
+    """The dataset that a path names (a Parquet or Arrow file is one), or None if it is an ordinary path."""
     text = str(path)
+    if text.lower().endswith(_COLUMNAR) and not text.startswith(_HUB):
+        return HubName(text, None, "train")
     if not text.startswith(_HUB):
         return None
     match text.removeprefix(_HUB).split(":"):
@@ -50,7 +53,9 @@ def read_hub(
     datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets")
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
-        if saved and data_files is None:
+        if str(name_or_path).lower().endswith(_COLUMNAR):
+            dataset = datasets.Dataset(_columnar(Path(name_or_path)))
+        elif saved and data_files is None:
             dataset = datasets.load_from_disk(str(name_or_path))
         else:
             dataset = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
@@ -58,13 +63,29 @@ def read_hub(
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"the dataset {str(name_or_path)!r} cannot be loaded: {reason[0]}",
-            fix="name a folder, a dataset of the hub, or csv, json or text with data_files",
+            fix="name a folder, a dataset of the hub, a whole .parquet or .arrow file, or csv, json or text files",
         ) from None
     if isinstance(dataset, dict):
         if split not in dataset:
             raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, dataset))
         dataset = dataset[split]
     return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
+
+
+def _columnar(path: Path) -> Any:
+    """The table of a Parquet, Feather or Arrow file, the latter as a file or as a stream."""
+    import pyarrow  # comes with `datasets`
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    if path.suffix.lower() == ".parquet":
+        return pyarrow.parquet.read_table(path)
+    with pyarrow.OSFile(str(path)) as file:
+        try:
+            return pyarrow.ipc.open_file(file).read_all()
+        except pyarrow.ArrowInvalid:
+            file.seek(0)
+            return pyarrow.ipc.open_stream(file).read_all()
 
 
 def dataset_rows(dataset: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:

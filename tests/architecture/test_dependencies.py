@@ -21,6 +21,7 @@ OPTIONAL = {
     "matplotlib": "statewise.figures",
     "mlflow": "statewise.training.trackers",
     "onnxruntime": "statewise.runtime",
+    "pyarrow": "statewise.data.hub",
     "sklearn": "statewise.interop.sklearn",
     "transformers": "statewise.interop.transformers",
     "triton": "statewise.kernels",
