@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, RunFolder, Text, joined, open_run
-from statewise.cli.output import print_json, print_report
+from statewise.cli.output import print_json, print_report, tell
 
 if TYPE_CHECKING:
     from statewise.tasks import Evaluation, Run
@@ -43,6 +43,13 @@ def evaluate(
         bool,
         typer.Option("--stationarity", help="Test whether the series or the text is stationary."),
     ] = False,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--tasks", metavar="NAME", help="Language models: a task of lm_eval. Can be repeated."),
+    ] = None,
+    task_folder: Annotated[
+        Path | None, typer.Option("--task-folder", metavar="DIR", help="Task files of your own for --tasks.")
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Forecasts: plot one (.svg, .png, .pdf), or its numbers (.csv)."),
@@ -65,6 +72,9 @@ def evaluate(
 
     data = joined(data, text)
     opened = open_run(run, set_ or (), device=device, mixer=mixer)
+    if tasks:
+        _harness(opened, tasks, task_folder, json_=json_)
+        return
     read = ", ".join(data) if data else "the held-out part"
     files = [Path(name) for name in data] if data else None
 
@@ -145,3 +155,17 @@ def _stationarity(name: Path, run: "Run", files: "Sequence[Path] | None", *, jso
         print_json(record)
     else:
         print_report(report, title=title, first=first)
+
+
+def _harness(run: "Run", tasks: list[str], folder: Path | None, *, json_: bool) -> None:
+    """The metrics of lm_eval, as it names them."""
+    from statewise.interop.lm_eval import evaluate_tasks
+
+    found = evaluate_tasks(run, tasks, folder=folder)
+    if json_:
+        print_json(found)
+        return
+    for name, metrics in found.items():
+        for metric, value in metrics.items():
+            if isinstance(value, float) and "stderr" not in metric:
+                tell(f"{name}: {metric.partition(',')[0]} {value:.4f}")
