@@ -159,7 +159,7 @@ def _stationarity(name: Path, run: "Run", files: "Sequence[Path] | None", *, jso
 
 def _harness(run: "Run", tasks: list[str], folder: Path | None, *, json_: bool) -> None:
     """The metrics of lm_eval, as it names them."""
-    from statewise.interop.lm_eval import evaluate_tasks
+    from statewise.interop import evaluate_tasks
 
     found = evaluate_tasks(run, tasks, folder=folder)
     if json_:
