@@ -159,9 +159,9 @@ def _stationarity(name: Path, run: "Run", files: "Sequence[Path] | None", *, jso
 
 def _harness(run: "Run", tasks: list[str], folder: Path | None, *, json_: bool) -> None:
     """The metrics of lm_eval, as it names them."""
-    from statewise.interop import evaluate_tasks
+    from statewise.interop import lm_eval
 
-    found = evaluate_tasks(run, tasks, folder=folder)
+    found = lm_eval.evaluate_tasks(run, tasks, folder=folder)
     if json_:
         print_json(found)
         return
