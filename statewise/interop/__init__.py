@@ -1,6 +1,6 @@
 """Models of other libraries as runs, and runs as models of other libraries.
 
-The modules `sklearn`, `transformers` and `lm_eval` are imported by name: each needs the library that it is called after.
+The modules `sklearn`, `transformers` and `lm_eval` are imported by name: each needs the library it is called after.
 """
 
 from statewise.interop.hugging_face import export_hugging_face as export_hugging_face
