@@ -67,7 +67,9 @@ def test_a_task_trains_evaluates_and_predicts(task: str, warm_user: User, files:
     if task == "translation":
         path = tmp_path / "sources.txt"
         path.write_text("a b c\nd e f\n")
-    assert command(warm_user, tmp_path, "predict", "run", str(path)).strip()
+    predicted = command(warm_user, tmp_path, "predict", "run", str(path))
+    # After so few steps a translation may be empty; it is a line all the same.
+    assert predicted.count("\n") == 2 if task == "translation" else predicted.strip()
 
 
 def test_a_language_model_trains_evaluates_and_writes(warm_user: User, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_the_pairs_are_what_they_say(example: ModuleType) -> None:
 def test_it_prints_a_row_for_every_way(
     example: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["ways", "--steps", "1", "--cases", "8", "--parameters", "4000"])
+    monkeypatch.setattr(sys, "argv", ["ways", "--steps", "1", "--cases", "8", "--parameters", "12000"])
     example.main()
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]

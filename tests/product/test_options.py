@@ -13,7 +13,7 @@ from statewise import cli
 from statewise.specs import UserError, load_recipe, make_spec, recipe_names
 from statewise.specs.catalogue import SYNONYMS, settings_of
 
-VERBS = [one.callback.__name__ for one in cli.app.registered_commands if one.callback]
+VERBS = [one.name or one.callback.__name__ for one in cli.app.registered_commands if one.callback]
 SMALL = {"model.width": 8, "train.window": 16, "train.truncation": 16, "train.evaluate_every": 1}
 
 
