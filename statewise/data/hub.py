@@ -50,7 +50,7 @@ def read_hub(
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     """
-    datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets")
+    datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets, Parquet and Arrow files")
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
         if str(name_or_path).lower().endswith(_COLUMNAR):

@@ -27,6 +27,7 @@ from statewise.specs import (
     UserError,
     dumps,
     from_json,
+    parse_spec,
     read_small,
 )
 from statewise.tasks import Run, load, refuse_used
@@ -65,12 +66,14 @@ def from_pretrained(folder: str | Path, *, out: str | Path | None = None, device
         tensors = _Tensors(source, held)
         if (source / "config.json").is_file():
             config = Config(_table(source / "config.json", _LARGEST_CONFIG), f"{source.name}/config.json")
-            family = _family(config)
-            known = _spec(family, config)
-            vocab = config.whole("vocab_size")
-            _refuse_vocabulary(tokenizer, vocab, source)
-            spec: ModelSpec = known
-            weights = _weights(known, family, tensors, tokenizer.vocab)
+            _refuse_vocabulary(tokenizer, config.whole("vocab_size"), source)
+            spec: ModelSpec
+            if config.table.get("model_type") == "statewise":
+                spec, weights = _own(config, tensors, tokenizer.vocab)
+            else:
+                family = _family(config)
+                spec = known = _spec(family, config)
+                weights = _weights(known, family, tensors, tokenizer.vocab)
         else:
             spec, weights = _recurrent(tensors, tokenizer, source)
     run = LanguageModelSpec.model_validate(
@@ -203,7 +206,9 @@ def _weight_files(source: Path) -> list[Path]:
 def _family(config: Config) -> Family:
     kind = config.table.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise UserError(f"{config.source}: model_type is {kind!r}, expected one of {', '.join(FAMILIES)}")
+        raise UserError(
+            f"{config.source}: model_type is {kind!r}, expected one of {', '.join([*FAMILIES, 'statewise'])}"
+        )
     return FAMILIES[kind]
 
 
@@ -213,6 +218,24 @@ def _spec(family: Family, config: Config) -> Known:
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{config.source}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _own(config: Config, tensors: _Tensors, vocab: int) -> tuple[ModelSpec, dict[str, Tensor]]:
+    """What `export_hugging_face` writes for models that no published architecture holds."""
+    parsed = parse_spec({"model": config.table.get("spec")}, source=config.source)
+    if not isinstance(parsed, LanguageModelSpec) or parsed.learns != "gradient":
+        raise UserError(f"{config.source}: spec describes no language model with weights")
+    if getattr(parsed.model, "depth", 0) > len(tensors):
+        raise UserError(f"{config.source} has more layers than the files have tensors")
+    with on_meta():
+        described = {name: list(value.shape) for name, value in model_tensors(build(parsed.model, vocab=vocab)).items()}
+    stored = {name.removeprefix("model."): tensors.shape(name) for name in tensors}
+    if described != stored:
+        odd = next(name for name in {**described, **stored} if described.get(name) != stored.get(name))
+        raise UserError(
+            f"{odd} has shape {stored.get(odd, 'none')}, where config.json needs {described.get(odd, 'none')}"
+        )
+    return parsed.model, {name: tensors[f"model.{name}"] for name in described}
 
 
 def _refuse_vocabulary(tokenizer: Tokenizer, vocab: int, source: Path) -> None:

@@ -101,7 +101,10 @@ def test_a_study_of_translators_runs(warm_user: User, tmp_path: Path) -> None:
     ("words", "needed"),
     [
         ("train forecasting --data series.mat --out run", "MATLAB files need the library scipy"),
-        ("train classification --data hub:made:train --out run", "Hugging Face datasets need the library datasets"),
+        (
+            "train classification --data hub:made:train --out run",
+            "Hugging Face datasets, Parquet and Arrow files need the library datasets",
+        ),
         ("compare ladder --engine ray", "trials on a Ray cluster need the library ray"),
         ("export shakespeare-elman --out run", "ONNX graphs need the library onnx"),
     ],

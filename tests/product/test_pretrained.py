@@ -183,6 +183,9 @@ def test_every_other_model_opens_in_transformers_too(name: str, tmp_path: Path) 
     beams = opened.generate(given, max_new_tokens=6, num_beams=3, do_sample=False, eos_token_id=None, pad_token_id=0)
     opened.generation_config.use_cache = False
     assert beams.shape == (1, given.shape[1] + 6)
+    again = sw.from_pretrained(tmp_path / "hf", out=tmp_path / "again", device="cpu")
+    assert again.spec.model == run.spec.model
+    assert torch.equal(again.model(given)[0], run.model(given)[0])
     with pytest.raises(ValueError, match="without padding"):
         opened(given, attention_mask=torch.zeros_like(given))
 
