@@ -46,7 +46,7 @@ class Event(NamedTuple):
 class Job:
     """One text to generate with the model that is served as `model`.
 
-    `prompt` are token ids without the beginning symbol: the engine adds it unless the prompt has it or `start` is given.
+    `prompt` are token ids; the engine puts the beginning symbol first, unless it is there or `start` is given.
     """
 
     model: str
