@@ -51,6 +51,7 @@ from statewise.specs.mixer import Mamba2Spec as Mamba2Spec
 from statewise.specs.mixer import MinGRUSpec as MinGRUSpec
 from statewise.specs.mixer import MinLSTMSpec as MinLSTMSpec
 from statewise.specs.mixer import ReservoirSpec as ReservoirSpec
+from statewise.specs.mixer import RotaryScaling as RotaryScaling
 from statewise.specs.mixer import TransformerSpec as TransformerSpec
 from statewise.specs.mixer import TTTLinearSpec as TTTLinearSpec
 from statewise.specs.mixer import TTTMLPSpec as TTTMLPSpec
