@@ -15,7 +15,7 @@ from statewise.serving.job import Refused
 
 _GIGABYTE = 10**9
 _READ = 1024  # tokens after which the size of a growing state is reported
-_MOST_ROWS = 1024
+_MOST_ROWS = 16384  # or values of a series
 
 
 def _model(served: Any) -> dict[str, Any]:
