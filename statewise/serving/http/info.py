@@ -54,7 +54,10 @@ async def model(service: Service, request: Request) -> Response:
 async def tokenize(service: Service, request: Request) -> Response:
     asked = parse(TokenizeRequest, await request.body())
     served = service.served(asked.model, task="language_model")
-    tokens = await service.encode(served, asked.prompt)
+    if asked.prompt == served.tokenizer.end_token:  # alone, it asks for the id; inside a text it is only text
+        tokens = [int(served.tokenizer.end_id)]
+    else:
+        tokens = await service.encode(served, asked.prompt)
     return as_json({"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context})
 
 
