@@ -52,7 +52,7 @@ async def model(service: Service, request: Request) -> Response:
 
 
 async def tokenize(service: Service, request: Request) -> Response:
-    asked = parse(TokenizeRequest, await request.body())
+    asked = await parse(TokenizeRequest, request)
     served = service.served(asked.model, task="language_model")
     if asked.prompt == served.tokenizer.end_token:  # alone, it asks for the id; inside a text it is only text
         tokens = [int(served.tokenizer.end_id)]
@@ -62,7 +62,7 @@ async def tokenize(service: Service, request: Request) -> Response:
 
 
 async def detokenize(service: Service, request: Request) -> Response:
-    asked = parse(DetokenizeRequest, await request.body())
+    asked = await parse(DetokenizeRequest, request)
     served = service.served(asked.model, task="language_model")
     if asked.tokens and max(asked.tokens) >= served.vocab:
         raise invalid(f"token {max(asked.tokens)} is not in the vocabulary of {served.vocab}", param="tokens")
@@ -88,7 +88,7 @@ async def tokenizer_info(service: Service, request: Request) -> Response:
 
 async def predict(service: Service, request: Request, *, task: str | None = None) -> Response:
     """The answers of `statewise predict`, one for each row."""
-    asked = parse(PredictRequest, await request.body())
+    asked = await parse(PredictRequest, request)
     served = service.served(asked.model, task=task)
     if served.task == "language_model":
         raise invalid(f"model {served.name!r} writes text: ask /v1/completions", param="model")
