@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from asking import Client, Running, Said, running
 
+from statewise import cli
 from statewise.serving.scheduler import Scheduler
 from statewise.specs import ServingSpec
 
@@ -303,25 +304,24 @@ def test_an_engine_that_dies_is_told_and_ends_the_process(
         assert b'"engine_failed"' in read_all(stream)
 
 
-def test_what_is_wrong_with_the_command_is_said_before_anything_starts(text_runs: dict[str, Path]) -> None:
+def test_what_is_wrong_with_the_command_is_said_before_anything_starts(
+    text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refused(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "statewise", "serve", *words],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 2, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
+        monkeypatch.setattr(sys, "argv", ["statewise", "serve", *words])
+        assert cli._run() == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        return said.err
 
     run = str(text_runs["lstm"])
     assert "STATEWISE_KEY" in refused(run, "--host", "0.0.0.0")
     assert "drain_seconds" in refused(run, "--set", "drain_second=3")
     assert "slots" in refused(run, "--slots", "0")
     assert "two runs have one name" in refused(run, run)
+    assert "2 names for 1 runs" in refused(run, "--name", "a", "--name", "b")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused(run, "--port", str(taken.getsockname()[1]))
     assert "is not a folder" in refused("no/such/run", "--port", "0")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "[serve]" in refused(run)

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from starlette.types import Receive
+from starlette.requests import Request
 
 from statewise.serving.http.error import HttpError, of_refusal
 from statewise.serving.job import Event, Finish, Job, Scored
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from statewise.serving.http.service import Service
 
 _SCORED_BYTES = 100  # of one token with its probabilities, about
+
+
+class Connection(Protocol):
+    """What an exchange needs of the connection that it answers. A task that waits for its end would cost kilobytes."""
+
+    lost: Callable[[], None] | None  # called once, when the client is gone
+
+    def is_open(self) -> bool: ...
+    def abort(self) -> None: ...
 
 
 class Gone(Exception):
@@ -67,11 +76,11 @@ class Exchange:
     """The jobs of one request. One task waits; it is woken once for all that came."""
 
     __slots__ = (
+        "_connection",
         "_limit",
         "_service",
         "_size",
         "_waiter",
-        "abort",
         "choices",
         "failure",
         "gone",
@@ -82,8 +91,9 @@ class Exchange:
         "unfinished",
     )
 
-    def __init__(self, service: "Service", choices: Sequence[Choice], abort: Callable[[], None] | None = None) -> None:
-        self._service, self._limit, self.abort = service, service.spec.unread_bytes, abort
+    def __init__(self, service: "Service", request: Request, choices: Sequence[Choice]) -> None:
+        self._service, self._limit = service, service.spec.unread_bytes
+        self._connection: Connection = request.scope["state"]["connection"]
         self.choices = choices
         self.touched: list[Choice] = []  # those that something came for, in order
         self.unfinished = len(choices)
@@ -96,6 +106,9 @@ class Exchange:
             choice.exchange = self
         service.submit([choice.job for choice in choices])
         service.exchanges.add(self)
+        self._connection.lost = self.leave
+        if not self._connection.is_open():
+            self.leave()
 
     def came(self, choice: Choice, size: int) -> None:
         if not self.touched or self.touched[-1] is not choice:
@@ -127,8 +140,7 @@ class Exchange:
     def drop(self) -> None:
         """The client does not read: end the connection."""
         self.leave()
-        if self.abort is not None:
-            self.abort()
+        self._connection.abort()
 
     def tick(self, now: float) -> None:
         """Once a second: a comment for a silent stream, an end for a client that stopped reading."""
@@ -147,21 +159,13 @@ class Exchange:
         await self._waiter
         self._waiter = None
 
-    async def watch(self, receive: Receive) -> None:
-        """Notice that the client leaves. The body was read before, so nothing else can come."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.leave()
-
-    async def finish(self, receive: Receive) -> None:
+    async def finish(self) -> None:
         """Wait for all of it, for an answer in one piece."""
-        watcher = asyncio.ensure_future(self.watch(receive))
         try:
             while self.unfinished and not (self.gone or self.failure):
                 self.touched, self.pinged = [], False
                 await self.wait()
         finally:
-            watcher.cancel()
             self.close()
         if self.gone:
             raise Gone
@@ -170,6 +174,7 @@ class Exchange:
 
     def close(self) -> None:
         """Give back what still runs."""
+        self._connection.lost = None
         self._service.exchanges.discard(self)
         running = [choice.job for choice in self.choices if choice.finish is None]
         if running:

@@ -39,7 +39,6 @@ class EventStream(Response):
         exchange, writer = self._exchange, self._writer
         started = False
         loop = asyncio.get_running_loop()
-        watcher = asyncio.ensure_future(exchange.watch(receive))
         try:
             while True:
                 await exchange.wait()
@@ -66,5 +65,4 @@ class EventStream(Response):
                 if last:
                     return
         finally:
-            watcher.cancel()
             exchange.close()
