@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from statewise import __version__
+import statewise
 from statewise.core import State, leaves
 from statewise.data import Tokenizer
 from statewise.decoding import Continuation
@@ -73,7 +73,7 @@ class Served:
 
     @property
     def fingerprint(self) -> str:
-        return f"{self.weights[:12]}-{__version__}"
+        return f"{self.weights[:12]}-{statewise.__version__}"
 
     def state_bytes(self, tokens: int) -> int | None:
         """Memory of one text's state after so many tokens; None for a run that has no state to keep."""

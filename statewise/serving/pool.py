@@ -183,6 +183,7 @@ class Pool:
             while self._slots < slots:
                 self._slots *= 2
             self._slots = min(self._slots, self._context or self._slots)
+        self._changed()
         fresh: State = self.model.init_state(self._capacity)
         self._memory = self.model.reserve(fresh, self._slots)[0] if grows else map_state(Tensor.clone, fresh)
         if held:
