@@ -17,10 +17,7 @@ _AROUND = {"recall": 10, "passages": 4}  # most words of a row besides `distance
 
 class LabelledDataSpec(Spec):
     layout_of_files: ClassVar[tuple[str, ...]] = (
-        "format",
-        "header",
-        "delimiter",
-        "encoding",
+        *Spec.layout_of_table,
         "text",
         "label",
         "values",

@@ -21,10 +21,7 @@ BleuTokens = Literal["auto", SacreTokens]
 
 class PairDataSpec(Spec):
     layout_of_files: ClassVar[tuple[str, ...]] = (
-        "format",
-        "header",
-        "delimiter",
-        "encoding",
+        *Spec.layout_of_table,
         "source_column",
         "target_column",
         "empty",

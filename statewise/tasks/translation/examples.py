@@ -263,13 +263,9 @@ def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] 
     found = read_pairs(
         paths,
         targets or None,
-        format="auto" if targets else spec.format,
         columns=(spec.source_column, spec.target_column),
         numbers=spec.source_kind == "vector" or spec.target_kind == "series",
-        header=spec.header,
-        delimiter=spec.delimiter,
-        encoding=spec.encoding,
-        empty=spec.empty,
+        **{**spec.subset(*spec.layout_of_table, "empty"), **({"format": "auto"} if targets else {})},
     )
     return _pairs(found, found.counts)
 
