@@ -3,5 +3,6 @@
 The modules `sklearn`, `transformers` and `lm_eval` are imported by name: each needs the library it is called after.
 """
 
+from statewise.interop.gguf import export_gguf as export_gguf
 from statewise.interop.hugging_face import export_hugging_face as export_hugging_face
 from statewise.interop.pretrained import from_pretrained as from_pretrained
