@@ -55,10 +55,7 @@ def build_forecaster(
         spec.model,
         entry=entry,
         entry_width=entry_width,
-        bidirectional=spec.reader.bidirectional,
-        summary=spec.reader.summary,
-        score=spec.reader.score,
-        alignment=spec.reader.alignment,
+        **dict(spec.reader),
         generator=generator,
     )
     skip = None

@@ -98,26 +98,7 @@ def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> Tr
             "head_width, query_key_norm and rotary_scaling are of Transformers that look back only",
             fix="leave them out, or set bidirectional = false",
         )
-    return TransformerEncoder(
-        spec.width,
-        depth=spec.depth,
-        heads=spec.num_heads,
-        kv_heads=spec.kv_heads,
-        position=spec.position,
-        context=spec.context,
-        rotary_base=spec.rotary_base,
-        norm=spec.norm,
-        norm_epsilon=spec.norm_epsilon,
-        norm_place=spec.norm_place,
-        residual=spec.residual,
-        mlp=spec.mlp,
-        mlp_ratio=spec.mlp_ratio,
-        bias=spec.bias,
-        dropout=spec.dropout,
-        input_dropout=spec.input_dropout,
-        attention_dropout=spec.attention_dropout,
-        variational=spec.variational,
-        init=spec.init,
-        kernel=spec.kernel,
-        generator=generator,
-    )
+    own = spec.subset("depth", "kv_heads", "position", "context", "rotary_base", "attention_dropout")
+    around = spec.subset("norm", "norm_epsilon", "norm_place", "residual", "mlp", "mlp_ratio", "bias")
+    shared = spec.subset("dropout", "input_dropout", "variational", "init", "kernel")
+    return TransformerEncoder(spec.width, heads=spec.num_heads, **own, **around, **shared, generator=generator)

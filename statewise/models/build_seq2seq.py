@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from statewise.encoders import MultiHeadAttention
-from statewise.layers import MLP, Attend, Dropout, Embedding, Looks, make_alignment, make_linear, make_norm, make_score
-from statewise.models.build import build, build_mixer, build_position, build_stack
+from statewise.layers import Attend, Dropout, Embedding, Looks, make_alignment, make_linear, make_norm, make_score
+from statewise.models.build import build, build_around, build_mixer, build_position, build_stack
 from statewise.models.build_reader import build_reader
 from statewise.models.cross_block import CrossBlock
 from statewise.models.head import CategoricalHead
@@ -182,29 +182,21 @@ def _build_transformer(
     blocks = []
     for _ in range(decoder.depth):
         own = build_mixer(decoder, input_width=width, generator=generator)
+        options = decoder.subset("kv_heads", "bias", "init", "kernel")
         cross = MultiHeadAttention(
-            width,
-            heads=decoder.num_heads,
-            kv_heads=decoder.kv_heads,
-            bias=decoder.bias,
-            dropout=decoder.attention_dropout,
-            init=decoder.init,
-            kernel=decoder.kernel,
-            generator=generator,
+            width, heads=decoder.num_heads, dropout=decoder.attention_dropout, **options, generator=generator
         )
-        mlp = None
-        if decoder.mlp != "none":
-            mlp = MLP(width, hidden=decoder.mlp_width(), kind=decoder.mlp, bias=decoder.bias, generator=generator)
+        around = build_around(decoder, width, width, generator=generator)
         blocks.append(
             CrossBlock(
                 own,
                 cross,
-                norm=make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
+                norm=around["norm"],
                 cross_norm=make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
-                dropout=Dropout(decoder.dropout, variational=decoder.variational),
+                dropout=around["dropout"],
                 norm_place=decoder.norm_place,
-                mlp=mlp,
-                mlp_norm=None if mlp is None else make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
+                mlp=around["mlp"],
+                mlp_norm=around["mlp_norm"],
             )
         )
     return Transformer(

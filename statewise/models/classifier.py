@@ -75,10 +75,7 @@ def build_sequence_classifier(
         model,
         entry=entry,
         entry_width=width,
-        bidirectional=reader.bidirectional,
-        summary=reader.summary,
-        score=reader.score,
-        alignment=reader.alignment,
+        **dict(reader),
         generator=generator,
     )
     return Classifier(reader=read, head=CategoricalHead(read.width, num_classes, generator=generator))

@@ -93,6 +93,8 @@ from statewise.specs.seq2seq import EncoderSpec as EncoderSpec
 from statewise.specs.seq2seq import LinearEncoderSpec as LinearEncoderSpec
 from statewise.specs.seq2seq import ScoreKind as ScoreKind
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec
+from statewise.specs.serving import LOOPBACK as LOOPBACK
+from statewise.specs.serving import ServingSpec as ServingSpec
 from statewise.specs.stacked import StackedSpec as StackedSpec
 from statewise.specs.stacked import labelling_scale as labelling_scale
 from statewise.specs.study import BudgetSpec as BudgetSpec

@@ -35,6 +35,12 @@ class Finer(NamedTuple):
 
 class Spec(BaseModel):
     layout_of_files: ClassVar[tuple[str, ...]] = ()  # fields that describe the format of files
+    layout_of_table: ClassVar[tuple[str, ...]] = (
+        "format",
+        "header",
+        "delimiter",
+        "encoding",
+    )  # of a CSV, TSV or JSONL
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -48,6 +54,10 @@ class Spec(BaseModel):
         elif isinstance(value, str) and len(value) > _LONGEST_TEXT:
             raise ValueError(f"{len(value):,} characters; expected at most {_LONGEST_TEXT:,}")
         return value
+
+    def subset(self, *names: str) -> dict[str, Any]:
+        """These settings by name: keywords of what takes them as they are."""
+        return {name: getattr(self, name) for name in names}
 
     @property
     def known_as(self) -> str:

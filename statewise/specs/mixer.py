@@ -119,6 +119,10 @@ class WindowSpec(StackedSpec):
         "tanh", description="linear: the autoregressive model of statistics"
     )
 
+    @property
+    def reach(self) -> int | None:
+        return self.depth * (self.order - 1) + 1
+
 
 class LatentSpec(StackedSpec):
     vector_state: ClassVar[bool] = True
@@ -214,6 +218,10 @@ class TransformerSpec(StackedSpec):
     def longest(self) -> int | None:
         """Learned positions are limited."""
         return self.context if self.position == "learned" else None
+
+    @property
+    def reach(self) -> int | None:
+        return None if self.window is None else self.depth * (self.window - 1) + 1
 
     @property
     def num_heads(self) -> int:

@@ -51,17 +51,8 @@ def apply(subject: Subject, settings: AttentionSettings, progress: Progress) -> 
     if isinstance(specimens, TextSpecimens):
         return _on_text(subject, specimens, settings, progress)
     if specimens.at(0).begin is not None:  # a decoder, after an encoder
-        return align_pairs(
-            subject,
-            specimens,
-            progress,
-            rows=settings.rows,
-            layers=settings.layers,
-            heads=settings.heads,
-            queries=settings.queries,
-            drawn=settings.pairs,
-            judged=settings.judged,
-        )
+        chosen = settings.subset("rows", "layers", "heads", "queries", "judged")
+        return align_pairs(subject, specimens, progress, **chosen, drawn=settings.pairs)
     return _on_rows(subject, specimens, settings, progress)
 
 

@@ -25,15 +25,16 @@ import triton.language as tl
 from torch import Tensor
 
 from statewise.kernels.tiles import unwritten
-from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
-from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient
+from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient, tile_sizes
 from statewise.kernels.ttt.triton_inner import (
     back_through_error,
     back_through_norm,
     error,
     learned_norm,
     normalised,
+    row,
+    stretch_before,
     tokens,
 )
 from statewise.kernels.with_triton import FUSED
@@ -59,9 +60,7 @@ def _forward(
     w = start + tl.load(change_ptr + program * K * K + square, mask=whole, other=0.0)
     p = tl.load(pending_ptr + program * K * K + square, mask=whole, other=0.0)
     gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
-    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
-    end = place + length
-    earlier = c[:, None] >= c[None, :]
+    place, length, end, earlier = row(place_ptr, length_ptr, b, c)
     for n in range((end + C - 1) // C):
         if SAVE and n % KEEP == 0:
             tl.store(kept_ptr + (program * kept_count + n // KEEP) * K * K + square, w, mask=whole)
@@ -108,15 +107,9 @@ def _backward(
     gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     dgain = tl.zeros([KP], tl.float32)
     dbias = tl.zeros([KP], tl.float32)
-    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
-    end = place + length
-    earlier = c[:, None] >= c[None, :]
-    count = (end + C - 1) // C
-    stretches = (count + KEEP - 1) // KEEP
-    for back in range(stretches):
-        stretch = stretches - 1 - back
-        first = stretch * KEEP
-        last = tl.minimum(first + KEEP, count)
+    place, length, end, earlier = row(place_ptr, length_ptr, b, c)
+    for back in range((end + C * KEEP - 1) // (C * KEEP)):
+        stretch, first, last = stretch_before(back, end, C, KEEP)
         # The weights that each mini-batch of this stretch began with, once more.
         w = tl.load(kept_ptr + (program * kept_count + stretch) * K * K + square, mask=whole, other=0.0)
         for n in range(first, last):
@@ -187,27 +180,6 @@ def _backward(
         tl.store(dbias_ptr + program * K + x, dbias, mask=x < K)
 
 
-def _padded(size: int) -> int:
-    """The side of a tile: a power of two, and no less than the units for products take."""
-    return max(16, int(triton.next_power_of_2(size)))
-
-
-def _sizes(q_BTHK: Tensor, mini_batch: int) -> dict[str, Any]:
-    head = q_BTHK.shape[-1]
-    exact = q_BTHK.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-    return {
-        "C": mini_batch,
-        "K": head,
-        "CP": _padded(mini_batch),
-        "KP": _padded(head),
-        "KEEP": _KEEP,
-        "EPS": EPS,
-        # Of half precision, tf32 keeps every bit; of float32, three products of it keep nearly all.
-        "PRECISION": "tf32x3" if exact else "tf32",
-        "num_warps": 4 if head <= 32 else 8,
-    }
-
-
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -233,7 +205,7 @@ class _Walk(torch.autograd.Function):
         kept = change.new_empty(batch, heads, kept_count if save else 0, *change.shape[2:])
         after, left_over = torch.empty_like(change), torch.empty_like(pending)
         none = change.new_empty(0)
-        sizes = _sizes(q, mini_batch)
+        sizes = tile_sizes(q, mini_batch, keep=_KEEP, warps=4 if q.shape[-1] <= 32 else 8)
         _forward[(batch * heads,)](
             q, k, v, rate, start, change, pending, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, y, kept, after, left_over, *q.stride()[:3], time, heads, kept_count,
@@ -256,7 +228,7 @@ class _Walk(torch.autograd.Function):
         dgain, dbias = (pending.new_empty(batch, heads, head) for _ in range(2))
         between = pending.new_empty(batch, heads, _KEEP, head, head)
         none = pending.new_empty(0)
-        sizes = _sizes(q, ctx.mini_batch)
+        sizes = tile_sizes(q, ctx.mini_batch, keep=_KEEP, warps=4 if q.shape[-1] <= 32 else 8)
         _backward[(batch * heads,)](
             q, k, v, rate, pending, none if gain is None else gain, none if bias is None else bias,
             place_B, length_B, kept, dy, dafter, dleft,

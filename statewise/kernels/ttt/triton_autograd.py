@@ -7,13 +7,36 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from statewise.kernels.gradients import is_wanted, through
 from statewise.kernels.time_axis import wide
 from statewise.kernels.ttt import dual
-from statewise.kernels.ttt.inner import InnerNorm
+from statewise.kernels.ttt.inner import EPS, InnerNorm
 from statewise.kernels.ttt.naive import Carried
+
+
+def tile_side(size: int) -> int:
+    """A power of two, and no less than the units for products take."""
+    return max(16, int(triton.next_power_of_2(size)))
+
+
+def tile_sizes(q_BTHK: Tensor, mini_batch: int, *, keep: int, warps: int) -> dict[str, Any]:
+    """Constants of both kernels; weights are written down every `keep` mini-batches."""
+    head = q_BTHK.shape[-1]
+    exact = q_BTHK.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    return {
+        "C": mini_batch,
+        "K": head,
+        "CP": tile_side(mini_batch),
+        "KP": tile_side(head),
+        "KEEP": keep,
+        "EPS": EPS,
+        # Of half precision, tf32 keeps every bit; of float32, three products of it keep nearly all.
+        "PRECISION": "tf32x3" if exact else "tf32",
+        "num_warps": warps,
+    }
 
 
 def run_kernel(

@@ -58,6 +58,21 @@ def back_through_norm(z, dy, gain, inside_K, K: tl.constexpr, EPS: tl.constexpr)
 
 
 @triton.jit
+def row(place_ptr, length_ptr, b, c):
+    """Row b: the slot that it begins in, its length, the slot of its end; and which slots are no later than which."""
+    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
+    return place, length, place + length, c[:, None] >= c[None, :]
+
+
+@triton.jit
+def stretch_before(back, end, C: tl.constexpr, KEEP: tl.constexpr):
+    """The stretch of mini-batches that is `back` before the last: its number, its first one and its end."""
+    count = (end + C - 1) // C
+    stretch = (count + KEEP - 1) // KEEP - 1 - back
+    return stretch, stretch * KEEP, tl.minimum((stretch + 1) * KEEP, count)
+
+
+@triton.jit
 def slots(base, n, place, length, T, row_stride, c, C: tl.constexpr):
     """Which token each slot of mini-batch n holds, and whether it holds one."""
     t = n * C + c - place
@@ -112,6 +127,15 @@ def dot(x, y, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def tile(begin, x, M, K: tl.constexpr, MB: tl.constexpr):
+    """Hidden units from `begin` on: which entries of W₁ and W₂ exist, and where they are."""
+    m = begin + tl.arange(0, MB)
+    down = (x < K)[:, None] & (m < M)[None, :]
+    up = (m < M)[:, None] & (x < K)[None, :]
+    return down, up, x[:, None] * M + m[None, :], m[:, None] * K + x[None, :]
+
+
+@triton.jit
 def output(
     k, w1_ptr, w2_ptr, x, M,
     K: tl.constexpr, KP: tl.constexpr, CP: tl.constexpr, MB: tl.constexpr, PRECISION: tl.constexpr,
@@ -119,10 +143,8 @@ def output(
     """r = gelu(k W₁) W₂."""
     r = tl.zeros([CP, KP], tl.float32)
     for begin in range(0, M, MB):
-        m = begin + tl.arange(0, MB)
-        down = (x < K)[:, None] & (m < M)[None, :]
-        up = (m < M)[:, None] & (x < K)[None, :]
-        w1 = tl.load(w1_ptr + x[:, None] * M + m[None, :], mask=down, other=0.0)
-        w2 = tl.load(w2_ptr + m[:, None] * K + x[None, :], mask=up, other=0.0)
+        down, up, at1, at2 = tile(begin, x, M, K, MB)
+        w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
+        w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
         r += dot(gelu(dot(k, w1, PRECISION)), w2, PRECISION)
     return r

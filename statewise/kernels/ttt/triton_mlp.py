@@ -16,10 +16,20 @@ import triton.language as tl
 from torch import Tensor
 
 from statewise.kernels.tiles import unwritten
-from statewise.kernels.ttt.inner import EPS
 from statewise.kernels.ttt.naive import Carried
-from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient
-from statewise.kernels.ttt.triton_inner import dot, error, gelu, gelu_slope, learned_norm, normalised, output, tokens
+from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient, tile_side, tile_sizes
+from statewise.kernels.ttt.triton_inner import (
+    dot,
+    error,
+    gelu,
+    gelu_slope,
+    learned_norm,
+    normalised,
+    output,
+    row,
+    tile,
+    tokens,
+)
 from statewise.kernels.ttt.triton_mlp_backward import backward_kernel
 from statewise.kernels.with_triton import FUSED
 
@@ -45,9 +55,7 @@ def _forward(
     p1_ptr += program * K * M
     p2_ptr += program * K * M
     gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
-    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
-    end = place + length
-    earlier = c[:, None] >= c[None, :]
+    place, length, end, earlier = row(place_ptr, length_ptr, b, c)
     for n in range((end + C - 1) // C):
         _, at, at_in, _, here, rate = tokens(
             rate_ptr, b, h, n, place, length, in_row, in_time, in_head, T, H, c, x, inside, C, K
@@ -64,11 +72,7 @@ def _forward(
         z2 = tl.zeros([CP, KP], tl.float32)
         a2 = tl.zeros([CP, CP], tl.float32)
         for begin in range(0, M, MB):
-            m = begin + tl.arange(0, MB)
-            down = (x < K)[:, None] & (m < M)[None, :]
-            up = (m < M)[:, None] & (x < K)[None, :]
-            at1 = x[:, None] * M + m[None, :]
-            at2 = m[:, None] * K + x[None, :]
+            down, up, at1, at2 = tile(begin, x, M, K, MB)
             w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
             w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
             p1 = tl.load(p1_ptr + at1, mask=down & (n == 0), other=0.0)
@@ -109,19 +113,12 @@ def _keep(q_BTHK: Tensor, hidden: int, mini_batch: int) -> int:
 
 
 def _sizes(q_BTHK: Tensor, hidden: int, mini_batch: int) -> dict[str, Any]:
-    head = q_BTHK.shape[-1]
-    exact = q_BTHK.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    keep, warps = _keep(q_BTHK, hidden, mini_batch), 4 if q_BTHK.shape[-1] <= 64 else 8
+    # One stage: tiles that are loaded ahead would not fit into the shared memory.
     return {
-        "C": mini_batch,
-        "K": head,
-        "CP": max(16, triton.next_power_of_2(mini_batch)),
-        "KP": max(16, triton.next_power_of_2(head)),
-        "MB": min(_BLOCK, max(16, triton.next_power_of_2(hidden))),
-        "KEEP": _keep(q_BTHK, hidden, mini_batch),
-        "EPS": EPS,
-        "PRECISION": "tf32x3" if exact else "tf32",
-        "num_warps": 4 if head <= 64 else 8,
-        "num_stages": 1,  # tiles that are loaded ahead would not fit into the shared memory
+        **tile_sizes(q_BTHK, mini_batch, keep=keep, warps=warps),
+        "MB": min(_BLOCK, tile_side(hidden)),
+        "num_stages": 1,
     }
 
 

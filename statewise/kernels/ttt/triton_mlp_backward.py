@@ -26,6 +26,9 @@ from statewise.kernels.ttt.triton_inner import (
     gelu_slope,
     learned_norm,
     output,
+    row,
+    stretch_before,
+    tile,
     tokens,
 )
 
@@ -47,26 +50,16 @@ def backward_kernel(
     gain, bias = learned_norm(gain_ptr, bias_ptr, h, x, K, KP, NORM)
     dgain = tl.zeros([KP], tl.float32)
     dbias = tl.zeros([KP], tl.float32)
-    place, length = tl.load(place_ptr + b), tl.load(length_ptr + b)
-    end = place + length
-    earlier = c[:, None] >= c[None, :]
-    count = (end + C - 1) // C
-    stretches = (count + KEEP - 1) // KEEP
-    for back in range(stretches):
-        stretch = stretches - 1 - back
-        first = stretch * KEEP
-        last = tl.minimum(first + KEEP, count)
+    place, length, end, earlier = row(place_ptr, length_ptr, b, c)
+    for back in range((end + C * KEEP - 1) // (C * KEEP)):
+        stretch, first, last = stretch_before(back, end, C, KEEP)
         if KEEP > 1:  # the weights that each mini-batch of this stretch began with, once more
             for n in range(first, last):
                 w1_ptr = between1_ptr + (program * KEEP + n - first) * K * M
                 w2_ptr = between2_ptr + (program * KEEP + n - first) * K * M
                 if n == first:
                     for begin in range(0, M, MB):
-                        m = begin + tl.arange(0, MB)
-                        down = (x < K)[:, None] & (m < M)[None, :]
-                        up = (m < M)[:, None] & (x < K)[None, :]
-                        at1 = x[:, None] * M + m[None, :]
-                        at2 = m[:, None] * K + x[None, :]
+                        down, up, at1, at2 = tile(begin, x, M, K, MB)
                         base = (program * kept_count + stretch) * K * M
                         tl.store(w1_ptr + at1, tl.load(kept1_ptr + base + at1, mask=down, other=0.0), mask=down)
                         tl.store(w2_ptr + at2, tl.load(kept2_ptr + base + at2, mask=up, other=0.0), mask=up)
@@ -81,11 +74,7 @@ def backward_kernel(
                     r = output(k, w1_ptr, w2_ptr, x, M, K, KP, CP, MB, PRECISION)
                     e2 = error(k, v, r, gain, bias, inside, K, NORM, EPS)
                     for begin in range(0, M, MB):
-                        m = begin + tl.arange(0, MB)
-                        down = (x < K)[:, None] & (m < M)[None, :]
-                        up = (m < M)[:, None] & (x < K)[None, :]
-                        at1 = x[:, None] * M + m[None, :]
-                        at2 = m[:, None] * K + x[None, :]
+                        down, up, at1, at2 = tile(begin, x, M, K, MB)
                         w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
                         w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
                         a = dot(k, w1, PRECISION)
@@ -121,11 +110,7 @@ def backward_kernel(
             z2 = tl.zeros([CP, KP], tl.float32)
             a2 = tl.zeros([CP, CP], tl.float32)
             for begin in range(0, M, MB):
-                m = begin + tl.arange(0, MB)
-                down = (x < K)[:, None] & (m < M)[None, :]
-                up = (m < M)[:, None] & (x < K)[None, :]
-                at1 = x[:, None] * M + m[None, :]
-                at2 = m[:, None] * K + x[None, :]
+                down, up, at1, at2 = tile(begin, x, M, K, MB)
                 w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
                 w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
                 p1 = tl.load(p1_ptr + matrix + at1, mask=down & (n == 0), other=0.0)
@@ -150,11 +135,7 @@ def backward_kernel(
             de2 = tl.zeros([CP, KP], tl.float32)
             drate = tl.zeros([CP], tl.float32)
             for begin in range(0, M, MB):
-                m = begin + tl.arange(0, MB)
-                down = (x < K)[:, None] & (m < M)[None, :]
-                up = (m < M)[:, None] & (x < K)[None, :]
-                at1 = x[:, None] * M + m[None, :]
-                at2 = m[:, None] * K + x[None, :]
+                down, up, at1, at2 = tile(begin, x, M, K, MB)
                 w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
                 w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
                 now1 = w1 - tl.load(p1_ptr + matrix + at1, mask=down & (n == 0), other=0.0)
@@ -186,11 +167,7 @@ def backward_kernel(
             dgain += tl.sum(more_gain, 0)
             dbias += tl.sum(more_bias, 0)
             for begin in range(0, M, MB):
-                m = begin + tl.arange(0, MB)
-                down = (x < K)[:, None] & (m < M)[None, :]
-                up = (m < M)[:, None] & (x < K)[None, :]
-                at1 = x[:, None] * M + m[None, :]
-                at2 = m[:, None] * K + x[None, :]
+                down, up, at1, at2 = tile(begin, x, M, K, MB)
                 w1 = tl.load(w1_ptr + at1, mask=down, other=0.0)
                 w2 = tl.load(w2_ptr + at2, mask=up, other=0.0)
                 now1 = w1 - tl.load(p1_ptr + matrix + at1, mask=down & (n == 0), other=0.0)

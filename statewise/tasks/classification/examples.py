@@ -208,17 +208,7 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
     """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
     if spec.kind == "text":
-        rows = read_labelled(
-            paths,
-            text=spec.text,
-            label=spec.label,
-            format=spec.format,
-            header=spec.header,
-            delimiter=spec.delimiter,
-            encoding=spec.encoding,
-            empty=spec.empty,
-            leave_out=spec.leave_out,
-        )
+        rows = read_labelled(paths, **spec.subset(*spec.layout_of_table, "text", "label", "empty", "leave_out"))
         return _of_texts(rows, rows.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
@@ -251,18 +241,8 @@ def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids
         raise UserError(f"{path!r}: datasets of the hub are read as texts, not as {spec.kind}", fix="use an .npz")
     if spec.kind == "grid":
         return read_grids(path, values=values, label=str(label), labelled=labelled)
-    assert spec.format != "label-first"
-    assert spec.format != "folder"
-    return read_arrays(
-        path,
-        values=values,
-        label=label,
-        format=spec.format,
-        header=spec.header,
-        delimiter=spec.delimiter,
-        encoding=spec.encoding,
-        labelled=labelled,
-    )
+    table = spec.subset(*spec.layout_of_table)
+    return read_arrays(path, values=values, label=label, labelled=labelled, **table)
 
 
 def _of_texts(found: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
@@ -293,7 +273,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
 def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
     match spec.embedded:
         case "recall":
-            return recall(distance=spec.distance, seed=seed)
+            return recall(distance=spec.distance, longer=spec.longer, seed=seed)
         case "passages":
             return passages(distance=spec.distance, seed=seed)
         case "docstrings":

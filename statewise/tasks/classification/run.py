@@ -307,14 +307,7 @@ class ClassificationRun(PredictingRun):
             if data.format == "label-first" or data.format == "folder":  # what has no label yet is one text a line
                 texts = read_texts(paths, format="lines", encoding=data.encoding)
             else:
-                texts = read_texts(
-                    paths,
-                    text=data.text,
-                    format=data.format,
-                    header=data.header,
-                    delimiter=data.delimiter,
-                    encoding=data.encoding,
-                )
+                texts = read_texts(paths, **data.subset(*data.layout_of_table, "text"))
             content, where = [text.text for text in texts], [text.where for text in texts]
         for begin in range(0, len(content), _ROWS):
             some = content[begin : begin + _ROWS]

@@ -73,20 +73,7 @@ def carried(values_BTC: Tensor, observed_BTC: Tensor) -> Tensor:
 
 
 def read_files(spec: SeriesDataSpec, paths: str | Path | Sequence[str | Path]) -> list[Series]:
-    return read_series(
-        paths,
-        time=spec.time,
-        targets=spec.targets,
-        covariates=spec.covariates,
-        id=spec.id,
-        header=spec.header,
-        layout=spec.layout,
-        missing=spec.missing,
-        unsorted=spec.unsorted,
-        repeated=spec.repeated,
-        irregular=spec.irregular,
-        decimal=spec.decimal,
-    )
+    return read_series(paths, **spec.subset(*spec.layout_of_files, "targets", "covariates", "missing"))
 
 
 def series_in(arrays: Sequence[NDArray[Any]], channels: Sequence[str], *, missing: Missing) -> list[Series]:

@@ -118,33 +118,10 @@ def search_tokens(
     source_lengths_B: Tensor,
     decided_B: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """Whoever writes, and however it ends, there is one search."""
+    """Greedy or beam search: the one search of all translators and of all kinds of an end."""
+    given: dict[str, Any] = {"start_id": end_id, "end_id": end_id, "max_length": longest_B}
+    given |= {"min_length": decoding.min_length, "never": never, "align": align, "source_lengths_B": source_lengths_B}
     if decoding.beam == 1 and not decoding.coverage_penalty:
-        one = greedy(
-            machine,
-            state,
-            start_id=end_id,
-            end_id=end_id,
-            max_length=longest_B,
-            min_length=decoding.min_length,
-            never=never,
-            align=align,
-            source_lengths_B=source_lengths_B,
-        )
-        return [[hypothesis] for hypothesis in one]
-    return beam_search(
-        machine,
-        state,
-        start_id=end_id,
-        end_id=end_id,
-        max_length=longest_B,
-        beam=decoding.beam,
-        length_penalty=decoding.length_penalty,
-        coverage_penalty=decoding.coverage_penalty,
-        n_best=decoding.n_best,
-        min_length=decoding.min_length,
-        never=never,
-        align=align,
-        source_lengths_B=source_lengths_B,
-        decided_B=decided_B,
-    )
+        return [[hypothesis] for hypothesis in greedy(machine, state, **given)]
+    penalties = decoding.subset("beam", "length_penalty", "coverage_penalty", "n_best")
+    return beam_search(machine, state, **given, **penalties, decided_B=decided_B)
