@@ -73,7 +73,7 @@ def _hugging_face(run: Any, folder: Path, *, json_: bool) -> int:
         return 0
     tell(f"{folder}: a {kind} model; open it with transformers.AutoModelForCausalLM.from_pretrained")
     if kind == "statewise":
-        tell("its architecture is not one of transformers: import statewise.interop.transformers before that")
+        tell("its architecture is not one of transformers: import statewise.hf before that")
     return 0
 
 

@@ -26,7 +26,7 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
     """Write a run as `config.json`, `model.safetensors` and `tokenizer.json`; returns the folder.
 
     A run that is exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2 is written as that (`native`), so that any tool
-    opens it. Any other is written for `transformers` with `import statewise.interop.transformers`; with `native=True`
+    opens it. Any other is written for `transformers` with `import statewise.hf`; with `native=True`
     it is refused, and the error names the settings that stand in the way.
 
     >>> gpt2 = {"model.position": "learned", "model.tie": True, "model.head_bias": False, "model.width": 32}
@@ -162,7 +162,7 @@ def _card(run: LanguageModelRun, kind: str) -> str:
         f"# {run.path.name}",
         "",
         f"A language model of kind `{spec.model.kind}` in the layout of `{kind}`, trained with statewise.",
-        *(["Before it is opened: `import statewise.interop.transformers`."] if kind == "statewise" else []),
+        *(["Before it is opened: `import statewise.hf`."] if kind == "statewise" else []),
         "",
         f"- parameters: {sum(value.numel() for value in run.model.parameters()):,}",
         f"- vocabulary: {run.tokenizer.vocab:,}",

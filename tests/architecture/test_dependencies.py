@@ -24,7 +24,7 @@ OPTIONAL = {
     "onnxruntime": "statewise.runtime",
     "pyarrow": "statewise.data.hub",
     "sklearn": "statewise.interop.sklearn",
-    "transformers": "statewise.interop.transformers",
+    "transformers": "statewise.hf",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
     "trackio": "statewise.training.trackers",

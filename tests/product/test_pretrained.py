@@ -181,14 +181,14 @@ def test_a_trained_run_opens_in_transformers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["shakespeare-lstm", "shakespeare-ttt"])
 def test_every_other_model_opens_in_transformers_too(name: str, tmp_path: Path) -> None:
     """By classes that one import registers: equal weights, logits and greedy text, and beams reorder the state."""
-    import statewise.interop.transformers
+    import statewise.hf
 
     said = call("export", name, "--to", "hf", "--out", str(tmp_path / "hf"))
     assert said.code == 0, said.err
-    assert "import statewise.interop.transformers" in said.out
+    assert "import statewise.hf" in said.out
     run = sw.load(name, device="cpu")
     opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
-    assert isinstance(opened, statewise.interop.transformers.StatewiseForCausalLM)
+    assert isinstance(opened, statewise.hf.StatewiseForCausalLM)
     given = torch.tensor([[run.tokenizer.end_id, *run.tokenizer.encode("ROMEO:")]])
     with torch.no_grad():
         assert torch.equal(opened(given).logits, run.model(given)[0])
