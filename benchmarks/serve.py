@@ -129,7 +129,7 @@ async def prefix(folder: Path, device: str, length: int = 2048) -> dict[str, Any
         for turn in range(8):
             system = [rng.randrange(1, vocab) for _ in range(length)]
             for question, times in (([1, 2, 3], cold), ([3, 2, 1, 4], []), ([2, 2], warm), ([5], warm)):
-                asked = Asked(engine, name, system + question, max_tokens=1)
+                asked = Asked(engine, name, system + question, max_tokens=1, ignore_end=True)
                 await asked.over.wait()
                 if turn:
                     times.append(asked.first)
@@ -205,7 +205,7 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
     one = state_bytes(run.model.init_state(1))
     resumed = []
     for _ in range(200):
-        again = Asked(engine, "lstm", [1], max_tokens=1, start=f"s{rng.randrange(streams)}")
+        again = Asked(engine, "lstm", [1], max_tokens=1, ignore_end=True, start=f"s{rng.randrange(streams)}")
         await again.over.wait()
         resumed.append(again.first)
     engine.stop()

@@ -24,12 +24,8 @@ OPTIONAL = {
     "onnxruntime": "statewise.runtime",
     "pyarrow": "statewise.data.hub",
     "sklearn": "statewise.interop.sklearn",
-<<<<<<< HEAD
     "starlette": "statewise.serving.http",
-    "transformers": "statewise.interop.transformers",
-=======
     "transformers": "statewise.hf",
->>>>>>> h/reach
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
     "trackio": "statewise.training.trackers",
