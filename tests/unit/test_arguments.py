@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import statewise as sw
 
@@ -25,3 +26,14 @@ def test_what_is_no_vocabulary_is_named(vocab: Any) -> None:
 def test_a_prompt_is_a_string(prompt: Any) -> None:
     with pytest.raises(sw.UserError, match="expected a string"):
         sw.load("shakespeare-markov").generate(prompt, tokens=2)
+
+
+def test_a_markov_model_counts_tensors_too() -> None:
+    by_tensor, by_array = sw.build("markov", vocab=5), sw.build("markov", vocab=5)
+    tokens_T = torch.tensor([0, 1, 2, 1, 0, 3, 4, 0, 1])
+    by_tensor.count(tokens_T)
+    by_array.count(tokens_T.numpy())
+    torch.testing.assert_close(by_tensor(tokens_T[None])[0], by_array(tokens_T[None])[0])
+    for wrong, said in ((tokens_T + 1, "tokens hold 5"), (tokens_T.float(), "expected whole numbers")):
+        with pytest.raises(sw.UserError, match=said):
+            by_tensor.count(wrong)
