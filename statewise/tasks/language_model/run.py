@@ -270,6 +270,8 @@ class LanguageModelRun(SelfReadingRun):
         return read(self.model, at, self._tokens(text, first=False)) if text else at
 
     def _tokens(self, text: str, *, first: bool) -> torch.Tensor:
+        if not isinstance(text, str):
+            raise UserError(f"the text is {text!r}, expected a string")
         ids = [int(token) for token in self.tokenizer.encode(text)]
         if self.spec.data.direction == "reverse":
             ids.reverse()
