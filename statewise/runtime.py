@@ -30,6 +30,7 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]
 
 _COLDEST = 1e-30
+_ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio
 _INCOMPLETE = "\ufffd"
 _TAIL = 8  # tokens remembered for the decoder of text
 _AFTER = "after."
@@ -143,13 +144,21 @@ class _Tokenizer:
 # ------------------------------------------------------------------ choosing a token
 
 
-def uniforms(positions: Sequence[int], seed: int) -> list[float]:
-    """A uniform random number for each position: a function of (seed, position) alone.
+def random_bits(seed: Any, position: Any) -> Any:
+    """53 random bits for each seed and position: a function of the two alone (SplitMix64, Steele et al. 2014).
 
-    Positions from `STREAM` on belong to the next seed: for several samples of one prompt.
+    Both are int64, arrays of NumPy or tensors of PyTorch on any device: the numbers are the same. Positions from
+    `STREAM` on belong to the next seed: for several samples of one prompt.
     """
-    noise = {p: float(np.random.default_rng([seed + p // STREAM, p % STREAM]).random()) for p in set(positions)}
-    return [noise[p] for p in positions]
+    state = _mixed((seed + (position // STREAM)) * _ODD + _ODD) + (position % STREAM + 1) * _ODD
+    return _mixed(state) >> 11 & (1 << 53) - 1
+
+
+def _mixed(z: Any) -> Any:
+    """A permutation of all int64 that looks like chance. Products wrap; shifts bring in zeros."""
+    z = (z ^ (z >> 30 & (1 << 34) - 1)) * -0x40A7B892E31B1A47
+    z = (z ^ (z >> 27 & (1 << 37) - 1)) * -0x6B2FB644ECCEEE15
+    return z ^ (z >> 31 & (1 << 33) - 1)
 
 
 def choose(logits_V: Array, *, seen_V: Array, position: int, sampling: Sampling) -> int:
@@ -178,7 +187,7 @@ def choose(logits_V: Array, *, seen_V: Array, position: int, sampling: Sampling)
         p_V = _softmax(logits_V)
         logits_V = np.where(p_V < np.float32(sampling.min_p) * p_V.max(), np.float32(-np.inf), logits_V)
     cumulative_V = _softmax(logits_V.astype(np.float64)).cumsum()
-    (below,) = uniforms([position], sampling.seed)
+    (below,) = random_bits(np.array([sampling.seed]), np.array([position])) * 2.0**-53
     return min(int((cumulative_V <= below * cumulative_V[-1]).sum()), len(logits_V) - 1)
 
 

@@ -57,8 +57,8 @@ def reproduce(
     if name is None:
         _list({each: load_published(each)[1] for each in published_names()}, json_=json_)
         return 0
-    load_published(name)  # a wrong name comes before a missing option
-    if data is None and not set_:
+    _, reproduction = load_published(name)  # a wrong name comes before a missing option
+    if data is None and not set_ and reproduction.files:
         raise UserError(
             "--data is missing", fix=f"name the folder that holds the data: statewise reproduce {name} --data DIR"
         )

@@ -1,4 +1,4 @@
-"""What a longer context costs: bytes of state, the time of one more token, and the memory of training.
+"""What a longer context costs: bytes of state, the time of one more token, the memory of training, the longest path.
 
 B batch.
 """
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import Machine, State, leaves, map_state
-from statewise.models import ConditionalMachine, context_bytes, source_bytes, training_bytes
+from statewise.models import ConditionalMachine, context_bytes, path, source_bytes, training_bytes
 from statewise.specs import UserError
 
 CONTEXTS = (256, 1024, 4096, 16384, 65536)
@@ -46,6 +46,13 @@ def training_by_context(machine: Machine[Any] | None) -> dict[int, int] | None:
         except UserError:
             break  # it cannot read so many
     return sizes
+
+
+def longest_path(machine: Machine[Any] | None, *, reach: int | None) -> str | None:
+    """How the path between two tokens grows with their distance N; `none`: between distant ones there is none."""
+    if machine is None or isinstance(machine, ConditionalMachine):
+        return None
+    return "none" if reach is not None and reach < CONTEXTS[-1] else path(machine)
 
 
 @torch.no_grad()

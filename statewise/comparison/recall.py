@@ -46,7 +46,7 @@ def gradient_map(look: LookSpec | None, parts: Sequence[Part]) -> Figure | None:
         if data.get("embedded") != "recall" or data["train"]:
             raise UserError(f"part {part.name!r} is not a study of embedded recall", fix="leave [look] out")
         # In double precision: what is left of a gradient after many steps is small, and must not be rounding.
-        rows = first_pair_rows(run.specimens().precise(), distance=data["distance"], most=look.rows)
+        rows = first_pair_rows(run.specimens().precise(), distance=data["distance"] * data["longer"], most=look.rows)
         norms = np.stack([influence(row) for row in rows.rows])
         share_T = (norms / norms.sum(axis=1, keepdims=True)).mean(axis=0)
         shares.setdefault(result.entry, []).append(np.array([share_T[at].sum() for _, at in rows.stretches]))

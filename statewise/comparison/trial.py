@@ -69,6 +69,7 @@ class Found(NamedTuple):
     weights_sha256: str
     seconds_by_context: dict[int, float] | None = None  # to read one more token after so many
     training_bytes: dict[int, int] | None = None  # kept for the backward pass of one row of so many tokens
+    path: str | None = None  # how the longest path between two tokens grows with their distance N
     watched: Mapping[str, list[Point]] = MappingProxyType({})  # the other figures of the validation, along training
     prompt: str | None = None  # what the sample goes on from
     answers: list[Answer] | None = None  # to the same held-out rows

@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
-from statewise.comparison.context import bytes_by_context, seconds_by_context, training_by_context
+from statewise.comparison.context import bytes_by_context, longest_path, seconds_by_context, training_by_context
 from statewise.comparison.measure import (
     clock,
     costs,
@@ -36,7 +36,7 @@ from statewise.comparison.record import Order, append, read_lines, read_order, r
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.disk import make_folder, open_to_append
 from statewise.models import CustomMixer, Source, classes_of, from_source
-from statewise.specs import OwnMixer, UserError, from_json, lack_of_memory
+from statewise.specs import OwnMixer, StackedSpec, UserError, from_json, lack_of_memory
 from statewise.tasks import NEEDS, Answers, Trained, evaluation_packages, load, read_spec, train, trivial_scores
 from statewise.training import Extent, NonFinite, Stopped, newest_verified, pick_device, summary_writer
 
@@ -112,6 +112,7 @@ def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) ->
     if metric in COSTS:  # only then: a time is not the same twice
         metrics |= costs(state_bytes, by_context, context=order.context)
         refuse_without(metric, metrics, run.spec.task)
+    reach = trial.spec.model.reach if isinstance(trial.spec.model, StackedSpec) else None
     clocked: dict[str, Any] = {"at": at, "flops_per_token": trial.flops_per_token}
     return Found(
         key=trial.key,
@@ -136,6 +137,7 @@ def _run(path: Path, order: Order, tell: Tell, mixers: Sequence[CustomMixer]) ->
         weights_sha256=trained.outcome.weights_sha256,
         seconds_by_context=by_context,
         training_bytes=training_by_context(run.machine) if metric in COSTS else None,
+        path=longest_path(run.machine, reach=reach) if metric in COSTS else None,
         watched=watched(trained.path, metric=metric, **clocked),
         prompt=None if sample is None else sample.prompt,
         answers=shown.rows,

@@ -39,12 +39,14 @@ from statewise.core.state import leaves as leaves
 from statewise.core.state import load_state as load_state
 from statewise.core.state import map_state as map_state
 from statewise.core.state import onto as onto
+from statewise.core.state import pack_state as pack_state
 from statewise.core.state import past_end as past_end
 from statewise.core.state import reset_rows as reset_rows
 from statewise.core.state import rows as rows
 from statewise.core.state import save_state as save_state
 from statewise.core.state import state_bytes as state_bytes
 from statewise.core.state import to as to
+from statewise.core.state import unpack_state as unpack_state
 from statewise.core.state import where as where
 from statewise.core.state import within_rows as within_rows
 from statewise.core.state_check import blanked as blanked

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -150,6 +150,15 @@ def _signature(state: State) -> str:
     return f"{type(state).__name__}({', '.join(_signature(part) for part in state)})"
 
 
+def pack_state(state: State, *, weights: str = "") -> bytes:
+    """The content of the file that `save_state` writes."""
+    # Copies: leaves may be views of one memory, which the format refuses.
+    tensors = {
+        name or "state": leaf.detach().clone(memory_format=torch.contiguous_format) for name, leaf in leaves(state)
+    }
+    return save(tensors, metadata={"state": json.dumps(_signature(state)), "weights": weights})
+
+
 def save_state(state: State, path: str | Path, *, weights: str = "") -> None:
     """Write a state to a safetensors file, with its type in the header, and the sha256 of its model's weights if given.
 
@@ -157,11 +166,7 @@ def save_state(state: State, path: str | Path, *, weights: str = "") -> None:
     >>> _, state = mixer(torch.randn(1, 5, 8))
     >>> sw.save_state(state, "state.safetensors")
     """
-    # Copies: leaves may be views of one memory, which the format refuses.
-    tensors = {
-        name or "state": leaf.detach().clone(memory_format=torch.contiguous_format) for name, leaf in leaves(state)
-    }
-    write(Path(path), save(tensors, metadata={"state": json.dumps(_signature(state)), "weights": weights}))
+    write(Path(path), pack_state(state, weights=weights))
 
 
 def load_state(path: str | Path, *, like: S, weights: str = "") -> S:
@@ -177,45 +182,62 @@ def load_state(path: str | Path, *, like: S, weights: str = "") -> S:
     True
     """
     path = Path(path)
+    if not path.exists():
+        raise UserError(f"there is no state file {str(path)!r}")
+    if not path.is_file():
+        raise UserError(f"{str(path)!r} is not a saved state: it is not a file")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            found = from_json(metadata.get("state", '"no state"'))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise UserError(f"there is no state file {str(path)!r}") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(
-            f"{str(path)!r} is not a saved state: {error}",
-            fix=f"make one with {either('statewise generate RUN --save-state FILE', 'run.save_state(state, FILE)')}",
-        ) from None
+        with safe_open(path, framework="pt"):  # its header fits its size, so that it is worth reading
+            pass
+        content = path.read_bytes()
+    except (SafetensorError, OSError) as error:
+        raise _not_saved(str(path), error) from None
+    return unpack_state(content, like=like, weights=weights, name=str(path))
+
+
+def unpack_state(content: bytes, *, like: S, weights: str = "", name: str = "state", strict: bool = False) -> S:
+    """`load_state` of a file's content; messages call it `name`. Strictly, it must say which weights it belongs to."""
+    try:
+        tensors = load(content)
+        metadata = from_json(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+        found = from_json(metadata.get("state", '"no state"'))
+    except (SafetensorError, ValueError) as error:
+        raise _not_saved(name, error) from None
     if found != _signature(like):
         raise UserError(
-            f"{str(path)!r} holds {found}, but this model's state is {_signature(like)}",
+            f"{name!r} holds {found}, but this model's state is {_signature(like)}",
             fix="load it with the model that saved it",
         )
     if weights and weights != (belongs := metadata.get("weights", "")):
-        if belongs:
+        if belongs or strict:
             raise UserError(
-                f"{str(path)!r} belongs to a model with other weights (sha256 {belongs[:12]}, expected {weights[:12]})",
+                f"{name!r} belongs to a model with other weights "
+                f"(sha256 {belongs[:12] or 'unknown'}, expected {weights[:12]})",
                 fix="load it with the model that saved it",
             )
-        warnings.warn(f"{str(path)!r} does not say which weights it belongs to", stacklevel=2)
+        warnings.warn(f"{name!r} does not say which weights it belongs to", stacklevel=2)
     wanted = dict(leaves(like))
-    for name, leaf in wanted.items():
-        loaded = tensors.get(name or "state")
+    for leaf_name, leaf in wanted.items():
+        loaded = tensors.get(leaf_name or "state")
         if loaded is None or loaded.dtype != leaf.dtype or not _fits(loaded, leaf):
             raise UserError(
-                f"{str(path)!r}: leaf {name!r} is missing, or is not {leaf.dtype} of the shape {list(leaf.shape)[1:]}",
+                f"{name!r}: leaf {leaf_name!r} is missing, or is not {leaf.dtype} of the shape {list(leaf.shape)[1:]}",
                 fix="load it with the model that saved it",
             )
-    if extra := sorted(set(tensors) - {name or "state" for name in wanted}):
-        raise UserError(f"{str(path)!r}: leaves {extra} are not of this state")
+    if extra := sorted(set(tensors) - {leaf_name or "state" for leaf_name in wanted}):
+        raise UserError(f"{name!r}: leaves {extra} are not of this state")
     batches = {len(tensor) for tensor in tensors.values()}
     if len(batches) > 1:
-        raise UserError(f"{str(path)!r}: its leaves disagree on the batch: {sorted(batches)}")
+        raise UserError(f"{name!r}: its leaves disagree on the batch: {sorted(batches)}")
     names = iter(wanted)
     return map_state(lambda leaf: tensors[next(names) or "state"].to(leaf.device), like)
+
+
+def _not_saved(name: str, error: Exception) -> UserError:
+    return UserError(
+        f"{name!r} is not a saved state: {error}",
+        fix=f"make one with {either('statewise generate RUN --save-state FILE', 'run.save_state(state, FILE)')}",
+    )
 
 
 def _fits(loaded: Tensor, initial: Tensor) -> bool:

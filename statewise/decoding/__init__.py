@@ -6,8 +6,11 @@ from statewise.decoding.generate import begin as begin
 from statewise.decoding.generate import extend as extend
 from statewise.decoding.generate import generate as generate
 from statewise.decoding.generate import read as read
+from statewise.decoding.graph import prefill as prefill
+from statewise.decoding.sampling import RowSampling as RowSampling
 from statewise.decoding.sampling import Sampling as Sampling
 from statewise.decoding.sampling import choose as choose
+from statewise.decoding.sampling import draw as draw
 from statewise.decoding.search import Hypothesis as Hypothesis
 from statewise.decoding.search import alignment_tap as alignment_tap
 from statewise.decoding.search import greedy as greedy

@@ -14,14 +14,15 @@ from torch import Tensor
 
 from statewise.core import Machine, State, map_state, state_type
 from statewise.decoding import graph
-from statewise.decoding.sampling import Sampling, choose
-from statewise.decoding.search import broken_outputs, check_never
+from statewise.decoding.sampling import Sampling, by_row, draw, uniforms
+from statewise.decoding.search import broken_outputs, check_bias, check_never
 from statewise.kernels import threads_for
 from statewise.kernels.few_rows import LARGE, Product, packed_products
 from statewise.runtime import STREAM
 from statewise.specs import UserError
 
 _TAIL = 8  # tokens remembered for the decoder: more than any character or word takes
+_AHEAD = 64  # tokens whose random numbers are made at once
 _ROOM = 256  # tokens reserved at once: a list is copied so rarely that the cost does not matter
 
 
@@ -99,6 +100,12 @@ class _Decoder:
         self.model = model
         self.tokens = tokens  # to generate in all, if known
         self.sampling = sampling.check()
+        batch, vocab = at.seen_BV.shape
+        check_bias(sampling, vocab=vocab)
+        self.ways = by_row([sampling] * batch, vocab=vocab, device=at.token_B.device)
+        self.count_BV = at.seen_BV.new_zeros(batch, vocab, dtype=torch.int32) if self.ways.counts else None
+        self.noise_BT: Tensor | None = None  # random numbers of the next tokens, and how many of them are used
+        self.used = 0
         check_never(never, vocab=at.seen_BV.shape[1])
         self.never = torch.tensor(list(never), dtype=torch.int64, device=at.token_B.device)
         self.begun = at.state
@@ -148,8 +155,21 @@ class _Decoder:
         if len(self.never):
             logits_BV.index_fill_(1, self.never, -torch.inf)
         self.highest.append(logits_BV.amax(-1))
-        position_B = self.at.position_B + len(self.pending)
-        return choose(logits_BV, seen_BV=self.at.seen_BV, position_B=position_B, sampling=self.sampling)
+        chosen_B = draw(logits_BV, self.ways, below_B1=self._noise(), seen_BV=self.at.seen_BV, count_BV=self.count_BV)
+        if self.count_BV is not None:
+            self.count_BV.scatter_add_(1, chosen_B[:, None], torch.ones_like(self.count_BV[:, :1]))
+        return chosen_B
+
+    def _noise(self) -> Tensor | None:
+        """The random number of each row's next token."""
+        if self.ways.temperature_B1 is None:
+            return None
+        if self.noise_BT is None or self.used == self.noise_BT.shape[1]:
+            ahead_T = torch.arange(_AHEAD, device=self.at.token_B.device) + len(self.pending)
+            self.noise_BT = uniforms(self.ways.seed_B[:, None], self.at.position_B[:, None] + ahead_T)
+            self.used = 0
+        self.used += 1
+        return self.noise_BT[:, self.used - 1 : self.used]
 
     def _make_room(self) -> None:
         """Reserve memory. For a captured loop whole blocks, so that texts of similar length share one shape."""
@@ -157,16 +177,18 @@ class _Decoder:
         if self.borrowed is not None:
             self._refuse_broken()
             self.state = map_state(Tensor.clone, self.borrowed.loop.state)
+            if self.count_BV is not None and self.borrowed.loop.count_BV is not None:
+                self.count_BV = self.borrowed.loop.count_BV.clone()
             self.finish()
         wanted = _ROOM if self.tokens is None else max(1, min(_ROOM, self.tokens - self.count))
         if self.captured:
             wanted += -(int((self.at.position_B % STREAM).max()) + wanted) % _ROOM
         self.state, self.room = self.model.reserve(self.state, wanted)
         if self.captured and self.room:
-            start = graph.Start(self.state, self.at.token_B, self.at.position_B, self.at.seen_BV)
+            start = graph.Start(self.state, self.at.token_B, self.at.position_B, self.at.seen_BV, self.count_BV)
             never = self.never.tolist()
             tokens = self.room if self.tokens is None else min(self.room, self.tokens - self.count)
-            self.borrowed = graph.borrow(self.model, start, self.sampling, never, room=self.room, tokens=tokens)
+            self.borrowed = graph.borrow(self.model, start, self.ways, never, room=self.room, tokens=tokens)
             self.captured = self.borrowed is not None
 
     def finish(self) -> None:

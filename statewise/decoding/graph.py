@@ -2,9 +2,9 @@
 
 Launched from Python, a step of a small model costs far more than its arithmetic. A captured step is one launch for any
 model: it reads its token, makes the next state, chooses the next token, and leaves all of that in place for the next
-step. Random numbers are a table by (seed, position), made before. So the host waits for the device only when it looks
-at a token, and the tokens are those of the loop without a graph. A prompt is captured when its shape comes a second
-time: a shape that is read once costs nothing extra.
+step. Random numbers are a table by (seed, position), made on the device before. So the host waits for the device only
+when it looks at a token, and the tokens are those of the loop without a graph. A prompt is captured when its shape
+comes a second time: a shape that is read once costs nothing extra.
 
 B batch, T time, V vocabulary.
 """
@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, Replay, State, is_observed, leaves, map_state
-from statewise.decoding.sampling import Sampling, best, drawn, has_best
+from statewise.decoding.sampling import RowSampling, draw, has_best, uniforms
 from statewise.kernels.few_rows import packed_products, prepare_cpu, prepare_gpu
-from statewise.runtime import uniforms
 
 T = TypeVar("T")
 
@@ -78,36 +77,42 @@ class Start(NamedTuple):
     token_B: Tensor
     position_B: Tensor
     seen_BV: Tensor
+    count_BV: Tensor | None = None
 
 
 class Loop:
     """One step in memory of its own, with room for `room` tokens."""
 
-    def __init__(self, model: Machine[Any], start: Start, sampling: Sampling, never: Sequence[int], room: int) -> None:
+    def __init__(self, model: Machine[Any], start: Start, ways: RowSampling, never: Sequence[int], room: int) -> None:
         device = start.token_B.device
-        self.sampling, self.room, self.count = sampling, room, 0
+        self.ways = RowSampling._make(part.clone() if isinstance(part, Tensor) else part for part in ways)
+        self.room, self.count = room, 0
         self.never_N = torch.tensor(list(never), dtype=torch.int64, device=device)
         self.state = map_state(lambda leaf: leaf.clone(), start.state)
         self.token_B, self.seen_BV = start.token_B.clone(), start.seen_BV.clone()
+        self.count_BV = None if start.count_BV is None else start.count_BV.clone()
         self.sound = torch.ones((), dtype=torch.bool, device=device)  # whether all tokens so far could be chosen
         self.done_B1 = torch.zeros(len(self.token_B), 1, dtype=torch.int64, device=device)
         self.noise_BT = torch.zeros(len(self.token_B), room, dtype=torch.float64, device=device)
         self.run: Callable[[], None] = Replay(lambda: self._step(model), device, reset=lambda: self._rewind(start))
 
-    def load(self, start: Start, sampling: Sampling, tokens: int) -> None:
-        """Go to `start`, with random numbers for `tokens` tokens: any position and seed within the same shapes."""
+    def load(self, start: Start, ways: RowSampling, tokens: int) -> None:
+        """Go to `start`, with random numbers for `tokens` tokens: any position, and any numbers in the same filters."""
         assert tokens <= self.room
-        self.sampling = sampling
-        if sampling.temperature > 0:
-            positions = start.position_B.tolist()
-            noise_TB = [uniforms([position + t for position in positions], sampling.seed) for t in range(tokens)]
-            self.noise_BT[:, :tokens] = torch.tensor(noise_TB, dtype=torch.float64).T.to(self.noise_BT.device)
+        for mine, given in zip(self.ways, ways, strict=True):
+            if isinstance(mine, Tensor) and isinstance(given, Tensor):
+                mine.copy_(given)
+        if ways.temperature_B1 is not None:
+            ahead_T = torch.arange(tokens, device=start.position_B.device)
+            self.noise_BT[:, :tokens] = uniforms(ways.seed_B[:, None], start.position_B[:, None] + ahead_T)
         self._rewind(start)
 
     def _rewind(self, start: Start) -> None:
         copy_(self.state, start.state)
         self.token_B.copy_(start.token_B)
         self.seen_BV.copy_(start.seen_BV)
+        if self.count_BV is not None and start.count_BV is not None:
+            self.count_BV.copy_(start.count_BV)
         self.done_B1.zero_()
         self.sound.fill_(True)
         self.count = 0
@@ -119,15 +124,16 @@ class Loop:
         if len(self.never_N):
             logits_BV = logits_BV.index_fill(1, self.never_N, -torch.inf)
         self.sound &= has_best(logits_BV)
-        if self.sampling.temperature == 0:
-            token_B = best(logits_BV, self.seen_BV, self.sampling)
-        else:
-            token_B = drawn(logits_BV, self.seen_BV, self.noise_BT.gather(1, self.done_B1), self.sampling)
+        below_B1 = None if self.ways.temperature_B1 is None else self.noise_BT.gather(1, self.done_B1)
+        token_B = draw(logits_BV, self.ways, below_B1=below_B1, seen_BV=self.seen_BV, count_BV=self.count_BV)
+        if below_B1 is not None:
             self.done_B1 += 1
         self._keep(after)
         self.token_B.copy_(token_B)
-        if self.sampling.repetition != 1.0:
+        if self.ways.repetition_B1 is not None:
             self.seen_BV.scatter_(1, token_B[:, None], True)
+        if self.count_BV is not None:
+            self.count_BV.scatter_add_(1, token_B[:, None], torch.ones_like(self.count_BV[:, :1]))
 
     def _keep(self, after: State) -> None:
         """Copy the new state over the old one; a list that was extended in place is there already."""
@@ -163,19 +169,20 @@ _idle: WeakKeyDictionary[Machine[Any], dict[object, Loop]] = WeakKeyDictionary()
 
 
 def borrow(
-    model: Machine[Any], start: Start, sampling: Sampling, never: Sequence[int], *, room: int, tokens: int
+    model: Machine[Any], start: Start, ways: RowSampling, never: Sequence[int], *, room: int, tokens: int
 ) -> Borrowed | None:
     """A loop at `start`: an idle one of this model, or a new one. None where a step cannot be captured."""
     shapes = tuple((leaf.shape, leaf.stride(), leaf.dtype) for _, leaf in leaves(start.state))
-    key = (shapes, start.token_B.shape, sampling._replace(seed=0), tuple(never), room, addresses(model))
+    filters = tuple(part is None if part is None or isinstance(part, Tensor) else part for part in ways)
+    key = (shapes, start.token_B.shape, filters, tuple(never), room, addresses(model))
     loop = _idle.setdefault(model, {}).pop(key, None)
     if loop is None:
         try:
-            loop = Loop(model, start, sampling, never, room)
+            loop = Loop(model, start, ways, never, room)
         except RuntimeError as error:  # CUDA's message about a step that waits for the host
             _failed[model] = _uncaptured(model, "step_", error)
             return None
-    loop.load(start, sampling, tokens)
+    loop.load(start, ways, tokens)
     return Borrowed(loop, key)
 
 

@@ -64,6 +64,12 @@ def check_never(never: Sequence[int], *, vocab: int) -> None:
         raise UserError("nothing can be written: every token is forbidden", fix="forbid fewer tokens")
 
 
+def check_bias(sampling: Sampling, *, vocab: int) -> None:
+    for token, _ in sampling.bias:
+        if not 0 <= token < vocab:
+            raise UserError(f"bias names token {token}, but this model's vocabulary has {vocab}")
+
+
 def check_limits(*, vocab: int, end_id: int | None, never: Sequence[int], min_length: int, longest_B: Tensor) -> None:
     check_never(never, vocab=vocab)
     if end_id is not None and not 0 <= end_id < vocab:
@@ -114,7 +120,8 @@ def sample(
     check_limits(vocab=model.vocab, end_id=end_id, never=never, min_length=min_length, longest_B=longest_B)
     tap = alignment_tap(model) if align else None
     token_B = torch.full((batch,), start_id, device=device) if isinstance(start_id, int) else start_id.to(device)
-    seen_BV = torch.zeros(batch, model.vocab, dtype=torch.bool, device=device)
+    check_bias(sampling, vocab=model.vocab)
+    count_BV = torch.zeros(batch, model.vocab, dtype=torch.int32, device=device)
     tokens: list[list[int]] = [[] for _ in range(batch)]
     looked: list[list[Tensor]] = [[] for _ in range(batch)]
     log_p = [0.0] * batch
@@ -136,8 +143,8 @@ def sample(
         if not bool(allowed_BV.isfinite().any(-1).all()):
             raise UserError("nothing can be written: every token is forbidden", fix="forbid fewer tokens")
         position_B = torch.tensor([len(tokens[i]) for i in active], device=device)
-        token_B = choose(allowed_BV, seen_BV=seen_BV, position_B=position_B, sampling=sampling)
-        seen_BV = seen_BV.scatter(1, token_B[:, None], True)
+        token_B = choose(allowed_BV, seen_BV=count_BV > 0, count_BV=count_BV, position_B=position_B, sampling=sampling)
+        count_BV.scatter_add_(1, token_B[:, None], torch.ones_like(count_BV[:, :1]))
         chosen_B = step_BV.gather(1, token_B[:, None])[:, 0]
         stay = []
         for b, (i, token, log_q) in enumerate(zip(active, token_B.tolist(), chosen_B.tolist(), strict=True)):
@@ -150,7 +157,7 @@ def sample(
             if end_id is not None or len(tokens[i]) < longest[i]:
                 stay.append(b)
         if len(stay) < len(active):
-            state, token_B, seen_BV = _only(stay, device, state, token_B, seen_BV)
+            state, token_B, count_BV = _only(stay, device, state, token_B, count_BV)
             active = [active[b] for b in stay]
     return [
         Hypothesis(tuple(tokens[i]), log_p[i], log_p[i], torch.stack(looked[i]) if looked[i] else None)
@@ -161,7 +168,7 @@ def sample(
 greedy = partial(sample, sampling=Sampling(temperature=0.0))  # the most likely token at every step
 
 
-def _only(stay: list[int], device: torch.device, state: Any, token_B: Tensor, seen_BV: Tensor) -> Any:
+def _only(stay: list[int], device: torch.device, state: Any, token_B: Tensor, count_BV: Tensor) -> Any:
     if not stay:
-        return state, token_B[:0], seen_BV[:0]
-    return rows((state, token_B, seen_BV), torch.tensor(stay, device=device))
+        return state, token_B[:0], count_BV[:0]
+    return rows((state, token_B, count_BV), torch.tensor(stay, device=device))

@@ -7,7 +7,7 @@ in the other it exports, and both are exact.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from statewise.specs import Mamba2Spec, TransformerSpec, UserError
+from statewise.specs import Mamba2Spec, RotaryScaling, TransformerSpec, UserError
 
 Known = TransformerSpec | Mamba2Spec
 
@@ -146,7 +146,6 @@ def _llama_spec(config: Config) -> TransformerSpec:
     kind = config.table.get("model_type")
     config.wants("hidden_act", "silu", "swish")
     config.wants("pretraining_tp", 1)
-    _refuse_scaled_rope(config)
     width, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     head_width = config.whole("head_dim", default=None if width % heads else width // heads)
     window = None
@@ -154,8 +153,7 @@ def _llama_spec(config: Config) -> TransformerSpec:
         window = None if config.table.get("sliding_window") is None else config.whole("sliding_window")
         if window is not None and kind != "mistral":
             config.wants("max_window_layers", 0)
-    parameters = config.table.get("rope_parameters") or {}
-    theta = Config({**config.table, **parameters}, config.source).number("rope_theta", default=10_000.0, least=1)
+    rotary = _rotary(config)
     return TransformerSpec(
         width=width,
         depth=config.whole("num_hidden_layers"),
@@ -165,7 +163,8 @@ def _llama_spec(config: Config) -> TransformerSpec:
         query_key_norm=kind == "qwen3",
         window=window,
         position="rotary",
-        rotary_base=theta,
+        rotary_base=rotary.number("rope_theta", default=10_000.0, least=1),
+        rotary_scaling=_scaling(rotary),
         norm="rms",
         norm_epsilon=config.number("rms_norm_eps", default=1e-6),
         mlp="swiglu",
@@ -183,16 +182,52 @@ def _llama_biases(config: Config) -> tuple[bool, bool, bool]:
     return qkv, attention, config.flag("mlp_bias", default=False)
 
 
-def _refuse_scaled_rope(config: Config) -> None:
+def _rotary(config: Config) -> Config:
+    """All that is said of rotary positions; old folders say it in `rope_scaling` and beside it."""
+    every = {name: config.table.get(name) for name in ("rope_theta", "max_position_embeddings")}
     for name in ("rope_scaling", "rope_parameters"):
-        table = config.table.get(name)
-        if table is None:
-            continue
+        table = config.table.get(name) or {}
         if not isinstance(table, dict):
             raise UserError(f"{config.source}: {name} is {table!r}, expected a table")
-        kind = table.get("rope_type", table.get("type", "default"))
-        if kind != "default":
-            raise UserError(f"{config.source}: rotary positions of type {kind!r}, and this package has 'default' only")
+        every |= {key: value for key, value in table.items() if value is not None}
+    return Config(every, config.source)
+
+
+def _scaling(rotary: Config) -> RotaryScaling | None:
+    kind = rotary.table.get("rope_type", rotary.table.get("type", "default"))
+    if kind == "default":
+        return None
+    rotary.wants("partial_rotary_factor", 1)
+    if kind == "linear":
+        return RotaryScaling(kind="linear", factor=rotary.number("factor"))
+    if not isinstance(kind, str) or kind not in _BOUNDS:
+        raise UserError(f"{rotary.source}: rotary positions of type {kind!r}, expected default, linear, llama3 or yarn")
+    slow, fast = _BOUNDS[kind]
+    if kind == "yarn":
+        rotary.wants("attention_factor", None)
+        rotary.wants("mscale", None)
+        rotary.wants("truncate", True)
+    return RotaryScaling(
+        kind=kind,
+        factor=rotary.number("factor"),
+        context=rotary.whole("original_max_position_embeddings", "max_position_embeddings"),
+        slow=rotary.number(slow, default=1.0),
+        fast=rotary.number(fast, default=32.0 if kind == "yarn" else 4.0),
+    )
+
+
+_BOUNDS: Mapping[Any, tuple[str, str]] = {  # their names of `slow` and `fast`
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+    "yarn": ("beta_slow", "beta_fast"),
+}
+
+
+def _rope_scaling(scaling: RotaryScaling) -> dict[str, Any]:
+    if scaling.kind == "linear":
+        return {"rope_type": "linear", "factor": scaling.factor}
+    bounds = dict(zip(_BOUNDS[scaling.kind], (scaling.slow, scaling.fast)))
+    context = {"original_max_position_embeddings": scaling.context}
+    return {"rope_type": scaling.kind, "factor": scaling.factor, **context, **bounds}
 
 
 def _llama_tensors(spec: Known) -> Iterator[Same]:
@@ -242,6 +277,8 @@ def _llama_config(spec: Known, vocab: int) -> dict[str, Any]:
         "attention_dropout": spec.attention_dropout,
         "tie_word_embeddings": spec.tie,
     }
+    if spec.rotary_scaling is not None:
+        config["rope_scaling"] = _rope_scaling(spec.rotary_scaling)
     if kind == "llama":
         config |= {"attention_bias": spec.bias, "mlp_bias": spec.bias}
     if kind == "mistral":

@@ -15,7 +15,7 @@ from statewise.core import Described, Stacked
 from statewise.kernels import Wish
 from statewise.kernels.attention import Mask, attention
 from statewise.kernels.few_rows import linear
-from statewise.kernels.rotary import rotate
+from statewise.kernels.rotary import Scaling, rotate
 from statewise.layers.initialise import Scheme
 from statewise.layers.position import alibi_slopes
 from statewise.specs import UserError
@@ -120,6 +120,7 @@ class MultiHead(nn.Module):
         query_key_norm: float | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
         rotary_base: float = 10_000.0,
+        rotary_scaling: Scaling | None = None,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -142,17 +143,23 @@ class MultiHead(nn.Module):
             generator=generator,
         )
         self.position: Literal["none", "rotary", "alibi"] = position
-        self.rotary_base = rotary_base
+        self.rotary_base, self.rotary_scaling = rotary_base, rotary_scaling
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)
+        if position == "rotary" and rotary_scaling is not None:
+            self.scale *= rotary_scaling.temperature()
         self.dropout = dropout
         self.kernel: Wish = kernel
 
     def project(self, x_BTI: Tensor, at_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of an input at these positions."""
         q_BTHK, k_BTGK, v_BTGK = self.heads.project(x_BTI)
-        if self.position == "rotary":
-            q_BTHK, k_BTGK = rotate(q_BTHK, at_BT, base=self.rotary_base), rotate(k_BTGK, at_BT, base=self.rotary_base)
-        return q_BTHK, k_BTGK, v_BTGK
+        return self.turned(q_BTHK, at_BT), self.turned(k_BTGK, at_BT), v_BTGK
+
+    def turned(self, x_BTHK: Tensor, at_BT: Tensor) -> Tensor:
+        """By rotary positions, where it has them."""
+        if self.position != "rotary":
+            return x_BTHK
+        return rotate(x_BTHK, at_BT, base=self.rotary_base, scaling=self.rotary_scaling)
 
     def attend(self, q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Mask) -> Tensor:
         dropout = self.dropout if self.training else 0.0

@@ -12,7 +12,6 @@ from torch import Tensor
 from statewise.core import Mixer, check_input, one_step, state_type
 from statewise.kernels import Choice
 from statewise.kernels.attention import Mask, append, attend_, choice, up_to, with_room
-from statewise.kernels.rotary import rotate
 from statewise.layers import MultiHead, placed
 
 
@@ -76,9 +75,7 @@ class Attention(MultiHead, Mixer[AttentionState]):
     def step_(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
         """`step`, written into free slots: nothing is copied. Make room first with `reserve`."""
         q_BHK, k_BGK, v_BGK = self.heads.project(x_BI)
-        if self.position == "rotary":
-            at_B1 = state.length_B[:, None]
-            q_BHK, k_BGK = (rotate(part[:, None], at_B1, base=self.rotary_base)[:, 0] for part in (q_BHK, k_BGK))
+        q_BHK, k_BGK = (self.turned(part[:, None], state.length_B[:, None])[:, 0] for part in (q_BHK, k_BGK))
         y_BHK, length_B = attend_(
             q_BHK, k_BGK, v_BGK, *state, slopes_H=self.slopes(q_BHK), scale=self.scale, wish=self.kernel
         )

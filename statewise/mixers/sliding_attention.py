@@ -11,6 +11,7 @@ from torch import Tensor
 from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, choice
+from statewise.kernels.rotary import Scaling
 from statewise.layers import MultiHead, Scheme, placed
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
@@ -45,6 +46,7 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
         query_key_norm: float | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
         rotary_base: float = 10_000.0,
+        rotary_scaling: Scaling | None = None,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -61,6 +63,7 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
             query_key_norm=query_key_norm,
             position=position,
             rotary_base=rotary_base,
+            rotary_scaling=rotary_scaling,
             bias=bias,
             scale=scale,
             dropout=dropout,

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, assert_never
 import torch
 
 from statewise.core import Mixer
+from statewise.kernels.rotary import Scaling
 from statewise.layers import MLP, Dropout, Embedding, Norm, make_norm
 from statewise.mixers import (
     GRU,
@@ -261,6 +262,7 @@ def build_mixer(
                 "query_key_norm": (spec.norm_epsilon or 1e-6) if spec.query_key_norm else None,
                 "position": spec.position if spec.position in ("rotary", "alibi") else "none",  # others stand below
                 "rotary_base": spec.rotary_base,
+                "rotary_scaling": spec.rotary_scaling and Scaling(**spec.rotary_scaling.model_dump()),
                 "bias": spec.bias,
                 "dropout": spec.attention_dropout,
             }

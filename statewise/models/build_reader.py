@@ -93,9 +93,9 @@ def _transformer(spec: TransformerSpec, generator: torch.Generator | None) -> Tr
             f"window = {spec.window} looks back only, but this Transformer reads both ways",
             fix="leave window out, or set bidirectional = false",
         )
-    if spec.head_width is not None or spec.query_key_norm:
+    if spec.head_width is not None or spec.query_key_norm or spec.rotary_scaling is not None:
         raise UserError(
-            "head_width and query_key_norm are of Transformers that look back only",
+            "head_width, query_key_norm and rotary_scaling are of Transformers that look back only",
             fix="leave them out, or set bidirectional = false",
         )
     own = spec.subset("depth", "kv_heads", "position", "context", "rotary_base", "attention_dropout")

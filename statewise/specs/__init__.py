@@ -51,6 +51,7 @@ from statewise.specs.mixer import Mamba2Spec as Mamba2Spec
 from statewise.specs.mixer import MinGRUSpec as MinGRUSpec
 from statewise.specs.mixer import MinLSTMSpec as MinLSTMSpec
 from statewise.specs.mixer import ReservoirSpec as ReservoirSpec
+from statewise.specs.mixer import RotaryScaling as RotaryScaling
 from statewise.specs.mixer import TransformerSpec as TransformerSpec
 from statewise.specs.mixer import TTTLinearSpec as TTTLinearSpec
 from statewise.specs.mixer import TTTMLPSpec as TTTMLPSpec
@@ -92,6 +93,8 @@ from statewise.specs.seq2seq import EncoderSpec as EncoderSpec
 from statewise.specs.seq2seq import LinearEncoderSpec as LinearEncoderSpec
 from statewise.specs.seq2seq import ScoreKind as ScoreKind
 from statewise.specs.seq2seq import Seq2SeqSpec as Seq2SeqSpec
+from statewise.specs.serving import LOOPBACK as LOOPBACK
+from statewise.specs.serving import ServingSpec as ServingSpec
 from statewise.specs.stacked import StackedSpec as StackedSpec
 from statewise.specs.stacked import labelling_scale as labelling_scale
 from statewise.specs.study import BudgetSpec as BudgetSpec

@@ -39,6 +39,9 @@ class LabelledDataSpec(Spec):
         le=65_536,
         description="recall: what is passed over before the question; passages: words up to the answer",
     )
+    longer: int = Field(
+        1, ge=1, le=1000, description="recall: held-out rows have this many times the longest distance of training"
+    )
     validation: Paths = Field((), description="files held out; empty: a share of `train`, of each label alike")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `train` held out when `validation` is empty")
     kind: Literal["text", "values", "grid", "vector"] = Field(
@@ -94,10 +97,13 @@ class ClassificationSpec(RunSpec):
                     "or set model.summary"
                 )
         around = None if self.data.train else _AROUND.get(self.data.embedded)
-        if around is not None and self.data.distance + around > self.data.longest:
+        if self.data.longer > 1 and (self.data.train or self.data.embedded != "recall"):
+            raise ValueError(f"data.longer = {self.data.longer} is for data.embedded = 'recall'; leave it out")
+        furthest = self.data.distance * self.data.longer
+        if around is not None and furthest + around > self.data.longest:
             raise ValueError(
-                f"data.distance = {self.data.distance} puts the question beyond data.longest = {self.data.longest}; "
-                f"raise data.longest to {self.data.distance + around}"
+                f"a distance of {furthest} puts the question beyond data.longest = {self.data.longest}; "
+                f"raise data.longest to {furthest + around}"
             )
         if around is not None and self.data.embedded == "passages" and self.data.distance < SHORTEST_PASSAGE:
             raise ValueError(

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from statewise.specs.base import Spec
 from statewise.specs.stacked import StackedSpec
 
 
@@ -118,6 +119,10 @@ class WindowSpec(StackedSpec):
         "tanh", description="linear: the autoregressive model of statistics"
     )
 
+    @property
+    def reach(self) -> int | None:
+        return self.depth * (self.order - 1) + 1
+
 
 class LatentSpec(StackedSpec):
     vector_state: ClassVar[bool] = True
@@ -148,6 +153,32 @@ class BasicAttentionSpec(StackedSpec):
         return True
 
 
+class RotaryScaling(Spec):
+    """Slower turns of rotary positions, for texts longer than those of training."""
+
+    kind: Literal["linear", "llama3", "yarn"] = Field(
+        description="all turns, or the slow ones (Llama 3.1; YaRN, Peng et al. 2023)"
+    )
+    factor: float = Field(ge=1, description="how many times slower")
+    context: int = Field(0, ge=0, description="positions in training, before the scaling; not of kind = 'linear'")
+    slow: float = Field(1.0, gt=0, description="what turns less often in them is slowed down by all of the factor")
+    fast: float = Field(
+        default_factory=lambda known: 32.0 if known.get("kind") == "yarn" else 4.0,
+        gt=0,
+        description="what turns more often stays; default: 4 (llama3), 32 (yarn)",
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_context(self) -> Self:
+        if (self.kind == "linear") != (self.context == 0):
+            raise ValueError(
+                "rotary_scaling.context is of kind = 'llama3' and 'yarn', which need it; 'linear' does not have it"
+            )
+        if self.slow >= self.fast:
+            raise ValueError(f"rotary_scaling.slow {self.slow:g} must be less than rotary_scaling.fast {self.fast:g}")
+        return self
+
+
 class TransformerSpec(StackedSpec):
     kind: Literal["transformer"] = "transformer"
     depth: int = Field(2, ge=1, description="layers")
@@ -167,6 +198,7 @@ class TransformerSpec(StackedSpec):
     rotary_base: float = Field(
         10_000.0, gt=1, le=1e12, description="of rotary positions: a larger one turns more slowly, for longer texts"
     )
+    rotary_scaling: RotaryScaling | None = Field(None, description="slower turns than those of training")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on the weights of attention")
     context: int = Field(1024, ge=1, description="positions that position = 'learned' has vectors for")
 
@@ -186,6 +218,10 @@ class TransformerSpec(StackedSpec):
     def longest(self) -> int | None:
         """Learned positions are limited."""
         return self.context if self.position == "learned" else None
+
+    @property
+    def reach(self) -> int | None:
+        return None if self.window is None else self.depth * (self.window - 1) + 1
 
     @property
     def num_heads(self) -> int:

@@ -66,7 +66,8 @@ class ReproductionSpec(Spec):
     )
     cost: str = Field("", description="what it took, and on what")
     files: dict[str, Paths] = Field(
-        description="a setting, and the file (`name/`: folder) it takes: patterns, the first that fits"
+        description="a setting, and the file (`name/`: folder) it takes: patterns, the first that fits; none: the "
+        "data are embedded"
     )
     evaluate: tuple[Paths, ...] = Field((), description="files of the final evaluation; none: what is held out")
     sha256: tuple[str, ...] = Field(

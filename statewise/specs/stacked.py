@@ -58,6 +58,11 @@ class StackedSpec(Spec):
         return None
 
     @property
+    def reach(self) -> int | None:
+        """Tokens that the newest output can depend on; None: all."""
+        return None
+
+    @property
     def embedding_width(self) -> int:
         return self.embedding or self.width
 

@@ -33,6 +33,12 @@ class PairDataSpec(Spec):
         "sources and then as many targets; empty: embedded pairs",
     )
     target: Paths = Field((), description="targets of `train`, line by line")
+    embedded: Literal["phrases", "copy", "reverse"] = Field(
+        "phrases", description="which texts, when `train` is empty; copy, reverse: 2 to 10 letters in random order"
+    )
+    longer: int = Field(
+        1, ge=1, le=100, description="copy, reverse: held-out texts have 10 times this many letters; 1: 2 to 10"
+    )
     validation: Paths = Field((), description="files held out, as `train`; empty: a share of `train`")
     validation_target: Paths = Field((), description="targets of `validation`, line by line")
     held_out: float = Field(
@@ -89,6 +95,12 @@ class PairDataSpec(Spec):
             raise ValueError("format = 'gettext' and language go together; set both or neither")
         if isinstance(self.source_column, tuple) and (self.source_kind != "vector" or not self.source_column):
             raise ValueError("source_column names several columns, which only a vector has; set source_kind = 'vector'")
+        if (self.longer > 1 or self.embedded != "phrases") and (self.train or self.source_kind != "text"):
+            raise ValueError("embedded and longer choose embedded texts; leave them out, or train and source_kind")
+        if self.longer > 1 and self.embedded == "phrases":
+            raise ValueError(f"longer = {self.longer}, but phrases have one length; set embedded = 'copy' or 'reverse'")
+        if 10 * self.longer >= self.longest:
+            raise ValueError(f"longer = {self.longer} goes beyond longest = {self.longest}; raise longest")
         if self.source_kind != "text":
             for name in ("shared_vocab", "reverse"):
                 if getattr(self, name):

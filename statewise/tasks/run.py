@@ -242,6 +242,15 @@ class PredictingRun(Run):
             return self._rows(paths, self.spec.data)
         return iter(self._rows_held([data] if self._is_one(data) else data))
 
+    def predict_values(self, values: Sequence[Any]) -> list[dict[str, Any]]:
+        """`predict_rows` of values that may come from anybody: a text that looks like a path is only a text.
+
+        >>> rows = sw.load("runs/classification").predict_values(["rows.tsv"])
+        >>> rows[0]["label"] in ("good", "bad")
+        True
+        """
+        return self._rows_held(values)
+
     @abstractmethod
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The answers as lines of text, in the format of the files that `data` names where they have one.

@@ -228,9 +228,10 @@ def rotary() -> Iterator[Case]:
         at_BT = torch.tensor([[0], [17], [20_000_000]]) + torch.arange(5)
         wide = noise(3, 5, 4 * width + 3, seed=width).float().requires_grad_()
         weight, found, expected = noise(3, 5, 3, width, seed=1).float(), [], []
+        scaling = naive_rotary.Scaling("llama3", 8.0, 8192, 1.0, 4.0) if width == 6 else None
         for run, kept in ((module.rotate, found), (naive_rotary.rotate, expected)):
             x_BTHK = wide[..., width : 4 * width].unflatten(-1, (3, width))
-            y_BTHK = run(x_BTHK, at_BT, 10_000.0)
+            y_BTHK = run(x_BTHK, at_BT, 10_000.0, scaling)
             (first,) = torch.autograd.grad((y_BTHK.sin() * weight).sum(), wide, create_graph=True)
             (second,) = torch.autograd.grad(first.square().sum(), wide)
             kept += [y_BTHK, first, second]

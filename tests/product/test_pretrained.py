@@ -35,6 +35,12 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
+TRAINED = {"original_max_position_embeddings": 16}
+SCALINGS: list[dict[str, Any]] = [  # of which no pair of units, some and all are slowed down
+    {"rope_type": "linear"},
+    {"rope_type": "llama3", "low_freq_factor": 0.2, "high_freq_factor": 2.0, **TRAINED},
+    {"rope_type": "yarn", "beta_slow": 0.2, "beta_fast": 2.0, **TRAINED},
+]
 MODELS: dict[str, Callable[[], Any]] = {
     "gpt2": lambda: transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
@@ -45,6 +51,12 @@ MODELS: dict[str, Callable[[], Any]] = {
     "llama-tied": lambda: transformers.LlamaForCausalLM(
         transformers.LlamaConfig(**SIZES, tie_word_embeddings=True, attention_bias=True, head_dim=16)
     ),
+    **{
+        f"llama-{scaling['rope_type']}": lambda scaling=scaling: transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**SIZES, rope_parameters={"rope_theta": 100.0, "factor": 4.0, **scaling})
+        )
+        for scaling in SCALINGS
+    },
     "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(**SIZES, sliding_window=5)),
     "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**SIZES)),
     "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES, head_dim=16)),
@@ -59,6 +71,9 @@ EXPORTED = (
     "gpt2",
     "llama",
     "llama-tied",
+    "llama-linear",
+    "llama-llama3",
+    "llama-yarn",
     "mistral",
     "qwen3",
     "mamba2",
@@ -312,8 +327,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "other heads": (_config(lambda c: c.update(num_key_value_heads=4)), "rows, where config.json needs"),
     "other activation": (_config(lambda c: c.update(hidden_act="relu")), "hidden_act is 'relu'"),
     "scaled positions": (
-        _config(lambda c: c.update(rope_parameters={"rope_type": "llama3", "rope_theta": 1e4})),
-        "rotary positions of type 'llama3'",
+        _config(lambda c: c.update(rope_parameters={"rope_type": "longrope", "rope_theta": 1e4})),
+        "rotary positions of type 'longrope'",
     ),
     "positions are text": (_config(lambda c: c.update(rope_parameters="yarn")), "expected a table"),
     "tie is text": (_config(lambda c: c.update(tie_word_embeddings="yes")), "expected true or false"),

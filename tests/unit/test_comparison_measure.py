@@ -139,6 +139,7 @@ def some_found() -> Found:
         weights_sha256="0",
         seconds_by_context={256: 0.5},
         training_bytes={256: 4096},
+        path="N",
         watched={"nats": [Point(1, 2, 3.0, 4.0, 0.5)]},
         prompt="be",
         answers=[Answer("a b", "b", "N", "V")],

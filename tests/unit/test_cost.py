@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from statewise.comparison.context import longest_path
 from statewise.core import Mixer, state_bytes
 from statewise.encoders import Composition, NaryTreeLSTM
 from statewise.kernels import as_products, associative_memory, force
@@ -29,7 +30,7 @@ from statewise.models import (
     tree_path_length,
 )
 from statewise.models.lineage import ancestor
-from statewise.specs import LSTMSpec, ModelSpec, TransformerSpec
+from statewise.specs import LSTMSpec, ModelSpec, TransformerSpec, WindowSpec
 
 VOCAB = 11
 CONTEXTS = (0, 1, 29)
@@ -202,6 +203,16 @@ def test_row_d2_paths_of_known_length() -> None:
     assert tree_path(NaryTreeLSTM(5)) == "log N"
     assert path_length(build("window", vocab=VOCAB, width=5, order=3), 3) is not None
     assert path_length(build("window", vocab=VOCAB, width=5, order=3), 4) is None
+
+
+@pytest.mark.parametrize("spec", [WindowSpec(width=4, depth=2, order=3), TransformerSpec(width=4, depth=2, window=3)])
+def test_row_d2_beyond_a_window_there_is_no_path(spec: WindowSpec | TransformerSpec) -> None:
+    model, reach = build(spec, vocab=VOCAB), spec.reach
+    assert reach == 5
+    assert path_length(model, reach) is not None
+    assert path_length(model, reach + 1) is None
+    assert longest_path(model, reach=reach) == "none"
+    assert longest_path(build(TransformerSpec(width=4, depth=2), vocab=VOCAB), reach=None) == "1"
 
 
 def test_row_d2_the_page_prints_the_paths() -> None:

@@ -114,7 +114,7 @@ def test_two_writers_do_not_meet_in_one_loop(looped: list[graph.Loop]) -> None:
 def test_loops_go_with_their_model_and_few_are_kept(looped: list[graph.Loop]) -> None:
     model, start = model_and_start(SPECS["transformer"])
     for k in range(2, 10):
-        extend(model, start, Sampling(top_k=k), tokens=2)
+        extend(model, start, Sampling(), tokens=2, never=[k])
     assert len(graph._idle[model]) == graph._IDLE
     watched = weakref.ref(looped[-1].state[0][0].keys_BSGK)
     for loop in looped:

@@ -11,10 +11,24 @@ from hypothesis.extra.numpy import arrays
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from statewise.decoding import Sampling, choose
-from statewise.decoding.sampling import filtered, keep_min_p, keep_top_k, keep_top_p, penalise
+from statewise.decoding.sampling import (
+    by_row,
+    draw,
+    filtered,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    penalise,
+    penalised,
+    uniforms,
+)
+from statewise.runtime import STREAM, random_bits
 from statewise.specs import UserError
 
 LOGITS = arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 12)), elements=st.floats(-20, 20, width=32))
+
+
+CPU = torch.device("cpu")
 
 
 def kept(logits_BV: torch.Tensor) -> list[set[int]]:
@@ -98,7 +112,8 @@ def test_no_filter_changes_what_is_greedy(logits: np.ndarray, k: int, p: float, 
     sampling = Sampling(temperature=0, top_k=k, top_p=p, min_p=share)
     arguments = {"seen_BV": torch.zeros(logits.shape, dtype=torch.bool), "position_B": torch.arange(len(logits))}
     token_B = choose(torch.from_numpy(logits), **arguments, sampling=sampling)
-    assert token_B.tolist() == filtered(torch.from_numpy(logits), arguments["seen_BV"], sampling).argmax(-1).tolist()
+    ways = by_row([sampling] * len(logits), vocab=logits.shape[1], device=CPU)
+    assert token_B.tolist() == filtered(torch.from_numpy(logits), ways).argmax(-1).tolist()
 
 
 class Ops(TorchDispatchMode):
@@ -171,8 +186,64 @@ def test_the_draw_depends_on_seed_and_position() -> None:
 def test_filters_apply_in_order() -> None:
     """The penalty comes first: it decides who is among the top k."""
     logits_BV, seen_BV = torch.tensor([[4.0, 3.0, 1.0]]), torch.tensor([[True, False, False]])
-    found = filtered(logits_BV, seen_BV, Sampling(repetition=4.0, top_k=1))
-    assert kept(found) == [{1}]
+    ways = by_row([Sampling(repetition=4.0, top_k=1)], vocab=3, device=CPU)
+    assert kept(filtered(penalised(logits_BV, seen_BV, None, ways), ways)) == [{1}]
+
+
+WAYS = [
+    Sampling(seed=1),
+    Sampling(temperature=0),
+    Sampling(repetition=1.4, temperature=0.7, seed=2),
+    Sampling(top_k=3, seed=3),
+    Sampling(top_p=0.6, seed=4),
+    Sampling(min_p=0.2, temperature=1.5, seed=5),
+    Sampling(presence=1.5, frequency=-0.4, seed=6),
+    Sampling(bias=((3, 8.0), (5, -100.0)), temperature=0.0),
+    Sampling(1.2, 0.9, 7, 0.95, 0.01, 7, 0.3, 0.2, ((1, 2.0),)),
+]
+
+
+def test_rows_with_ways_of_their_own_draw_what_they_draw_alone() -> None:
+    generator = torch.Generator().manual_seed(3)
+    for turn in range(50):
+        logits_BV = 3 * torch.randn(len(WAYS), 11, generator=generator)
+        count_BV = torch.randint(3, (len(WAYS), 11), generator=generator, dtype=torch.int32)
+        position_B = torch.randint(1000, (len(WAYS),), generator=generator)
+        ways = by_row(WAYS, vocab=11, device=CPU)
+        below_B1 = uniforms(ways.seed_B, position_B)[:, None]
+        together = draw(logits_BV, ways, below_B1=below_B1, seen_BV=count_BV > 0, count_BV=count_BV)
+        for i, sampling in enumerate(WAYS):
+            row = slice(i, i + 1)
+            alone = choose(
+                logits_BV[row],
+                seen_BV=count_BV[row] > 0,
+                count_BV=count_BV[row],
+                position_B=position_B[row],
+                sampling=sampling,
+            )
+            assert int(alone) == int(together[i]), (turn, sampling)
+
+
+def test_penalties_and_bias_change_logits_as_defined() -> None:
+    logits_BV, count_BV = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[0, 1, 4]])
+    ways = by_row([Sampling(presence=0.5, frequency=0.25, bias=((0, -1.0),))], vocab=3, device=CPU)
+    found = penalised(logits_BV, count_BV > 0, count_BV, ways)
+    assert found.tolist() == [[0.0, 2.0 - 0.5 - 0.25, 3.0 - 0.5 - 1.0]]
+
+
+@given(seed=st.integers(0, 2**63 - 1), position=st.integers(0, 5 * STREAM))
+def test_random_bits_are_splitmix(seed: int, position: int) -> None:
+    def mixed(z: int) -> int:
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return z ^ (z >> 31)
+
+    golden = 0x9E3779B97F4A7C15
+    state = mixed((seed + position // STREAM + 1) * golden % 2**64) + (position % STREAM + 1) * golden
+    expected = mixed(state % 2**64) >> 11
+    assert random_bits(np.array([seed]), np.array([position])).tolist() == [expected]
+    assert random_bits(torch.tensor([seed]), torch.tensor([position])).tolist() == [expected]
+    assert uniforms(torch.tensor([seed]), torch.tensor([position])).tolist() == [expected / 2**53]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +255,9 @@ def test_filters_apply_in_order() -> None:
         "top_p": (0, -0.5, 1.5, math.nan),
         "min_p": (-0.1, 1.1, math.nan),
         "seed": (-1, 2**63),
+        "presence": (math.nan, math.inf),
+        "frequency": (math.nan, -math.inf),
+        "bias": (((-1, 1.0),), ((1, math.nan),)),
     }.items(),
 )
 def test_what_cannot_be_is_refused(name: str, values: tuple[float, ...]) -> None:

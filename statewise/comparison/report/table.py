@@ -35,6 +35,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
         Column("parameters", "parameters", minor=True),
         Column("model_bytes", "model size", "everything needed to predict"),
         Column("state_bytes", "state", f"after {context:,} tokens" if context else ""),
+        Column("path", "longest path", "between tokens N apart", text=True),
         *(Column(f"off_{kind}", "off budget", UNITS[kind], shown=False) for kind in held),
         Column("flops_per_token", "FLOPs", "per token, forward", minor=True),
         Column("tokens_per_second", "training", "tokens / s", minor=True),
@@ -62,6 +63,7 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                 number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # count models have none
                 number(results.model_bytes(name), size),
                 number(results.state_bytes(name), size),
+                Cell(path := results.final[name][0].path, path or NONE),
                 *(number(off(results, solved, name, kind), share) for kind in held),
                 number(results.mean(name, lambda one: one.flops_per_token) or None, count),
                 number(results.mean(name, lambda one: one.tokens_per_second) or None, count),

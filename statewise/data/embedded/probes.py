@@ -59,12 +59,12 @@ def probe_pairs(
 
 @lru_cache(maxsize=1)  # a trial reads the same rows to train, to evaluate and to show answers
 def recall(
-    *, distance: int = 16, pairs: int = 4, count: int = 20_000, held: int = 500, seed: int = 0
+    *, distance: int = 16, longer: int = 1, pairs: int = 4, count: int = 20_000, held: int = 500, seed: int = 0
 ) -> Parts[Labelled]:
     """Key-value pairs, pauses, then a key; the label is its value: `e 5 b 0 g 5 a 3 . . . . . . ? b` is `0`.
 
-    Held-out rows have `distance` pauses between the last pair and the query, training rows 0 to `distance`. Without any
-    memory accuracy is 1/8; with the values but not their keys, a little more than 1/`pairs`.
+    Training rows have 0 to `distance` pauses between the last pair and the query, held-out rows `longer` times
+    `distance`. Without any memory accuracy is 1/8; with the values but not their keys, a little more than 1/`pairs`.
     """
     assert 1 <= pairs <= len(_KEYS)
     assert distance >= 0
@@ -80,7 +80,7 @@ def recall(
         text = " ".join([*context, *[_PAUSE] * pauses, _QUERY, keys[query]])
         return Labelled(text, values[query], Where(name, 0, "example"))
 
-    return drawn(name, lambda: draw(distance), held, lambda: draw(rng.between(0, distance)), count)
+    return drawn(name, lambda: draw(longer * distance), held, lambda: draw(rng.between(0, distance)), count)
 
 
 def drawn(

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.rotary.naive import rates
+from statewise.kernels.rotary.naive import Scaling, rates
 from statewise.kernels.with_triton import FUSED
 
 _TOKENS = 16  # of one program
@@ -50,22 +50,22 @@ def _turn(
 
 
 @cache
-def _turns(half: int, base: float, device: torch.device) -> Tensor:
+def _turns(half: int, base: float, scaling: Scaling | None, device: torch.device) -> Tensor:
     """A token's share of a whole turn, once for all calls: found at the first, never inside of a captured graph."""
-    return (rates(half, base=base, device=torch.device("cpu")) / (2 * math.pi)).to(device)
+    return (rates(half, base=base, scaling=scaling, device=torch.device("cpu")) / (2 * math.pi)).to(device)
 
 
 class _Rotate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_BTHK: Tensor, at_BT: Tensor, base: float, sign: float) -> Tensor:
+    def forward(ctx: Any, x_BTHK: Tensor, at_BT: Tensor, base: float, scaling: Scaling | None, sign: float) -> Tensor:
         ctx.save_for_backward(at_BT)
-        ctx.base, ctx.sign = base, sign
+        ctx.base, ctx.scaling, ctx.sign = base, scaling, sign
         batch, time, heads, width = x_BTHK.shape
         x_BTHK = x_BTHK if x_BTHK.stride(-1) == 1 else x_BTHK.contiguous()
         y_BTHK = torch.empty(x_BTHK.shape, dtype=x_BTHK.dtype, device=x_BTHK.device)
         half, tokens = width // 2, batch * time
         _turn[(triton.cdiv(tokens, _TOKENS),)](
-            x_BTHK, at_BT.contiguous(), _turns(half, base, x_BTHK.device), y_BTHK,
+            x_BTHK, at_BT.contiguous(), _turns(half, base, scaling, x_BTHK.device), y_BTHK,
             tokens, time, heads, half, *x_BTHK.stride()[:3], sign,
             ODD=width % 2, TOKENS=_TOKENS, UNITS=triton.next_power_of_2(half), TWO_PI=2 * math.pi, num_warps=4, **FUSED,
         )  # fmt: skip
@@ -74,9 +74,9 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (at_BT,) = ctx.saved_tensors
-        return _Rotate.apply(gradients[0], at_BT, ctx.base, -ctx.sign), None, None, None
+        return _Rotate.apply(gradients[0], at_BT, ctx.base, ctx.scaling, -ctx.sign), None, None, None, None
 
 
-def rotate(x_BTHK: Tensor, at_BT: Tensor, base: float) -> Tensor:
-    turned: Tensor = _Rotate.apply(x_BTHK, at_BT.expand(x_BTHK.shape[:2]), base, 1.0)
+def rotate(x_BTHK: Tensor, at_BT: Tensor, base: float, scaling: Scaling | None = None) -> Tensor:
+    turned: Tensor = _Rotate.apply(x_BTHK, at_BT.expand(x_BTHK.shape[:2]), base, scaling, 1.0)
     return turned

@@ -273,7 +273,7 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
 def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
     match spec.embedded:
         case "recall":
-            return recall(distance=spec.distance, seed=seed)
+            return recall(distance=spec.distance, longer=spec.longer, seed=seed)
         case "passages":
             return passages(distance=spec.distance, seed=seed)
         case "docstrings":

@@ -8,10 +8,12 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
-from statewise.core import leaves, load_state, save_state
+from statewise.core import leaves, load_state, pack_state, unpack_state
 from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
 from statewise.decoding import Continuation, Sampling, TextStream, begin, extend, generate, read
+from statewise.disk import write as write_file
 from statewise.models import CountingMachine, TokenMachine, build, longest_context
+from statewise.runtime import STREAM
 from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.answers import Answers, Sample, tokens_per_second
 from statewise.tasks.folder import Opened, is_shipped
@@ -334,7 +336,28 @@ class LanguageModelRun(SelfReadingRun):
         >>> run = sw.load("runs/lstm")
         >>> run.save_state(run.begin("the cat"), "later.safetensors")
         """
-        save_state(at, path, weights=weights_sha256(self.model))
+        write_file(Path(path), self.pack(at))
+
+    def pack(self, at: Continuation, *, weights: str | None = None) -> bytes:
+        """The content of the file that `save_state` writes; with the sha256 of the weights, where it is known.
+
+        >>> run = sw.load("runs/lstm")
+        >>> at = run.unpack(run.pack(run.begin("the cat")))
+        """
+        return pack_state(at, weights=weights or weights_sha256(self.model))
+
+    def unpack(self, content: bytes, *, weights: str | None = None) -> Continuation:
+        """A continuation out of the content of a file, which may come from anybody: refused if it does not fit.
+
+        >>> run = sw.load("runs/lstm")
+        >>> int(run.unpack(run.pack(run.begin("the cat"))).position_B)
+        7
+        """
+        weights = weights or weights_sha256(self.model)
+        at = unpack_state(content, like=self.begin(), weights=weights, strict=True)
+        if problem := self._problem(at):
+            raise UserError(f"the state does not fit: {problem}", fix="save it again, with the model that continues")
+        return at
 
     def load_state(self, path: str | Path) -> Continuation:
         """Read a continuation that `save_state` wrote; the text goes on exactly as it would have.
@@ -363,5 +386,9 @@ class LanguageModelRun(SelfReadingRun):
             return f"position {position} is not valid, expected 0 or more"
         if not bool(((at.tail_BK >= -1) & (at.tail_BK < vocab)).all()):
             return f"its last tokens are not all in the vocabulary of {vocab}"
+        for (_, leaf), (_, initial) in zip(leaves(at.state), leaves(self.model.init_state(1)), strict=True):
+            lists = [held for size, held in zip(initial.shape[1:], leaf.shape[1:]) if size == 0]
+            if any(held != position % STREAM for held in lists):
+                return f"it has read {position % STREAM} tokens, but holds a list of {lists[0]}"
         numbers = (leaf for _, leaf in leaves(at.state) if leaf.is_floating_point())
         return "it holds values that are not a number" if any(bool(leaf.isnan().any()) for leaf in numbers) else ""

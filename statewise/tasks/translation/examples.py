@@ -30,7 +30,7 @@ from statewise.data import (
     suffix,
     unsegmented,
 )
-from statewise.data.embedded import Parts, kinds_of_phrases, oscillations, phrases
+from statewise.data.embedded import Parts, kinds_of_phrases, oscillations, phrases, probe_pairs
 from statewise.specs import PairDataSpec, UserError, either, from_json, option, setting
 from statewise.tasks.metric.translation import Parting, sacre_tokens
 from statewise.tasks.translation.sides import (
@@ -295,7 +295,7 @@ def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
     if "-" in (*spec.train, *spec.target, *spec.validation, *spec.validation_target):
         raise UserError("pairs cannot be learned from standard input: they are read again later", fix="name files")
     if not spec.train and spec.format != "gettext":
-        embedded = _embedded(spec)
+        embedded = _embedded(spec, seed=seed)
         return _pairs(embedded.train), _pairs(embedded.held)
     pairs = read_files(spec, spec.train, spec.target)
     if spec.validation:
@@ -307,8 +307,13 @@ def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
     return pairs.chosen(split.train_N), pairs.chosen(split.held_M)
 
 
-def _embedded(spec: PairDataSpec) -> Parts[Pair]:
+def _embedded(spec: PairDataSpec, *, seed: int) -> Parts[Pair]:
     match spec.source_kind, spec.target_kind:
+        case "text", "text" if spec.embedded != "phrases":
+            long = 10 * spec.longer
+            return probe_pairs(
+                spec.embedded, count=20_000, held_lengths=(long, long) if spec.longer > 1 else None, seed=seed
+            )
         case "text", "text":
             return phrases()
         case "class", "text":

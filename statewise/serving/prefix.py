@@ -1,0 +1,165 @@
+"""States of prompts that were read before: a prompt that begins like one of them goes on from its state.
+
+A state of fixed size is kept at the end of a prompt, at every block of it, and where two prompts part. Of a list, the
+state at the end holds those of all beginnings, so it is cut to what two prompts share. Either way any common beginning
+is found, whatever its length.
+
+Prompts are found by hashing blocks of tokens in a chain, one link a block.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from statewise.core import State, leaves, map_state, state_bytes
+from statewise.serving.pool import cut
+
+BLOCK = 64  # tokens of a link
+_RECENT = 4  # continuations of a link that are compared with a new prompt
+
+Tokens = NDArray[np.int64]
+
+
+class Found(NamedTuple):
+    """What is known of a prompt: the state after `length` tokens, and how many tokens another prompt shares with it."""
+
+    state: "State | None"
+    length: int
+    shared: int
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    tokens: Tokens
+    state: State
+    size: int
+    keys: list[bytes]  # of its links, from the first
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """Prompts that agree up to here: those that end within the next block, and the last that passed."""
+
+    ends: dict[bytes, _Kept] = field(default_factory=dict)  # by their tokens in that block
+    passed: OrderedDict[int, _Kept] = field(default_factory=OrderedDict)
+    users: int = 0
+
+
+class PrefixCache:
+    """Bounded by bytes; the least recently used goes first. `owner` separates those who must not notice each other."""
+
+    def __init__(self, initial: State, *, most_bytes: int) -> None:
+        self._initial = initial
+        self._most_bytes = most_bytes
+        self._links: dict[bytes, _Link] = {}
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self.bytes = 0
+        self.is_fixed = not any(0 in leaf.shape[1:] for _, leaf in leaves(initial))
+
+    def find(self, tokens: Tokens, *, owner: str, most: int) -> Found:
+        """The longest known beginning of at most `most` tokens."""
+        keys = self._known(tokens, owner)
+        shared = self._shared(tokens, keys, most)
+        for number in reversed(range(len(keys))):
+            link, begin = self._links[keys[number]], number * BLOCK
+            if not self.is_fixed:
+                for kept in reversed(link.passed.values()):
+                    length = min(_common(kept.tokens, tokens), most)
+                    state = self._beginning(kept, length)
+                    if length and state is not None:
+                        self._touch(kept)
+                        return Found(state, length, shared)
+            for end in range(min(begin + BLOCK - 1, len(tokens), most), begin - 1, -1):
+                exact = link.ends.get(tokens[begin:end].tobytes())
+                if exact is not None and end:
+                    self._touch(exact)
+                    return Found(exact.state, end, shared)
+        return Found(None, 0, shared)
+
+    def keep(self, tokens: Tokens, state: State, *, owner: str) -> None:
+        """Remember the state (one row, nobody else's memory) after all of these tokens."""
+        size = state_bytes(state) + tokens.nbytes
+        if size > self._most_bytes or not len(tokens):
+            return
+        keys = list(_chain(tokens, owner))
+        last = self._links.get(keys[-1])
+        tail = tokens[(len(keys) - 1) * BLOCK :].tobytes()
+        if last is not None and tail in last.ends:
+            self._touch(last.ends[tail])
+            return
+        kept = _Kept(tokens.copy(), state, size, keys)
+        for key in keys:
+            link = self._links.setdefault(key, _Link())
+            link.users += 1
+            link.passed[id(kept)] = kept
+            while len(link.passed) > _RECENT:
+                link.passed.popitem(last=False)
+        self._links[keys[-1]].ends[tail] = kept
+        self._kept[id(kept)] = kept
+        self.bytes += size
+        while self.bytes > self._most_bytes:
+            self._drop(next(iter(self._kept.values())))
+
+    def _drop(self, kept: _Kept) -> None:
+        del self._kept[id(kept)]
+        self.bytes -= kept.size
+        self._links[kept.keys[-1]].ends.pop(kept.tokens[(len(kept.keys) - 1) * BLOCK :].tobytes())
+        for key in kept.keys:
+            link = self._links[key]
+            link.users -= 1
+            link.passed.pop(id(kept), None)
+            if not link.users:
+                del self._links[key]
+
+    def _touch(self, kept: _Kept) -> None:
+        self._kept.move_to_end(id(kept))
+
+    def _known(self, tokens: Tokens, owner: str) -> list[bytes]:
+        known = []
+        for key in _chain(tokens, owner):
+            if key not in self._links:
+                break
+            known.append(key)
+        return known
+
+    def _shared(self, tokens: Tokens, keys: list[bytes], most: int) -> int:
+        if not keys:
+            return 0
+        return min(
+            most, max((_common(kept.tokens, tokens) for kept in self._links[keys[-1]].passed.values()), default=0)
+        )
+
+    def _beginning(self, kept: _Kept, length: int) -> "State | None":
+        """The state after the first tokens, if what is no list in it is nothing but the number of tokens read."""
+
+        def is_count(leaf: Tensor, initial: Tensor) -> bool:
+            return leaf.dtype == torch.int64 and leaf.dim() == 1 and int(leaf) == len(kept.tokens) and int(initial) == 0
+
+        pairs = zip(leaves(kept.state), leaves(self._initial), strict=True)
+        if not all(0 in initial.shape[1:] or is_count(leaf, initial) for (_, leaf), (_, initial) in pairs):
+            return None
+        short = cut(kept.state, self._initial, length)
+        return map_state(lambda leaf, like: leaf if 0 in like.shape[1:] else leaf.fill_(length), short, self._initial)
+
+
+def _chain(tokens: Tokens, owner: str) -> Iterator[bytes]:
+    """The key of each block's beginning: a hash of all tokens before it."""
+    key = hashlib.blake2b(owner.encode(), digest_size=16).digest()
+    yield key
+    for end in range(BLOCK, len(tokens) + 1, BLOCK):
+        key = hashlib.blake2b(key + tokens[end - BLOCK : end].tobytes(), digest_size=16).digest()
+        yield key
+
+
+def _common(a: Tokens, b: Tokens) -> int:
+    """How many first tokens are the same."""
+    length = min(len(a), len(b))
+    differ = a[:length] != b[:length]
+    return int(differ.argmax()) if differ.any() else length

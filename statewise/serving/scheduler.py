@@ -1,0 +1,281 @@
+"""Continuous batching for one language model: admit, read prompts in chunks, one step for all rows, hand over.
+
+A turn reads at most one chunk of each of some prompts and then takes one step, so that running texts do not wait for a
+long prompt. Prompts of different lengths are read side by side.
+
+T time, V vocabulary.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from statewise.core import State, map_state
+from statewise.decoding import Continuation, TextStream
+from statewise.serving.job import Event, Finish, Job, Refused, Scored
+from statewise.serving.metrics import Metrics
+from statewise.serving.pool import NewRow, Pool
+from statewise.serving.prompt import TAIL, Group, PromptReader, Text
+from statewise.tasks import LanguageModelRun
+
+_SWEEP = 0.05  # seconds between two looks for texts that have waited or run too long
+
+Deliver = Callable[[Job, Event], None]
+Save = Callable[[Job, Continuation, Event], None]  # keeps the continuation and then delivers the event
+
+
+class Scheduler:
+    """The texts of one model. Only the engine's thread may call it."""
+
+    def __init__(
+        self,
+        run: LanguageModelRun,
+        *,
+        slots: int,
+        prefix_bytes: int,
+        alone: bool,
+        queue_seconds: float,
+        deliver: Deliver,
+        save: Save,
+        metrics: Metrics,
+        context: int | None,
+    ) -> None:
+        """`alone`: each text in a batch of its own, its prompt read at once: what `generate` computes, bit for bit."""
+        self.run, self.model, self.device = run, run.model, run.device
+        self._slots, self._alone, self._queue_seconds, self._context = slots, alone, queue_seconds, context
+        self._deliver, self._save, self._metrics = deliver, save, metrics
+        self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes)
+        self._end = run.tokenizer.end_id
+        self._never = () if run.tokenizer.unknown_id is None else (run.tokenizer.unknown_id,)
+        self.waiting = 0  # texts in `_waiting`, for whoever asks from another thread
+        self._waiting: deque[Group] = deque()
+        self._pools: list[tuple[Pool, list[Text]]] = []  # the texts of each in the order of its rows
+        self._of: dict[int, tuple[Group, Text]] = {}  # by job
+        self._next_sweep = 0.0
+
+    # ---------------------------------------------------------------- what comes in
+
+    @property
+    def running(self) -> int:
+        return len(self._of) - self.waiting
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory for the states of running texts and of known prompts."""
+        return sum(pool.state_bytes for pool, _ in list(self._pools)) + self._reader.prefixes.bytes
+
+    def add(self, jobs: Sequence[Job], start: Continuation | None, arrived: float) -> None:
+        """Texts with the same prompt and the same start."""
+        given = [int(token) for token in jobs[0].prompt]
+        if start is None:
+            prompt = given if given[:1] == [self._end] else [self._end, *given]
+            before, position = prompt, 0
+        else:
+            prompt = [int(start.token_B), *given]
+            before, position = (
+                [*(token for token in start.tail_BK[0].tolist() if token >= 0), *given],
+                int(start.position_B),
+            )
+        decode = self.run.tokenizer.decode
+        texts = [Text(job, arrived, TextStream(decode, before=before[-TAIL:], stop=job.stop)) for job in jobs]
+        group = Group(texts, start, np.array(prompt, dtype=np.int64), position)
+        self._waiting.append(group)
+        self.waiting += len(texts)
+        self._of.update((id(text.job), (group, text)) for text in texts)
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Forget these jobs; their rows are free for the next turn."""
+        for job in jobs:
+            if id(job) in self._of:
+                self._remove(*self._of[id(job)])
+                self._metrics.finished("cancelled")
+
+    def _remove(self, group: Group, text: Text) -> None:
+        del self._of[id(text.job)]
+        for pool, texts in self._pools:
+            if text in texts:
+                self._leave(pool, texts, texts.index(text))
+                return
+        group.texts.remove(text)
+        queued = group in self._waiting
+        self.waiting -= queued
+        if not group.texts:
+            (self._waiting if queued else self._reader.groups).remove(group)
+
+    def fail(self, error: Refused) -> None:
+        """End every text with an error: something broke, and nobody knows whose fault it was."""
+        for _, text in list(self._of.values()):
+            self._fail(text, error)
+        self.waiting = 0
+        self._waiting.clear()
+        self._reader.groups.clear()
+        self._pools.clear()
+
+    def _fail(self, text: Text, error: Refused) -> None:
+        del self._of[id(text.job)]
+        self._metrics.finished("error")
+        self._deliver(text.job, Event(finish="error", error=error))
+
+    # ---------------------------------------------------------------- a turn
+
+    def turn(self) -> bool:
+        """Admit, read, step. False if there is nothing to do."""
+        if not self._of:
+            return False
+        now = time.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + _SWEEP
+            self._sweep(now)
+        self._admit(now)
+        for group in self._reader.read() if self._reader.groups else ():
+            self._begin(group)
+        for pool, texts in list(self._pools):
+            self._step(pool, texts)
+        if self._alone:
+            self._pools = [(pool, texts) for pool, texts in self._pools if texts]
+        return True
+
+    def _sweep(self, now: float) -> None:
+        """Give up what has waited or run too long."""
+        for group, text in list(self._of.values()):
+            late = text.job.deadline is not None and now > text.job.deadline
+            if late or (now - text.arrived > self._queue_seconds and group in self._waiting):
+                self._remove(group, text)
+                self._of[id(text.job)] = group, text
+                self._fail(text, Refused("deadline", "it took too long" if late else "no place was free in time"))
+
+    def _admit(self, now: float) -> None:
+        while self._waiting:
+            group = self._waiting[0]
+            used = sum(len(other.texts) for other in self._reader.groups) + sum(len(texts) for _, texts in self._pools)
+            if used and used + len(group.texts) > self._slots:
+                return
+            self._waiting.popleft()
+            self.waiting -= len(group.texts)
+            self._metrics.queue(now - group.texts[0].arrived)
+            self._metrics.prompt_tokens(len(group.prompt) - 1)
+            self._reader.add(group)
+
+    # ---------------------------------------------------------------- reading prompts
+
+    def _begin(self, group: Group) -> None:
+        """The prompt is read: its texts become rows, or end here if nothing is to be generated."""
+        state = self._reader.initial if group.state is None else group.state
+        for text in group.texts:
+            if group.scored is not None:
+                text.first = Event(prompt=tuple(group.scored))
+        for text in [text for text in group.texts if text.job.max_tokens == 0]:
+            self._finish(group, text, "length", "", (), state)
+        texts = [text for text in group.texts if text.job.max_tokens]
+        if not texts:
+            return
+        new = [
+            NewRow(
+                int(group.prompt[-1]),
+                group.position + len(group.prompt) - 1,
+                text.job.sampling,
+                self._seen(group, text),
+            )
+            for text in texts
+        ]
+        if self._alone:
+            for text, row in zip(texts, new):
+                pool = Pool(self.model, never=self._never, context=self._context)
+                pool.join([row], state)
+                self._pools.append((pool, [text]))
+            return
+        if not self._pools:
+            self._pools.append((Pool(self.model, never=self._never, context=self._context), []))
+        pool, together = self._pools[0]
+        pool.join(new, state if len(texts) == 1 else map_state(lambda leaf: leaf[[0] * len(texts)], state))
+        together += texts
+
+    def _seen(self, group: Group, text: Text) -> Any:
+        """Tokens that the repetition penalty knows."""
+        if text.job.sampling.repetition == 1.0:
+            return ()
+        if group.start is None:
+            return group.prompt
+        return np.concatenate([group.prompt, group.start.seen_BV[0].nonzero()[:, 0].cpu().numpy()])
+
+    # ---------------------------------------------------------------- steps
+
+    def _step(self, pool: Pool, texts: list[Text]) -> None:
+        if not texts:
+            return
+        begun = time.perf_counter()
+        scored = [(row, text.job.logprobs) for row, text in enumerate(texts) if text.job.logprobs is not None]
+        forbid = [
+            (row, token)
+            for row, text in enumerate(texts)
+            if len(text.ids) < text.job.min_tokens
+            for token in (self._end, *text.job.stop_ids)
+        ]
+        found = pool.step(forbid=forbid, scored=scored)
+        now = time.monotonic()
+        over: dict[int, tuple[Finish, str, tuple[Scored, ...]]] = {}  # by row
+        for row, (text, token) in enumerate(zip(texts, found.tokens)):
+            job, ids = text.job, text.ids
+            ids.append(token)
+            if text.last:
+                self._metrics.token_gap(now - text.last)
+            else:
+                self._metrics.first_token(now - text.arrived)
+            text.last = now
+            rated: tuple[Scored, ...] = ()
+            if row in found.chosen:
+                rated = (Scored(token, found.chosen[row], tuple(found.top.get(row, ()))),)
+            if (token == self._end and not job.ignore_end) or token in job.stop_ids:
+                over[row] = "stop", text.stream.finish(), rated
+                continue
+            piece = text.stream.feed(token)
+            if text.stream.stopped:
+                over[row] = "stop", piece, rated
+            elif len(ids) == job.max_tokens:
+                over[row] = "length", piece + text.stream.finish(), rated
+            elif text.first is not None:
+                self._deliver(job, text.first._replace(text=piece, ids=(token,), scored=rated))
+                text.first = None
+            else:
+                self._deliver(job, Event(piece, (token,), rated))
+        self._metrics.generated(len(texts))
+        for row in sorted({*over, *found.broken}, reverse=True):  # from the end: the last row moves into a hole
+            text = texts[row]
+            if row in found.broken:
+                self._fail(text, Refused("failed", "the model's outputs are not numbers"))
+            else:
+                state = pool.row(row) if text.job.save is not None else None
+                self._finish(self._of[id(text.job)][0], text, *over[row], state)
+            self._leave(pool, texts, row)
+        self._metrics.observe_step(time.perf_counter() - begun, len(found.tokens))
+
+    def _leave(self, pool: Pool, texts: list[Text], row: int) -> None:
+        pool.leave(row)
+        last = texts.pop()
+        if row < len(texts):
+            texts[row] = last
+
+    def _finish(
+        self,
+        group: Group,
+        text: Text,
+        finish: Finish,
+        piece: str,
+        rated: tuple[Scored, ...],
+        state: "State | None",
+    ) -> None:
+        """Deliver the last event; what it saves comes first."""
+        job = text.job
+        del self._of[id(job)]
+        ended = bool(text.ids) and ((text.ids[-1] == self._end and not job.ignore_end) or text.ids[-1] in job.stop_ids)
+        ids = () if ended or not text.ids else (text.ids[-1],)
+        event = (text.first or Event())._replace(text=piece, ids=ids, scored=rated, finish=finish)
+        self._metrics.finished(finish)
+        self._metrics.request(time.monotonic() - text.arrived)
+        if job.save is None or state is None:
+            self._deliver(job, event)
+            return
+        self._save(job, self._reader.continuation(group, text, state), event)
