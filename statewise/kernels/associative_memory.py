@@ -4,12 +4,18 @@ Written out entry by entry: for one time step a batch of tiny matrix products is
 heads are narrow. ... any leading axes (batch and heads), K key width, V value width.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from torch import Tensor
 
 from statewise.core import Switch
+from statewise.kernels.choice import Choice
+from statewise.kernels.time_axis import is_autocast, no_autocast, wide
+from statewise.kernels.with_triton import load
+
+Inputs = tuple[Tensor, ...]  # along time, [B, T, H, ...]: queries, keys, values, then one number a head or two
+Form = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 _as_products: Switch[bool] = Switch("memory_as_products", False)
 
@@ -33,3 +39,16 @@ def read(q_K: Tensor, s_KV: Tensor) -> Tensor:
     if _as_products.get():
         return (q_K[..., None, :] @ s_KV)[..., 0, :]
     return (s_KV * q_K[..., None]).sum(-2)
+
+
+def run(
+    op: str, choice: Choice, forms: dict[str, Form], inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What is read at each time step, and the state after the last; both in float32 at least."""
+    exact = not is_autocast(s_BHKV)
+    with no_autocast(s_BHKV):
+        if choice.implementation == "triton":  # which widens in registers what it reads
+            y_BTHV, after_BHKV = getattr(load(op), op)(inputs, *wide(s_BHKV), lengths_B, exact=exact)
+            return y_BTHV, after_BHKV
+        *along, begun_BHKV = wide(*inputs, s_BHKV)
+        return forms[choice.implementation](tuple(along), begun_BHKV, lengths_B)
