@@ -55,8 +55,8 @@ class Group:
 class PromptReader:
     """The prompts of one model that are being read. `alone`: each at once and by itself, as `generate` reads it."""
 
-    def __init__(self, run: LanguageModelRun, *, alone: bool, prefix_bytes: int) -> None:
-        self.model, self.device, self._alone = run.model, run.device, alone
+    def __init__(self, run: LanguageModelRun, *, alone: bool, prefix_bytes: int, shared: bool) -> None:
+        self.model, self.device, self._alone, self._shared = run.model, run.device, alone, shared
         self.initial: State = self.model.init_state(1)
         self.prefixes = PrefixCache(self.initial, most_bytes=0 if alone else prefix_bytes)
         self.groups: list[Group] = []
@@ -73,11 +73,15 @@ class PromptReader:
             group.state = group.start.state
         elif group.scored is None:
             last = len(group.prompt) - 1
-            found = self.prefixes.find(group.prompt, owner=job.owner, most=last)
+            found = self.prefixes.find(group.prompt, owner=self._owner(job), most=last)
             group.state, group.done, group.split = found.state, found.length, min(found.shared, last)
             for text in group.texts:
                 text.first = Event(cached=max(0, found.length - 1))
         self.groups.append(group)
+
+    def _owner(self, job: Job) -> str:
+        """Those with one owner may notice, by how fast a prompt is read, that another has sent it."""
+        return "" if self._shared else job.owner
 
     @torch.no_grad()
     def read(self) -> list[Group]:
@@ -116,7 +120,7 @@ class PromptReader:
             group.state = cut(rows(after, slice(row, row + 1)), self.initial, group.position + end)
             last = end == len(group.prompt) - 1
             if group.start is None and (last or self.prefixes.is_fixed or end == group.split):
-                self.prefixes.keep(group.prompt[:end], group.state, owner=group.texts[0].job.owner)
+                self.prefixes.keep(group.prompt[:end], group.state, owner=self._owner(group.texts[0].job))
 
     def _next_end(self, group: Group) -> int:
         """Where the next chunk ends: at a multiple of its size, where prompts parted, or before the pending token."""

@@ -36,6 +36,7 @@ class Scheduler:
         *,
         slots: int,
         prefix_bytes: int,
+        shared: bool,
         alone: bool,
         queue_seconds: float,
         deliver: Deliver,
@@ -43,11 +44,13 @@ class Scheduler:
         metrics: Metrics,
         context: int | None,
     ) -> None:
-        """`alone`: each text in a batch of its own, its prompt read at once: what `generate` computes, bit for bit."""
+        """`shared`: prompts of all owners are known to all. `alone`: each text is a batch of its own, its prompt read
+        at once: what `generate` computes, bit for bit.
+        """
         self.run, self.model, self.device = run, run.model, run.device
         self._slots, self._alone, self._queue_seconds, self._context = slots, alone, queue_seconds, context
         self._deliver, self._save, self._metrics = deliver, save, metrics
-        self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes)
+        self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes, shared=shared)
         self._end = run.tokenizer.end_id
         self._never = () if run.tokenizer.unknown_id is None else (run.tokenizer.unknown_id,)
         self.waiting = 0  # texts in `_waiting`, for whoever asks from another thread
