@@ -18,6 +18,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -416,6 +417,91 @@ class Classifier:
         return str(self.predict(prompt))
 
 
+class Tagger:
+    """An exported tagger: a tag for each word of a sentence."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.tags: list[str] = self._settings["tags"]
+        self._graph = Graph(folder / "tag.onnx", threads=threads)
+        self._words, self._letters = (
+            _Tokenizer(folder / f"{name}.json", end_id=None) for name in ("words", "characters")
+        )
+        chain = self._settings["chain"]
+        self._chain = chain and [np.array(part, dtype=np.float64) for part in chain]  # None becomes NaN
+        for part in self._chain or ():
+            part[np.isnan(part)] = -np.inf
+
+    def predict(self, data: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The tags of each sentence, which is a list of words."""
+        return [row["tags"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        """Each sentence with its tags and the probability of each."""
+        for number, words in enumerate(data):
+            if isinstance(words, str):
+                raise ValueError(f"a sentence is a list of words; got the text {words!r}")
+            parts = -(-len(words) // self._settings["longest"])
+            cuts = [len(words) * part // parts for part in range(parts + 1)] if parts else []
+            found = [self._tagged(words[begin:end]) for begin, end in pairwise(cuts)]
+            tags = [self.tags[k] for best_T, _ in found for k in best_T]
+            p = [value for _, p_T in found for value in p_T.tolist()]
+            yield {"row": number, "words": list(words), "tags": tags, "probabilities": p}
+
+    def _tagged(self, words: Sequence[str]) -> tuple[list[int], Array]:
+        """The best tags, and their probabilities."""
+        _refuse_long(len(words), self._settings["context"])
+        ids = np.array([[self._words.encode(word)[0] for word in words]], dtype=np.int64)
+        feed = {"words": ids, "lengths": np.array([len(words)], dtype=np.int64)}
+        longest = self._settings["spelled"]
+        if longest is not None:
+            numbers: dict[str, int] = {}
+            feed["slots"] = np.array([[numbers.setdefault(word, len(numbers)) for word in words]], dtype=np.int64)
+            spelled = [self._letters.encode(word) for word in numbers]
+            half = longest // 2
+            spelled = [ids if len(ids) <= longest else ids[:half] + ids[half - longest :] for ids in spelled]
+            feed["spelled"] = np.array([len(ids) for ids in spelled], dtype=np.int64)
+            feed["letters"] = np.zeros((len(spelled), int(feed["spelled"].max())), dtype=np.int64)
+            for row, letters in zip(feed["letters"], spelled):
+                row[: len(letters)] = letters
+        scores_TK = self._graph(feed)["scores"][0].astype(np.float64)
+        if self._chain is None:
+            p_TK = _softmax(scores_TK)
+            best = p_TK.argmax(-1).tolist()
+        else:
+            best, p_TK = _best_path(scores_TK, *self._chain), _marginals(scores_TK, *self._chain)
+        return best, p_TK[np.arange(len(words)), best]
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The words of the prompt, one a line with its tag; each line of it is a sentence."""
+        rows = self.predict_rows([line.split() for line in prompt.splitlines() if line.split()])
+        return "\n\n".join("\n".join(map(" ".join, zip(row["words"], row["tags"]))) for row in rows)
+
+
+def _best_path(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Array) -> list[int]:
+    """Viterbi 1967."""
+    delta_K, origins = start_K + scores_TK[0], []
+    for scores_K in scores_TK[1:]:
+        through_KK = delta_K[:, None] + transition_KK
+        origins.append(through_KK.argmax(0))
+        delta_K = through_KK.max(0) + scores_K
+    best = [int((delta_K + end_K).argmax())]
+    for origin_K in reversed(origins):
+        best.append(int(origin_K[best[-1]]))
+    return best[::-1]
+
+
+def _marginals(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Array) -> Array:
+    """The probability of each tag over all paths, forward and backward."""
+    with np.errstate(divide="ignore"):  # what is forbidden is log 0
+        forward, backward = [start_K + scores_TK[0]], [end_K]
+        for scores_K in scores_TK[1:]:
+            forward.append(np.logaddexp.reduce(forward[-1][:, None] + transition_KK, 0) + scores_K)
+        for scores_K in scores_TK[:0:-1]:
+            backward.append(np.logaddexp.reduce(transition_KK + scores_K + backward[-1], 1))
+    return _softmax(np.stack(forward) + np.stack(backward[::-1]))
+
+
 class Translator:
     """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
 
@@ -498,6 +584,7 @@ _RUNS: dict[str, Callable[..., Any]] = {
     "language_model": LanguageModel,
     "classification": Classifier,
     "translation": Translator,
+    "tagging": Tagger,
 }
 
 

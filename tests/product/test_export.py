@@ -235,6 +235,30 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
         out.predict([np.zeros((3, 4))])
 
 
+SENTENCES = [(["Anna", "sees", "New", "York"], ["B-PER", "O", "B-LOC", "I-LOC"]), (["a", "cat"], ["O", "O"])] * 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"words.characters": 0, "objective.kind": "crf"},
+        pytest.param({"data.longest": 3, "reader.bidirectional": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_tagger(settings: dict[str, Any], tmp_path: Path) -> None:
+    """With and without a chain of tags; spelled words, and sentences in parts."""
+    run, out = classifier(tmp_path, "tagging", SENTENCES, **settings)
+    rows = [["Anna", "sees", "Anna"], ["York"], ["an", "unheard-of-and-very-long-word-without-any-end", "cat", "a"] * 3]
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs.pop("probabilities") == pytest.approx(ours.pop("probabilities"), abs=1e-6)
+        assert theirs == ours
+    assert out.generate("Anna sees\na cat") == run.generate("Anna sees\na cat")
+    with pytest.raises(ValueError, match="a sentence is a list of words"):
+        out.predict(["Anna sees"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_a_translator(kind: str, tmp_path: Path) -> None:
