@@ -502,6 +502,95 @@ def _marginals(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Ar
     return _softmax(np.stack(forward) + np.stack(backward[::-1]))
 
 
+class Forecaster:
+    """An exported forecaster: means of the values that come next."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.channels: list[str] = self._settings["channels"]
+        self.horizon: int = self._settings["horizon"]
+        names = ("forecast",) if "forecast.onnx" in about["bytes"] else ("sequence", "step", "value")
+        self._graphs = {name: Graph(folder / f"{name}.onnx", threads=threads) for name in names}
+        self._start: Arrays = {}
+        if len(names) > 1:
+            self._start, _ = read_safetensors(folder / "start.safetensors")
+
+    def predict(self, data: Any) -> Any:
+        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list."""
+        if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
+            names = ["series"] if len(data) == 1 else map(str, range(len(data)))
+            found = [self._ahead(series, name) for series, name in zip(data, names)]
+            return [mean_HC[:, 0] if series.ndim == 1 else mean_HC for series, mean_HC in zip(data, found)]
+        values = np.asarray(data, dtype=np.float64)
+        if values.ndim == 3:
+            names = ["series"] if len(values) == 1 else map(str, range(len(values)))
+            return np.stack([self._ahead(series, name) for series, name in zip(values, names)])
+        mean_HC = self._ahead(values, "series")
+        return mean_HC[:, 0] if values.ndim == 1 else mean_HC
+
+    def _ahead(self, values: Array, name: str) -> Array:
+        values_TC = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+        context, channels = self._settings["context"], len(self.channels)
+        least = 1 if context == "all" else context
+        if values_TC.shape[1] != channels or len(values_TC) < least:
+            raise ValueError(
+                f"a series has shape {list(values.shape)}, expected [T, {channels}] with T at least {least}"
+            )
+        if np.isnan(values_TC).any():
+            raise ValueError("a series has missing values; fill them in")
+        mean_C, std_C = self._scale(values_TC, name)
+        scaled_LC = ((values_TC - mean_C) / std_C)[0 if context == "all" else len(values_TC) - context :]
+        shared = self._settings["shared"]  # then rows are channels
+        read_BLC = (scaled_LC.T[:, :, None] if shared else scaled_LC[None]).astype(np.float32)
+        if "forecast" in self._graphs:
+            mean_BHC = self._graphs["forecast"]({"values": read_BLC})["mean"]
+        else:
+            mean_BHC = self._rolled(read_BLC)
+        mean_HC = mean_BHC[:, :, 0].T if shared else mean_BHC[0]
+        own: Array = mean_HC.astype(np.float64) * std_C + mean_C
+        return own
+
+    def _scale(self, values_TC: Array, name: str) -> tuple[Array, Array]:
+        """Of all series together, of this one in training, or of its own values."""
+        of_all, own = self._settings["scaling"], self._settings["scaling_of"]
+        known = own.get(name, of_all)
+        mean_C, std_C = np.array(known["mean"]), np.array(known["std"])
+        if not own or name in own:
+            return mean_C, std_C
+        found_C = np.array([values_T.std() for values_T in values_TC.T])
+        return values_TC.mean(0), np.where(found_C > 0, found_C, std_C)
+
+    def _rolled(self, read_BLC: Array) -> Array:
+        """One value after the other; each is the next input."""
+        if self._settings["longest"] is not None:
+            _refuse_long(read_BLC.shape[1] + self.horizon - 1, self._settings["longest"])
+        state = {name: np.repeat(array, len(read_BLC), 0) for name, array in self._start.items()}
+        found = self._graphs["sequence"]({"input": self._entering(read_BLC), **state})
+        y_BD = found["output"][:, -1]
+        means: list[Array] = []
+        for _ in range(self.horizon):
+            if means:
+                fed_BC = means[-1].round() if self._settings["bits"] else means[-1]
+                state = {name: found[_AFTER + name] for name in state}
+                found = self._graphs["step"]({"input": self._entering(fed_BC), **state})
+                y_BD = found["output"]
+            means.append(self._graphs["value"]({"output": y_BD})["mean"])
+        return np.stack(means, 1)
+
+    def _entering(self, values: Array) -> Array:
+        """Where some values were missing in training, each comes with a mark that it is known."""
+        return np.concatenate([values, np.ones_like(values)], -1) if self._settings["gaps"] else values
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """What follows the values of the prompt, a line for each time step."""
+        try:
+            values = np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
+        except ValueError:
+            raise ValueError("a forecasting run needs numbers as its prompt") from None
+        rows = self.predict(values.reshape(-1, len(self.channels)))
+        return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
+
+
 class Translator:
     """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
 
@@ -585,6 +674,7 @@ _RUNS: dict[str, Callable[..., Any]] = {
     "classification": Classifier,
     "translation": Translator,
     "tagging": Tagger,
+    "forecasting": Forecaster,
 }
 
 

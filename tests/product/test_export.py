@@ -40,6 +40,7 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.9, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition": 1.2, "seed": 7},
 ]
 
+slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's exporter, about itself
 
 
@@ -242,7 +243,7 @@ SENTENCES = [(["Anna", "sees", "New", "York"], ["B-PER", "O", "B-LOC", "I-LOC"])
     "settings",
     [
         {"words.characters": 0, "objective.kind": "crf"},
-        pytest.param({"data.longest": 3, "reader.bidirectional": True}, marks=pytest.mark.slow),
+        pytest.param({"data.longest": 3, "reader.bidirectional": True}, marks=slow),
     ],
     ids=str,
 )
@@ -257,6 +258,39 @@ def test_a_tagger(settings: dict[str, Any], tmp_path: Path) -> None:
     assert out.generate("Anna sees\na cat") == run.generate("Anna sees\na cat")
     with pytest.raises(ValueError, match="a sentence is a list of words"):
         out.predict(["Anna sees"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"forecast.mode": "recursive", "objective.kind": "squared"},
+        pytest.param(
+            {"forecast.mode": "recursive", "objective.kind": "squared", "data.channels": "shared"}, marks=slow
+        ),
+        pytest.param({"forecast.mode": "direct", "objective.kind": "gaussian"}, marks=slow),
+        pytest.param({"forecast.mode": "direct", "objective.kind": "quantile", "data.scaling": "pooled"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_a_forecaster(settings: dict[str, Any], tmp_path: Path) -> None:
+    time = np.arange(200)[:, None]
+    series = [np.sin(time / np.array([4, 7]) + shift) * (shift + 1) for shift in range(3)]
+    small = {"forecast.context": 16, "forecast.horizon": 5, "data.split": "0.7/0.2/0.1", **settings}
+    run, out = classifier(tmp_path, "forecasting", series, **small)
+    for given in (series, [array[40:90] + 3 for array in series], [series[1][:60]]):
+        for ours, theirs in zip(run.predict(given), out.predict(given), strict=True):
+            np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    np.testing.assert_allclose(out.predict(series[2]), run.predict(series[2]), atol=1e-5)
+    np.testing.assert_allclose(out.predict(np.stack(series)), run.predict(np.stack(series)), atol=1e-5)
+    with pytest.raises(ValueError, match=r"expected \[T, 2\] with T at least 16"):
+        out.predict(series[0][:5])
+    with pytest.raises(ValueError, match="missing values"):
+        out.predict(np.full((30, 2), np.nan))
+
+
+def test_a_forecaster_of_sampled_futures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(sw.UserError, match="futures that PyTorch's random numbers choose"):
+        classifier(tmp_path, "forecasting", np.sin(np.arange(300)), **{"forecast.mode": "recursive"})
 
 
 @pytest.mark.slow
