@@ -15,6 +15,7 @@ V vocabulary, T time, K classes.
 import argparse
 import json
 import math
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -591,6 +592,169 @@ class Forecaster:
         return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
 
 
+_SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
+# An opening bracket with its label and, for a leaf, its word and closing bracket; or the end of a node; or a word.
+_PART = re.compile(rf"\([{_SPACE}]*([^{_SPACE}()]*)(?:[{_SPACE}]+([^{_SPACE}()]+)[{_SPACE}]*\))?|(\)|[^{_SPACE}()]+)")
+
+
+class _Tree:
+    """A tree in brackets, its nodes in the order of writing: parents first."""
+
+    def __init__(self, text: str) -> None:
+        self.parts = _PART.findall(text)
+        if self.parts[:1] == [("", "", "")]:  # Penn's brackets around a whole tree
+            self.parts = self.parts[1:-1]
+        self.children: list[list[int]] = []
+        self.words: list[str | None] = []
+        self.labelled: list[int] = []
+        roots: list[int] = []
+        above = [roots]
+        for label, word, other in self.parts:
+            if other == ")":
+                if len(above) < 2 or not above.pop():
+                    raise ValueError(f"{text[:60]!r} is not a tree in brackets, such as (1 (0 a) (1 b))")
+                continue
+            if not label and not other:
+                raise ValueError(f"{text[:60]!r}: a node has no label")
+            above[-1].append(len(self.children))
+            if not other:
+                self.labelled.append(len(self.children))
+            self.children.append([])
+            self.words.append(word or other or None)
+            if not word and not other:
+                above.append(self.children[-1])
+        if len(roots) != 1 or len(above) != 1:
+            raise ValueError(f"{text[:60]!r} is not one tree in brackets, such as (1 (0 a) (1 b))")
+
+    def written(self, labels: Sequence[str]) -> str:
+        """With these labels at its first nodes that have one."""
+        new, text = iter(labels), ""
+        for label, word, other in self.parts:
+            part = other or f"({next(new, label)}" + (f" {word})" if word else "")
+            text += part if part == ")" or not text else f" {part}"
+        return text
+
+    def spans(self) -> list[list[int]]:
+        """Of each node, its first word and the first after it."""
+        begins, words = [], 0
+        for word in self.words:
+            begins.append(words)
+            words += word is not None
+        ends = [begin + 1 for begin in begins]
+        for node in reversed(range(len(ends))):
+            if self.children[node]:
+                ends[node] = ends[self.children[node][-1]]
+        return [[begin, end] for begin, end in zip(begins, ends)]
+
+
+def _collapsed(children: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """Each node and its only child as one; and which of the new nodes each is."""
+    top = list(range(len(children)))
+    for parent, own in enumerate(children):  # parents first, so that a chain ends at its top
+        if len(own) == 1:
+            top[own[0]] = top[parent]
+    place = {node: number for number, node in enumerate(node for node in range(len(top)) if top[node] == node)}
+    made: list[list[int]] = [[] for _ in place]
+    for node, own in enumerate(children):
+        if len(own) > 1:
+            made[place[top[node]]] += [place[child] for child in own]
+    return made, [place[node] for node in top]
+
+
+def _binarised(children: list[list[int]], side: str) -> list[list[int]]:
+    """More than two children as nested pairs, of nodes that come last."""
+    made = [list(own) for own in children]
+    for node in range(len(children)):
+        many = made[node] if side == "left" else made[node][::-1]
+        while len(many) > 2:
+            made.append(many[:2] if side == "left" else many[1::-1])
+            many = [len(made) - 1, *many[2:]]
+        made[node] = many if side == "left" else many[::-1]
+    return made
+
+
+def _heights(children: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The nodes of each height above the leaves, lowest first."""
+    height, waiting = [-1] * len(children), list(range(len(children)))
+    while waiting:
+        below = [child for child in children[waiting[-1]] if height[child] < 0]
+        if below:
+            waiting += below
+            continue
+        node = waiting.pop()
+        height[node] = 1 + max((height[child] for child in children[node]), default=-1)
+    found: list[list[int]] = [[] for _ in range(max(height) + 1)]
+    for node, at in enumerate(height):
+        found[at].append(node)
+    return found
+
+
+class TreeClassifier:
+    """An exported classifier of trees in brackets: a label for the root, or for every node."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.labels: list[str] = self._settings["labels"]
+        self._graph = Graph(folder / "compose.onnx", threads=threads)
+        self._tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=None)
+
+    def predict(self, data: Any) -> Any:
+        """A tree with the labels that the model gives, or each of a list."""
+        if isinstance(data, str):
+            return self.predict([data])[0]
+        return [row["tree"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The label of each root with all probabilities, and those of the nodes."""
+        for number, text in enumerate(data):
+            tree = _Tree(text)
+            shown = tree.labelled[:1] if self._settings["nodes"] == "root" else tree.labelled
+            p_MK = _softmax(self._logits(tree)[shown].astype(np.float64))
+            labels, spans = [self.labels[k] for k in p_MK.argmax(-1)], tree.spans()
+            yield {
+                "row": number,
+                "label": labels[0],
+                "probabilities": dict(zip(self.labels, p_MK[0].tolist())),
+                "nodes": [
+                    {"label": label, "probability": p, "span": spans[node]}
+                    for label, p, node in zip(labels, p_MK.max(-1).tolist(), shown)
+                ],
+                "tree": tree.written(labels),
+            }
+
+    def _logits(self, tree: _Tree) -> Array:
+        """Of all nodes as they are written; those of one height are composed at once."""
+        children, place = tree.children, list(range(len(tree.children)))
+        if self._settings["unary"] == "collapse":
+            children, place = _collapsed(children)
+        if self._settings["binarise"] != "none":
+            children = _binarised(children, self._settings["binarise"])
+        arity, nodes, widest = self._settings["arity"], len(children), max(map(len, children))
+        if arity is not None and widest > arity:
+            raise ValueError(f"a node has {widest} children, and this model takes {arity}")
+        words_N = np.full(nodes, -1, dtype=np.int64)
+        for node, word in enumerate(tree.words):
+            if word is not None:
+                words_N[place[node]] = self._tokenizer.encode(word)[0]
+        nothing = np.zeros((nodes + 1, self._settings["width"]), dtype=np.float32)  # the last is for absent children
+        states = {name: nothing.copy() for name in self._settings["state"]}
+        logits_NK = np.zeros((nodes, len(self.labels)), dtype=np.float32)
+        for some in _heights(children):
+            places = arity or max(1, max(len(children[node]) for node in some))
+            child_MC = np.full((len(some), places), nodes)
+            for row_C, node in zip(child_MC, some):
+                row_C[: len(children[node])] = children[node]
+            found = self._graph({"words": words_N[some], **{name: held[child_MC] for name, held in states.items()}})
+            logits_NK[some] = found["logits"]
+            for name, held in states.items():
+                held[some] = found[_AFTER + name]
+        return logits_NK[place]
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The trees of the prompt, one a line, with the labels that the model gives."""
+        return "\n".join(self.predict([line for line in prompt.splitlines() if line.strip()]))
+
+
 class Translator:
     """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
 
@@ -675,6 +839,7 @@ _RUNS: dict[str, Callable[..., Any]] = {
     "translation": Translator,
     "tagging": Tagger,
     "forecasting": Forecaster,
+    "tree": TreeClassifier,
 }
 
 

@@ -146,7 +146,7 @@ class Run(ABC):
         """
         raise UserError(
             f"a {self.spec.task} run cannot be exported",
-            fix="all but trees, grids and translation by one model can be",
+            fix="all but grids and translation by one model can be",
         )
 
     def with_settings(self, settings: Sequence[str]) -> Self:

@@ -317,13 +317,58 @@ def test_a_translator(kind: str, tmp_path: Path) -> None:
         out.generate(" ")
 
 
-def test_a_tree_run_is_refused(tmp_path: Path) -> None:
-    trees = ["(1 (0 a) (1 b))", "(0 (0 a) (0 c))"] * 8
-    (tmp_path / "trees.txt").write_text("\n".join(trees))
-    trained = sw.train("tree", data=tmp_path / "trees.txt", steps=1, out=tmp_path / "run", display=Silent())
-    said = call("export", str(trained.path), "--out", str(tmp_path / "out"))
-    assert said.code == 2
-    assert "a tree run cannot be exported" in said.err
+TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.kind": "child_sum", "data.binarise": "none", "data.unary": "keep"},
+        pytest.param({"model.kind": "nary", "data.binarise": "left", "data.unary": "collapse"}, marks=slow),
+        pytest.param({"model.kind": "composition", "data.binarise": "right", "objective.nodes": "root"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_a_tree_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    run, out = tree_run(tmp_path, settings)
+    rows = [
+        "(0 (0 (1 a) (0 b)) (1 (1 c) (0 (0 d) (0 unheard))))",
+        "( (1 (0 a) (1 b)) )",
+        "(0 a)",
+        "(1 (0 (1 a)) (0 b))",
+        "(1 (0 a) b (1 c) (0 (1 d) (0 x) (1 a)))",
+    ]
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-6)
+        for mine, its in zip(ours["nodes"], theirs["nodes"], strict=True):
+            assert its.pop("probability") == pytest.approx(mine.pop("probability"), abs=1e-6)
+            assert its == mine
+    assert out.generate(rows[0]) == run.generate(rows[0])
+    for text in ("", "(1 a", "a)", "(1 a) (0 b)", "(1 ())", ")"):
+        with pytest.raises(ValueError, match=r"tree in brackets|has no label"):
+            out.predict(text)
+
+
+def tree_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
+    (folder / "trees.txt").write_text("\n".join(TREES))
+    small = {"model.width": 8, "train.batch": 4, **settings}
+    trained = sw.train("tree", data=folder / "trees.txt", steps=4, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["whole"]["passed"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"model.kind": "lstm"}, "reads spans of words cannot be exported"),
+    ],
+    ids=str,
+)
+def test_tree_runs_that_are_refused(settings: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(sw.UserError, match=complaint):
+        tree_run(tmp_path, settings)
 
 
 @pytest.mark.slow
