@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from statewise import mixers as mixers
     from statewise import models as models
     from statewise import nn as nn
+    from statewise import serving as serving
     from statewise import specs as specs
     from statewise import tasks as tasks
     from statewise import training as training
@@ -80,6 +81,7 @@ _PACKAGES = (
     "mixers",
     "models",
     "nn",
+    "serving",
     "specs",
     "tasks",
     "training",

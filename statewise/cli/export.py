@@ -12,8 +12,8 @@ from statewise.cli.output import make_table, print_json, tell
 def export(
     run: RunFolder,
     to: Annotated[
-        Literal["onnx", "pt2", "hf"],
-        typer.Option("--to", help="ONNX graphs, PyTorch's programs, or a Hugging Face folder."),
+        Literal["onnx", "pt2", "hf", "gguf"],
+        typer.Option("--to", help="ONNX graphs, PyTorch's programs, a Hugging Face folder, or llama.cpp's format."),
     ] = "onnx",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder. Default: RUN-onnx and so on.")
@@ -34,11 +34,15 @@ def export(
     Example: statewise export shakespeare-lstm --taps "*forget_gate" --int8
     """
     from statewise.export import export_run
+    from statewise.specs import UserError
 
     opened = open_run(run, device="cpu", mixer=mixer)
     folder = Path(f"{run.name}-{to}") if out is None else out
-    if to == "hf":
-        return _hugging_face(opened, folder, taps=taps, int8=int8, json_=json_)
+    if to in ("hf", "gguf"):
+        if taps or int8:
+            raise UserError("--taps and --int8 are of graphs", fix="leave them out, or use --to onnx")
+        return (_hugging_face if to == "hf" else _gguf)(opened, folder, json_=json_)
+    assert to in ("onnx", "pt2")
     about = export_run(opened, folder, to=to, taps=taps or (), int8=int8)
     if json_:
         print_json(about)
@@ -47,12 +51,21 @@ def export(
     return 0 if all(about[part]["passed"] for part in ("proof", "whole") if part in about) else 1
 
 
-def _hugging_face(run: Any, folder: Path, *, taps: list[str] | None, int8: bool, json_: bool) -> int:
-    from statewise.interop import export_hugging_face
-    from statewise.specs import UserError, from_json
+def _gguf(run: Any, folder: Path, *, json_: bool) -> int:
+    from statewise.interop import export_gguf
 
-    if taps or int8:
-        raise UserError("--taps and --int8 are of graphs", fix="leave them out, or use --to onnx")
+    file = export_gguf(run, folder)
+    if json_:
+        print_json({"file": str(file), "bytes": file.stat().st_size})
+    else:
+        tell(f"{file}: {file.stat().st_size:,} bytes in float32; llama.cpp opens it, and makes smaller ones of it")
+    return 0
+
+
+def _hugging_face(run: Any, folder: Path, *, json_: bool) -> int:
+    from statewise.interop import export_hugging_face
+    from statewise.specs import from_json
+
     export_hugging_face(run, folder)
     kind = from_json((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     if json_:
@@ -60,7 +73,7 @@ def _hugging_face(run: Any, folder: Path, *, taps: list[str] | None, int8: bool,
         return 0
     tell(f"{folder}: a {kind} model; open it with transformers.AutoModelForCausalLM.from_pretrained")
     if kind == "statewise":
-        tell("its architecture is not one of transformers: import statewise.interop.transformers before that")
+        tell("its architecture is not one of transformers: import statewise.hf before that")
     return 0
 
 

@@ -108,6 +108,7 @@ from statewise.data.text import unsegmented as unsegmented
 from statewise.data.tokenizer import Tokenizer as Tokenizer
 from statewise.data.tokenizer_training import END as END
 from statewise.data.tokenizer_training import UNKNOWN as UNKNOWN
+from statewise.data.tokenizer_training import byte_characters as byte_characters
 from statewise.data.trees import NO_LABEL as NO_LABEL
 from statewise.data.trees import NO_WORD as NO_WORD
 from statewise.data.trees import LabelledTree as LabelledTree

@@ -76,7 +76,7 @@ def char_backend(vocab: Mapping[str, int]) -> Tokenizer:
 
 def byte_backend() -> Tokenizer:
     """Each byte of the UTF-8 is its own id."""
-    vocab = {character: byte for byte, character in enumerate(_byte_characters())}
+    vocab = {character: byte for byte, character in enumerate(byte_characters())}
     backend = Tokenizer(models.BPE({**vocab, END: len(vocab)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
@@ -198,7 +198,7 @@ def _train_bpe(
         vocab_size=limit,
         min_frequency=min_count if min_count > 1 else 0,  # 0, not 1: the library's own default
         special_tokens=[END],
-        initial_alphabet=_byte_characters(),
+        initial_alphabet=byte_characters(),
         show_progress=False,
     )
     return _train(backend, trainer, texts)
@@ -226,7 +226,7 @@ def _train(backend: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) 
     return Tokenizer.from_str(json.dumps({**table, "added_tokens": []}))
 
 
-def _byte_characters() -> list[str]:
+def byte_characters() -> list[str]:
     """GPT-2's printable character for each byte: itself, or one from 256 upwards."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))

@@ -19,7 +19,6 @@ class Same(NamedTuple):
     theirs: tuple[str, ...]
     rows: tuple[int, ...] = ()  # of each of theirs, where there are several
     transposed: bool = False
-    repeated: int = 1  # each of their rows stands for so many of ours
     channel: bool = False  # theirs has one more dimension, of one channel
 
 
@@ -313,6 +312,7 @@ def _mamba2_spec(config: Config) -> Mamba2Spec:
         expand=expand,
         conv=config.whole("conv_kernel", default=4),
         conv_bias=config.flag("use_conv_bias", default=True),
+        skip="head",
         norm="rms",
         norm_epsilon=1e-5,
         tie=config.flag("tie_word_embeddings", default=False),
@@ -322,7 +322,6 @@ def _mamba2_spec(config: Config) -> Mamba2Spec:
 
 def _mamba2_tensors(spec: Known) -> Iterator[Same]:
     assert isinstance(spec, Mamba2Spec)
-    size = spec.expand * spec.width // spec.heads
     yield Same(("embedding.weight",), ("backbone.embeddings.weight",))
     for layer in range(spec.depth):
         ours, theirs = f"stack.blocks.{layer}.mixer.", f"backbone.layers.{layer}."
@@ -334,7 +333,7 @@ def _mamba2_tensors(spec: Known) -> Iterator[Same]:
             yield Same((f"{ours}b_conv_C",), (f"{its}conv1d.bias",))
         yield Same((f"{ours}b_step_H",), (f"{its}dt_bias",))
         yield Same((f"{ours}log_rate_H",), (f"{its}A_log",))
-        yield Same((f"{ours}skip_E",), (f"{its}D",), repeated=size)
+        yield Same((f"{ours}skip_H",), (f"{its}D",))
         yield Same((f"{ours}gain_E",), (f"{its}norm.weight",))
         yield Same((f"{ours}w_out_DE",), (f"{its}out_proj.weight",))
     yield Same(("stack.final_norm.weight",), ("backbone.norm_f.weight",))

@@ -26,7 +26,7 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
     """Write a run as `config.json`, `model.safetensors` and `tokenizer.json`; returns the folder.
 
     A run that is exactly a GPT-2, Llama, Mistral, Qwen3 or Mamba-2 is written as that (`native`), so that any tool
-    opens it. Any other is written for `transformers` with `import statewise.interop.transformers`; with `native=True`
+    opens it. Any other is written for `transformers` with `import statewise.hf`; with `native=True`
     it is refused, and the error names the settings that stand in the way.
 
     >>> gpt2 = {"model.position": "learned", "model.tie": True, "model.head_bias": False, "model.width": 32}
@@ -35,17 +35,12 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
     >>> (folder / "config.json").is_file()
     True
     """
-    if not isinstance(run, LanguageModelRun):
-        raise UserError(f"a {run.spec.task} run has no Hugging Face layout", fix="export a language model")
-    spec, vocab = run.spec.model, run.tokenizer.vocab
-    if spec.kind == "markov":
-        raise UserError("a Markov model has counts, not weights", fix="export it as an ONNX graph")
-    target = Path(out)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{str(target)!r} is there already", fix="choose another folder")
-    end = run.tokenizer.end_id
+    model = with_weights(run)
+    spec, vocab = model.spec.model, model.tokenizer.vocab
+    target = new_folder(out)
+    end = model.tokenizer.end_id
     try:
-        described, weights = ({}, {}) if native is False else _as_published(_known(spec), vocab, run)
+        described, weights = ({}, {}) if native is False else as_published(model)
     except UserError:
         if native:
             raise
@@ -57,31 +52,48 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
             "vocab_size": vocab,
             "spec": spec.model_dump(mode="json", exclude_none=True),
         }
-        weights = {f"model.{name}": value.detach().cpu() for name, value in model_tensors(run.model).items()}
+        weights = {f"model.{name}": value.detach().cpu() for name, value in model_tensors(model.model).items()}
     config = {
         **described,
         "bos_token_id": end,
         "eos_token_id": end,
         "dtype": "float32",
     }
-    end_token = run.tokenizer.end_token
+    end_token = model.tokenizer.end_token
     tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": end_token, "eos_token": end_token}
-    template = run.path / "chat_template.jinja"
+    template = model.path / "chat_template.jinja"
     make_folder(target)
     # `transformers` refuses a file without this word.
     write(target / "model.safetensors", save(weights, metadata={"format": "pt"}))
     write(target / "config.json", json.dumps(config, indent=2) + "\n")
     write(target / "generation_config.json", json.dumps({"bos_token_id": end, "eos_token_id": end}, indent=2) + "\n")
-    write(target / "tokenizer.json", run.tokenizer.to_json())
+    write(target / "tokenizer.json", model.tokenizer.to_json())
     write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
     if template.is_file():
         write(target / "chat_template.jinja", template.read_text(encoding="utf-8"))
-    write(target / "README.md", _card(run, str(described["model_type"])))
+    write(target / "README.md", _card(model, str(described["model_type"])))
     return target
 
 
-def _as_published(spec: Known, vocab: int, run: LanguageModelRun) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def with_weights(run: Run) -> LanguageModelRun:
+    """What has a layout in other libraries: a language model, but not of counts."""
+    if not isinstance(run, LanguageModelRun):
+        raise UserError(f"a {run.spec.task} run has no layout in other libraries", fix="export a language model")
+    if run.spec.model.kind == "markov":
+        raise UserError("a Markov model has counts, not weights", fix="export it as an ONNX graph")
+    return run
+
+
+def new_folder(out: str | Path) -> Path:
+    target = Path(out)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{str(target)!r} is there already", fix="choose another folder")
+    return target
+
+
+def as_published(run: LanguageModelRun) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and weights in the layout of the architecture that the model is."""
+    spec, vocab = _known(run.spec.model), run.tokenizer.vocab
     kind, family = _fitting(spec, vocab)
     weights = _weights(spec, family, model_tensors(run.model))
     return {"architectures": [FAMILIES[kind].architecture], **family.config(spec, vocab)}, weights
@@ -106,6 +118,9 @@ def _fitting(spec: Known, vocab: int) -> tuple[str, Family]:
         again = family.spec(Config(config, "the configuration"))
         ours, theirs = _plain(spec), _plain(again)
         differing = [name for name in ours if ours[name] != theirs.get(name)]
+        if spec.kind == "mamba2" and (spec.norm_epsilon or 1e-6) != again.norm_epsilon:
+            ours["norm_epsilon"], theirs["norm_epsilon"] = spec.norm_epsilon or 1e-6, again.norm_epsilon
+            differing.append("norm_epsilon")  # its inner norm has this one
         if not differing:
             return str(config["model_type"]), family
         said = [f"model.{name} = {json.dumps(theirs.get(name))} (it is {json.dumps(ours[name])})" for name in differing]
@@ -126,14 +141,6 @@ def _weights(spec: Known, family: Family, ours: Mapping[str, Tensor]) -> dict[st
         every.append(Same(("head.weight_VE",), ("lm_head.weight",)))
     for same in every:
         value = torch.cat([ours[name].detach().cpu() for name in same.ours])
-        if same.repeated > 1:
-            by_head = value.view(-1, same.repeated)
-            value = by_head[:, 0].contiguous()
-            if not torch.equal(by_head, value[:, None].expand_as(by_head)):
-                raise UserError(
-                    f"{same.ours[0]} differs inside a head, and the other side has one number a head",
-                    fix="export it as an ONNX graph",
-                )
         if same.transposed:
             value = value.T
         if same.channel:
@@ -155,7 +162,7 @@ def _card(run: LanguageModelRun, kind: str) -> str:
         f"# {run.path.name}",
         "",
         f"A language model of kind `{spec.model.kind}` in the layout of `{kind}`, trained with statewise.",
-        *(["Before it is opened: `import statewise.interop.transformers`."] if kind == "statewise" else []),
+        *(["Before it is opened: `import statewise.hf`."] if kind == "statewise" else []),
         "",
         f"- parameters: {sum(value.numel() for value in run.model.parameters()):,}",
         f"- vocabulary: {run.tokenizer.vocab:,}",

@@ -296,14 +296,14 @@ def _joined(same: Same, names: list[str], shapes: list[list[int]], tensors: _Ten
         shape = tensors.shape(name)
         shape = shape[::-1] if same.transposed else shape
         shape = [shape[0], *shape[2:]] if same.channel and len(shape) == 3 and shape[1] == 1 else shape
-        rows += shape[0] * same.repeated if shape else 0
+        rows += shape[0] if shape else 0
         if not shape or shape[1:] != expected[1:]:
             raise UserError(f"{name} has shape {tensors.shape(name)}, which config.json does not fit: {expected}")
     if rows != expected[0] and not (wide and rows > expected[0]):
         raise UserError(f"{', '.join(names)}: {rows} rows, where config.json needs {expected[0]}")
     parts = [tensors[name] for name in names]
     value = torch.cat([part.T if same.transposed else part.squeeze(1) if same.channel else part for part in parts])
-    return value.repeat_interleave(same.repeated, dim=0)[: expected[0]].contiguous()
+    return value[: expected[0]].contiguous()
 
 
 # -------------------------------------------------------------------- torch.nn's recurrent layers

@@ -3,7 +3,7 @@
 B batch, T time, I input width, D width, E inner width, H heads, P width of a head, N width of the state.
 """
 
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Mamba2(ParallelMixer[Mamba2State]):
 
     x̃, B, C are what a causal convolution of `conv` taps and a SiLU make of `W x` (0 leaves the convolution out);
     `Δ = softplus(W_Δ x + b)`, one number a head; B and C (width `state`) are shared by all heads. The inner width is
-    `expand` times the width. `gate=False` leaves out z.
+    `expand` times the width. `gate=False` leaves out z. d is one number an inner unit, or a head (`skip`).
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Mamba2(ParallelMixer[Mamba2State]):
         conv: int = 4,
         conv_bias: bool = False,
         gate: bool = True,
+        skip: Literal["unit", "head"] = "unit",
         init: Scheme = "orthogonal",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
@@ -57,7 +58,8 @@ class Mamba2(ParallelMixer[Mamba2State]):
         self.w_step_HI = nn.Parameter(torch.empty(heads, self.input_width))
         self.b_step_H = nn.Parameter(torch.empty(heads))
         self.log_rate_H = nn.Parameter(torch.empty(heads))
-        self.skip_E = nn.Parameter(torch.ones(inner))
+        self.skip_E = nn.Parameter(torch.ones(inner)) if skip == "unit" else None
+        self.skip_H = nn.Parameter(torch.ones(heads)) if skip == "head" else None
         self.w_conv_CK = nn.Parameter(torch.empty(channels, conv)) if conv else None
         self.b_conv_C = nn.Parameter(torch.zeros(channels)) if conv and conv_bias else None
         self.w_gate_EI = nn.Parameter(torch.empty(inner, self.input_width)) if gate else None
@@ -81,12 +83,18 @@ class Mamba2(ParallelMixer[Mamba2State]):
         inner, state, _ = self.sizes
         return choice(self.like.new_empty(state, inner // self.heads), wish=self.kernel)
 
+    def _skip_E(self) -> Tensor:
+        if self.skip_H is not None:
+            return self.skip_H.repeat_interleave(self.sizes[0] // self.heads)
+        assert self.skip_E is not None
+        return self.skip_E
+
     def _read(
         self, x_BTI: Tensor, state: Mamba2State, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, Mamba2State]:
         # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
         a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
-        log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self.skip_E, self.gain_E)
+        log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self._skip_E(), self.gain_E)
         a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, self.b_conv_C, silu=True, wish=wish)
         inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(a_BTC, self.sizes, dim=-1)
         inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))

@@ -300,7 +300,7 @@ _ROWS = (
         recipe="mamba2",
         spec=Mamba2Spec(),
         variants=(
-            Mamba2Spec(width=12, conv=0, gate=False, heads=3),
+            Mamba2Spec(width=12, conv=0, gate=False, heads=3, skip="head"),
             Mamba2Spec(width=12, expand=1, state=4, conv=2, conv_bias=True, heads=1, mlp="gelu"),
             Mamba2Spec(width=12, kernel="naive"),
         ),

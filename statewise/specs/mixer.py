@@ -306,6 +306,9 @@ class Mamba2Spec(LinearRecurrenceSpec):
     conv: int = Field(4, ge=0, description="taps of a causal convolution before the recurrence; 0: none")
     conv_bias: bool = Field(False, description="a bias after that convolution")
     gate: bool = Field(True, description="multiply what is read by a function of the input")
+    skip: Literal["unit", "head"] = Field(
+        "unit", description="the weight of the input in the output: one an inner unit, or one a head as published"
+    )
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:

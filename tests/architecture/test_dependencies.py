@@ -25,7 +25,7 @@ OPTIONAL = {
     "pyarrow": "statewise.data.hub",
     "sklearn": "statewise.interop.sklearn",
     "starlette": "statewise.serving.http",
-    "transformers": "statewise.interop.transformers",
+    "transformers": "statewise.hf",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
     "trackio": "statewise.training.trackers",

@@ -36,7 +36,8 @@ def mamba2(mixer: Mamba2, x: Array, inner: int) -> Array:
         for t in range(len(x)):
             delta = np.log1p(np.exp(w["w_step_HI"][head] @ x[t] + w["b_step_H"][head]))
             h = np.exp(delta * rate) * h + delta * b[t] * u[t, unit]
-            y[t, unit] = c[t] @ h + w["skip_E"][unit] * u[t, unit]
+            skip = w["skip_H"][head] if "skip_H" in w else w["skip_E"][unit]
+            y[t, unit] = c[t] @ h + skip * u[t, unit]
     if "w_gate_EI" in w:
         y = y * silu(x @ w["w_gate_EI"].T)
     y = y / np.sqrt((y**2).mean(1, keepdims=True) + 1e-5) * w["gain_E"]
@@ -44,7 +45,9 @@ def mamba2(mixer: Mamba2, x: Array, inner: int) -> Array:
 
 
 @pytest.mark.parametrize("kernel", ["naive", "batched"])
-@pytest.mark.parametrize("options", [{}, {"conv": 0}, {"gate": False}, {"expand": 1, "conv": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"conv": 0}, {"gate": False}, {"skip": "head"}, {"expand": 1, "conv": 2}], ids=str
+)
 def test_mamba2(options: dict[str, Any], kernel: str) -> None:
     sizes = {"input_width": INPUT, "heads": HEADS, "state": STATE}
     mixer = Mamba2(WIDTH, **sizes, kernel=kernel, **options).double()

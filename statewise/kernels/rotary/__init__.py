@@ -5,6 +5,7 @@ from torch import Tensor
 from statewise.kernels.choice import Choice, is_asked
 from statewise.kernels.rotary import naive
 from statewise.kernels.rotary.naive import Scaling as Scaling
+from statewise.kernels.rotary.naive import rates as rates
 from statewise.kernels.with_triton import load, obstacle
 
 

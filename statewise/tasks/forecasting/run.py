@@ -33,8 +33,10 @@ from statewise.tasks.forecasting.interpolation import Interpolation, filled_hole
 from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, check_path, example_course, held_out_forecast, save_plot
+from statewise.tasks.forecasting.portable import portable
 from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
+from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.training import ExposureGap
@@ -171,6 +173,9 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             return self.model.machine
         assert isinstance(self.model, DirectForecaster)
         return self.model.reader.layers.machine
+
+    def portable(self) -> Portable:
+        return portable(self.model, self.spec, self.known)
 
     def exposure_gap(
         self,

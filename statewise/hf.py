@@ -1,6 +1,6 @@
 """Every model of the lineage in Hugging Face's `transformers`: import this module, and its Auto classes open them.
 
-    import statewise.interop.transformers
+    import statewise.hf
     model = transformers.AutoModelForCausalLM.from_pretrained("exported")  # by `statewise export RUN --to hf`
 
 `generate` carries the state as its cache. No code comes out of a folder: these classes are the only ones that run.

@@ -1,0 +1,154 @@
+"""Law `company`: a row writes what it would write alone, whoever joins and leaves beside it; every model."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from statewise.decoding import Sampling, begin, extend
+from statewise.models import LINEAGE, CountingMachine, build_sample
+from statewise.serving.pool import NewRow, Pool
+from statewise.specs import ModelSpec
+
+VOCAB, TOKENS = 11, 24
+WAYS = [
+    Sampling(temperature=0.0),
+    Sampling(seed=1),
+    Sampling(temperature=0.7, top_k=4, seed=2),
+    Sampling(repetition=1.3, seed=3),
+    Sampling(presence=0.7, frequency=0.2, seed=4),
+    Sampling(top_p=0.8, min_p=0.05, seed=5),
+    Sampling(bias=((3, 2.0), (4, -50.0)), seed=6),
+]
+
+
+def made(spec: ModelSpec) -> Any:
+    model = build_sample(spec, vocab=VOCAB)
+    if isinstance(model, CountingMachine):
+        return model
+    return model.double().eval()
+
+
+def models() -> list[Any]:
+    listed = []
+    for row in LINEAGE:
+        listed.append(pytest.param(row.spec, id=row.name))
+        for number, spec in enumerate(row.variants):
+            listed.append(pytest.param(spec, id=f"{row.name}-{number}", marks=pytest.mark.slow))
+    return listed
+
+
+def alone(model: Any, prompt_1T: torch.Tensor, sampling: Sampling) -> list[int]:
+    tokens_1T, _ = extend(model, begin(model, prompt_1T, vocab=VOCAB), sampling, tokens=TOKENS)
+    return [int(token) for token in tokens_1T[0]]
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["plain", "replayed"])
+@pytest.mark.parametrize("spec", models())
+def test_company_changes_no_text(spec: ModelSpec, graphs: bool) -> None:
+    """Without a GPU a replay runs the step again: the same memory, padding and settings as on one."""
+    check_company(made(spec), graphs=graphs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("spec", models())
+def test_company_changes_no_text_on_a_gpu(spec: ModelSpec) -> None:
+    check_company(made(spec).cuda(), graphs=True)
+
+
+def check_company(model: Any, *, graphs: bool) -> None:
+    rng, device = random.Random(0), model.like.device
+    generator = torch.Generator().manual_seed(0)
+    prompts = [torch.randint(VOCAB, (1, rng.randint(1, 20)), generator=generator).to(device) for _ in WAYS]
+    pool = Pool(model, graphs=graphs)
+    waiting, live, written = list(range(len(WAYS))), [], {i: [] for i in range(len(WAYS))}
+    while waiting or live:
+        if waiting and (not live or rng.random() < 0.3):
+            i = waiting.pop()
+            at = begin(model, prompts[i], vocab=VOCAB)
+            row = NewRow(int(at.token_B), int(at.position_B), WAYS[i], prompts[i][0].cpu().numpy())
+            pool.join([row], at.state)
+            live.append(i)
+        step = pool.step()
+        assert step.broken == []
+        for i, token in zip(live, step.tokens, strict=True):
+            written[i].append(token)
+        for place in reversed(range(len(live))):
+            if len(written[live[place]]) == TOKENS:
+                pool.leave(place)
+                live[place] = live[-1]
+                live.pop()
+    counting = isinstance(model, CountingMachine)  # on a GPU it waits for the host, and says so to nobody
+    assert pool._graphs or not graphs or counting, "nothing was captured"
+    assert written == {i: alone(model, prompts[i], WAYS[i]) for i in range(len(WAYS))}
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer", "ttt_linear", "markov"])
+def test_a_row_that_was_taken_out_goes_on_elsewhere(name: str) -> None:
+    """Bit for bit: a copy of the row joins another pool, and the first pool does not notice."""
+    model = made(next(row.spec for row in LINEAGE if row.name == name))
+    prompts = [torch.randint(VOCAB, (1, n), generator=torch.Generator().manual_seed(n)) for n in (3, 9, 14)]
+    first, texts = Pool(model), [[], [], []]
+    for prompt, sampling in zip(prompts, WAYS[1:]):
+        at = begin(model, prompt, vocab=VOCAB)
+        first.join([NewRow(int(at.token_B), int(at.position_B), sampling)], at.state)
+    for _ in range(10):
+        for text, token in zip(texts, first.step().tokens):
+            text.append(token)
+    second = Pool(model)
+    second.join([NewRow(texts[1][-1], first.position(1), WAYS[2])], first.row(1))
+    moved = [second.step().tokens[0] for _ in range(10)]
+    stayed = [first.step().tokens[1] for _ in range(10)]
+    assert moved == stayed
+
+
+def test_lists_grow_beyond_what_was_reserved() -> None:
+    model = made(next(row.spec for row in LINEAGE if row.name == "basic_attention"))
+    prompt = torch.zeros(1, 1, dtype=torch.int64)
+    wanted, _ = extend(model, begin(model, prompt, vocab=VOCAB), Sampling(seed=3), tokens=600)
+    pool = Pool(model)
+    pool.join([NewRow(0, 0, Sampling(seed=3))], model.init_state(1))
+    assert [pool.step().tokens[0] for _ in range(600)] == wanted[0].tolist()
+
+
+def test_what_is_forbidden_scored_and_broken_is_a_matter_of_its_row() -> None:
+    model = made(next(row.spec for row in LINEAGE if row.name == "lstm"))
+    pool = Pool(model, never=[0])
+    for seed in range(3):
+        pool.join([NewRow(seed, 0, Sampling(seed=seed, temperature=5.0))], model.init_state(1))
+    others = [(1, token) for token in range(1, VOCAB) if token != 7]
+    for _ in range(20):
+        step = pool.step(forbid=others, scored=[(0, 3), (2, 0)])
+        assert 0 not in step.tokens
+        assert step.tokens[1] == 7
+        assert set(step.chosen) == {0, 2}
+        assert [len(step.top.get(row, ())) for row in range(3)] == [3, 0, 0]
+        assert all(value <= 0 for value in step.chosen.values())
+        best = step.top[0]
+        assert best == sorted(best, key=lambda pair: -pair[1])
+    state = pool.row(1)
+    for leaf in state.layers[0]:
+        leaf.fill_(float("nan"))
+    pool.join([NewRow(1, 5, Sampling())], state)
+    step = pool.step()
+    assert step.broken == [3]
+    pool.leave(3)
+    assert pool.step().broken == []
+
+
+def test_memory_is_counted_and_reused() -> None:
+    model = made(next(row.spec for row in LINEAGE if row.name == "lstm"))
+    pool = Pool(model)
+    assert pool.state_bytes == 0
+    for _ in range(5):
+        pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
+    held = pool.state_bytes
+    assert held == 8 * pool.state_bytes // 8 > 0
+    for _ in range(5):
+        pool.leave(0)
+    for _ in range(5):
+        pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
+    assert pool.state_bytes == held
+    assert np.all(pool._position[:5] == 0)

@@ -1,0 +1,92 @@
+"""A prompt goes on from the state of a known beginning: found at any length, right for every model, bounded."""
+
+import numpy as np
+import pytest
+import torch
+
+from statewise.core import leaves, map_state
+from statewise.models import LINEAGE, CountingMachine, build_sample
+from statewise.serving.prefix import BLOCK, PrefixCache
+
+VOCAB = 11
+
+
+def model_of(name: str):
+    spec = next(row.spec for row in LINEAGE if row.name == name)
+    model = build_sample(spec, vocab=VOCAB)
+    return model if isinstance(model, CountingMachine) else model.double().eval()
+
+
+def prompt(seed: int, length: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, VOCAB, length)
+
+
+def after(model, tokens: np.ndarray, state=None):
+    with torch.no_grad():
+        return model.absorb(torch.from_numpy(tokens[None]), state)
+
+
+@pytest.mark.parametrize("name", [row.name for row in LINEAGE])
+@pytest.mark.parametrize("shared", [1, 40, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
+def test_reading_on_from_a_known_beginning_is_reading_everything(name: str, shared: int) -> None:
+    model = model_of(name)
+    cache = PrefixCache(model.init_state(1), most_bytes=1 << 30)
+    first, second = prompt(1, 3 * BLOCK), prompt(2, 3 * BLOCK + 20)
+    second[:shared] = first[:shared]
+    if shared < len(first):
+        second[shared] = (first[shared] + 1) % VOCAB
+    ends = range(BLOCK, len(first) + 1, BLOCK) if cache.is_fixed else [len(first)]
+    for end in ends:
+        cache.keep(first[:end], after(model, first[:end]), owner="")
+    found = cache.find(second, owner="", most=len(second) - 1)
+    assert found.shared == shared
+    assert found.length == (shared if not cache.is_fixed else shared // BLOCK * BLOCK)
+    if found.state is None:
+        return
+    whole = after(model, second)
+    continued = after(model, second[found.length :], found.state)
+    for (path, a), (_, b) in zip(leaves(continued), leaves(whole), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda text, path=path: f"{path}: {text}")
+    if cache.is_fixed:  # what parted is kept, and found the next time
+        cache.keep(second[:shared], after(model, second[:shared]), owner="")
+        assert cache.find(second, owner="", most=len(second) - 1).length == shared
+
+
+def test_the_whole_prompt_but_its_last_token_is_the_most() -> None:
+    model = model_of("lstm")
+    cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
+    tokens = prompt(0, 10)
+    cache.keep(tokens[:9], after(model, tokens[:9]), owner="")
+    cache.keep(tokens, after(model, tokens), owner="")
+    assert cache.find(tokens, owner="", most=9).length == 9
+    assert cache.find(tokens[:9], owner="", most=8).length == 0
+    assert cache.find(np.append(tokens, 3), owner="", most=10).length == 10
+
+
+def test_owners_do_not_see_each_other() -> None:
+    model = model_of("lstm")
+    cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
+    tokens = prompt(0, 70)
+    cache.keep(tokens, after(model, tokens), owner="a")
+    assert cache.find(tokens, owner="a", most=70).length == 70
+    assert cache.find(tokens, owner="b", most=70) == (None, 0, 0)
+
+
+def test_it_stays_within_its_bytes_and_forgets_the_least_used() -> None:
+    model = model_of("lstm")
+    state = after(model, prompt(0, 5))
+    one = sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(state)) + 80 * 8
+    cache = PrefixCache(model.init_state(1), most_bytes=3 * one)
+    prompts = [prompt(seed, 80) for seed in range(5)]
+    for tokens in prompts[:3]:
+        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
+    assert cache.find(prompts[0], owner="", most=80).length == 80  # used again, so it is not the next to go
+    for tokens in prompts[3:]:
+        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
+    assert [cache.find(tokens, owner="", most=80).length for tokens in prompts] == [80, 0, 0, 80, 80]
+    assert cache.bytes == 3 * one
+    for tokens in prompts[:3]:
+        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
+    cache.keep(prompt(9, 100_000), state, owner="")
+    assert cache.bytes <= 3 * one
+    assert len(cache._links) <= 4  # links go with what they lead to
