@@ -19,6 +19,7 @@ import pytest
 from asking import Client, Running, Said, running
 
 from statewise import cli
+from statewise.serving.http import exchange
 from statewise.serving.scheduler import Scheduler
 from statewise.specs import ServingSpec
 
@@ -129,6 +130,24 @@ def test_a_silent_stream_gets_comments(text_runs: dict[str, Path], monkeypatch: 
         while b"[DONE]" not in said:
             said += waiting.recv(1000)
         waiting.close()
+
+
+def test_in_a_crowd_tokens_share_a_write(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every request were above the number from which streams pause between two writes."""
+    asked = {"prompt": "the cat", "max_tokens": 100, "seed": 1, "ignore_eos": True}
+    with running(text_runs) as live, slowed(monkeypatch):
+        each = live.client.chunks(**asked)
+        monkeypatch.setattr(exchange, "_CROWD", 0)
+        monkeypatch.setattr(exchange, "_PAUSE", 0.25)
+        shared = live.client.chunks(**asked)
+        monkeypatch.setattr(exchange, "_PAUSE", 1000.0)  # only what is written once a second
+        seldom = live.client.chunks(**asked)
+    assert len(each) > 50
+    assert 4 <= len(shared) < 20
+    assert 2 <= len(seldom) < 6
+    first, *_ = texts = [[chunk["choices"][0]["text"] for chunk in chunks] for chunks in (each, shared, seldom)]
+    assert len({"".join(parts) for parts in texts}) == 1
+    assert texts[1][0] == first[0], "the first token is not held back"
 
 
 # ------------------------------------------------------------------ more than fits

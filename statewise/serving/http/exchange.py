@@ -1,6 +1,7 @@
 """One request and the jobs that answer it: what came of them since the last look, and what ends them early."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,8 @@ from statewise.serving.job import Event, Finish, Job, Scored
 if TYPE_CHECKING:
     from statewise.serving.http.service import Service
 
+_CROWD = 128  # open requests above which streams are written to less often
+_PAUSE = 1e-4  # seconds between two writes of a stream, for each request above that
 _SCORED_BYTES = 100  # of one token with its probabilities, about
 
 
@@ -89,6 +92,8 @@ class Exchange:
         "sending",
         "touched",
         "unfinished",
+        "whole",
+        "written",
     )
 
     def __init__(self, service: "Service", request: Request, choices: Sequence[Choice]) -> None:
@@ -99,7 +104,9 @@ class Exchange:
         self.unfinished = len(choices)
         self.failure: HttpError | None = None
         self.gone = self.sending = self.pinged = False
-        self.idle_since = asyncio.get_running_loop().time()
+        self.whole = False  # the answer is sent in one piece
+        self.idle_since = time.monotonic()
+        self.written = 0.0  # when something was sent last; 0: never
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         for choice in choices:
@@ -116,7 +123,15 @@ class Exchange:
         self._size += size
         if self.sending and self._size > self._limit:
             self.drop()
-        self._wake()
+        if not self.unfinished or self.failure or self._is_due():
+            self._wake()
+
+    def _is_due(self) -> bool:
+        """Whether text is written now. A write costs more than a token, so in a crowd several tokens share one."""
+        if self.whole:
+            return False
+        crowd = len(self._service.exchanges) - _CROWD
+        return crowd <= 0 or not self.written or time.monotonic() - self.written >= crowd * _PAUSE
 
     def taken(self) -> list[Choice]:
         """The choices that something came for since the last call."""
@@ -143,17 +158,19 @@ class Exchange:
         self._connection.abort()
 
     def tick(self, now: float) -> None:
-        """Once a second: a comment for a silent stream, an end for a client that stopped reading."""
+        """Once a second: what was held back, a comment for a silent stream, an end for a client that does not read."""
         if now - self.idle_since >= self._service.spec.ping_seconds:
             if self.sending:
                 self.drop()
             else:
                 self.pinged, self.idle_since = True, now
                 self._wake()
+        elif self.touched and not self.whole:
+            self._wake()  # what was held back in a crowd
 
     async def wait(self) -> None:
         """Until something came, or until there is nothing left to wait for."""
-        if self.touched or self.gone or self.failure or not self.unfinished or self.pinged:
+        if self.gone or self.failure or not self.unfinished or self.pinged or (self.touched and self._is_due()):
             return
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
@@ -161,6 +178,7 @@ class Exchange:
 
     async def finish(self) -> None:
         """Wait for all of it, for an answer in one piece."""
+        self.whole = True
         try:
             while self.unfinished and not (self.gone or self.failure):
                 self.touched, self.pinged = [], False

@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -218,13 +219,13 @@ class Server:
 
     async def _watch(self, engine: Engine) -> int:
         """Until a signal, and then until all is finished or a second one."""
-        service, loop = self.service, asyncio.get_running_loop()
+        service = self.service
         draining: asyncio.Task[None] | None = None
-        ticked = loop.time()
+        ticked = time.monotonic()
         while engine.alive:
             await _first(self._abort.wait() if draining else self._stop.wait(), asyncio.sleep(_WATCH))
-            if loop.time() - ticked >= 1.0:
-                ticked = loop.time()
+            if time.monotonic() - ticked >= 1.0:
+                ticked = time.monotonic()
                 service.tick(ticked)
             if self._stop.is_set() and draining is None:
                 service.draining = True
