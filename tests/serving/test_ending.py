@@ -19,7 +19,7 @@ import pytest
 from asking import Client, Running, Said, running
 
 from statewise import cli
-from statewise.serving.http import exchange
+from statewise.serving.http import completion, exchange
 from statewise.serving.scheduler import Scheduler
 from statewise.specs import ServingSpec
 
@@ -321,6 +321,26 @@ def test_an_engine_that_dies_is_told_and_ends_the_process(
         time.sleep(0.4)
         assert client.ask("GET", "/health").status == 503
         assert b'"engine_failed"' in read_all(stream)
+
+
+def test_an_error_of_our_own_has_the_same_form(
+    small: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before a response begins; afterwards the connection ends, which a client notices."""
+    client = small.client
+    with monkeypatch.context() as patch:
+        patch.setattr(small.engine, "gauges", lambda: 1 / 0)
+        said = client.ask("GET", "/metrics")
+    assert said.status == 500
+    assert said.error["type"] == "server_error"
+    assert "ZeroDivisionError" not in said.error["message"]
+    with monkeypatch.context() as patch:
+        patch.setattr(completion.Chunks, "end", lambda self: 1 / 0)
+        broken = read_all(raw_request(client.port, stream=True, max_tokens=3))
+    assert broken.startswith(b"HTTP/1.1 200")
+    assert not broken.endswith(b"0\r\n\r\n")
+    assert "ZeroDivisionError" in caplog.text
+    client.until_idle()
 
 
 def test_what_is_wrong_with_the_command_is_said_before_anything_starts(

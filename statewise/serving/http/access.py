@@ -9,6 +9,7 @@ import re
 import secrets
 from urllib.parse import urlsplit
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from statewise.serving.http.error import HttpError
@@ -17,11 +18,12 @@ from statewise.specs import LOOPBACK, ServingSpec
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _OPEN = "/health"  # the one path that needs no key
+_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _log = logging.getLogger("statewise.serving")
 
 
 class Gate:
-    """The outermost application: refuses, reads the body, adds headers, and turns every error into an object."""
+    """The outermost application: refuses, reads the body, and turns every error into an object."""
 
     def __init__(self, app: ASGIApp, spec: ServingSpec) -> None:
         self._app, self._spec = app, spec
@@ -36,34 +38,22 @@ class Gate:
         headers = scope["headers"]
         given = _only(headers, b"x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else secrets.token_hex(12).encode()
-        added = [
-            (b"x-request-id", request_id),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        started = False
-
-        async def send_more(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                message["headers"] = [*message["headers"], *added]
-            await send(message)
-
+        # Each response takes these in; to put them in on the way out would cost every event of a stream.
+        scope["state"]["headers"] = [(b"x-request-id", request_id), *_ALWAYS]
         try:
-            scope.setdefault("state", {})["owner"] = self._admit(scope)
-            await self._app(scope, _Replay(await self._body(scope, receive), receive), send_more)
+            scope["state"]["owner"] = self._admit(scope)
+            await self._app(scope, _Replay(await self._body(scope, receive), receive), send)
         except Gone:
             return
         except HttpError as error:
-            await error.response()(scope, receive, send_more)
-        except Exception:
+            await answer(error.response(), scope, receive, send)
+        except Exception as raised:
             _log.exception("request %s failed", request_id.decode())
-            if started:
-                raise  # the connection is closed, which a client notices
-            await HttpError(500, "an error inside the server; its log has the details").response()(
-                scope, receive, send_more
-            )
+            inside = HttpError(500, "an error inside the server; its log has the details")
+            try:
+                await answer(inside.response(), scope, receive, send)
+            except RuntimeError:  # a response had begun: a closed connection is what a client notices
+                raise raised from None
 
     def _admit(self, scope: Scope) -> str:
         """The owner of what the request will make; refused if it may not be asked at all."""
@@ -132,6 +122,12 @@ class Gate:
             raise HttpError(
                 408, f"the body did not arrive within {seconds:g} seconds", headers={"connection": "close"}
             ) from None
+
+
+async def answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a response with the headers that every one has."""
+    response.raw_headers.extend(scope["state"]["headers"])
+    await response(scope, receive, send)
 
 
 class _Replay:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from statewise import __version__
 from statewise.serving.http import completion, info, responses, states
-from statewise.serving.http.access import Gate
+from statewise.serving.http.access import Gate, answer
 from statewise.serving.http.error import HttpError, as_json
 from statewise.serving.http.request import (
     STATE_ID,
@@ -86,7 +86,7 @@ class _Routes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._find(scope)(self._service, Request(scope, receive))
-        await response(scope, receive, send)
+        await answer(response, scope, receive, send)
 
     def _find(self, scope: Scope) -> Answer:
         answers = self._fixed.get(scope["path"])
