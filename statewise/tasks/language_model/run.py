@@ -299,7 +299,7 @@ class LanguageModelRun(SelfReadingRun):
             raise UserError(f"tokens = {tokens} is not valid, expected 0 or more")
         at = self.begin(prompt) if start is None else self.read(start, prompt)
         shown = [token for token in at.tail_BK[0].tolist() if token >= 0]
-        text = TextStream(self.tokenizer.decode, before=shown, stop=stop)
+        text = TextStream(self.tokenizer.decode, before=shown, stop=stop, pieces=self.tokenizer.pieces)
         source = generate(self.model, at, sampling or Sampling(), never=self._never)
         for _ in range(tokens):
             token_B, at = next(source)
