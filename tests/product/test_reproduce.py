@@ -434,3 +434,18 @@ def test_a_mistake_is_answered(words: list[str], says: str, tmp_path: Path, monk
     assert said.code == 2
     assert says in said.err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_readme_counts_what_the_command_lists() -> None:
+    statuses = Counter(row["status"] for row in json.loads(call("reproduce", "--json").out) if row["published"])
+    counts = [statuses.total(), statuses["reproduced"], statuses["not reproduced"]]
+    root = Path(__file__).parents[2]
+    english = re.search(
+        r"Of (\d+) published\s+values, (\d+) are\s+reproduced and (\d+) are not", (root / "README.md").read_text()
+    )
+    chinese = re.search(
+        r"(\d+) 个已发表的\s*数字中，(\d+) 个得到重现，(\d+) 个没有", (root / "docs/zh/README.md").read_text()
+    )
+    for sentence in (english, chinese):
+        assert sentence is not None
+        assert [int(number) for number in sentence.groups()] == counts
