@@ -4,8 +4,8 @@
 
 A step of one row is the smallest call, so the relative cost is the largest. Each step takes the state of the previous
 one, as in decoding. Short rounds with and without the check alternate, so that both have the same caches and load; the
-cost is the median difference of two adjacent rounds, in CPU time of the thread. The guard of every part runs in both
-(0.1 us each).
+cost is the difference of their lower quartiles (slower rounds were disturbed), in CPU time of the thread. The guard of
+every part runs in both (0.1 us each).
 """
 
 import statistics
@@ -48,18 +48,16 @@ class Decoding:
 
 @torch.no_grad()
 def measure(model: Any, *, rounds: int) -> tuple[float, float]:
-    """Medians of a step without the check, and of what the check adds."""
+    """Lower quartiles of a step without the check, and of what the check adds."""
     decoding = Decoding(model)  # one for both, so that their tensors lie alike in memory
     steps = max(10, int(_SECONDS / decoding.seconds_a_step(50)))
-    without, added = [], []
+    taken: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(rounds):
-        taken = {}
         for checked in (True, False) if turn % 2 else (False, True):
             with nullcontext() if checked else unchecked():
-                taken[checked] = decoding.seconds_a_step(steps)
-        without.append(taken[False])
-        added.append(taken[True] - taken[False])
-    return statistics.median(without), statistics.median(added)
+                taken[checked].append(decoding.seconds_a_step(steps))
+    with_check, without = (statistics.quantiles(taken[checked], n=4)[0] for checked in (True, False))
+    return without, with_check - without
 
 
 def main() -> None:

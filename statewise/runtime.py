@@ -15,9 +15,11 @@ V vocabulary, T time, K classes.
 import argparse
 import json
 import math
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,15 +67,22 @@ class TextStream:
     """Tokens to text, one by one: never half a character, never a part of a stop string.
 
     `before` are tokens whose text was already shown (the prompt's, or an earlier session's): they give
-    the decoder its context and are not shown again.
+    the decoder its context and are not shown again. `pieces` is the text of each token, where no token's depends on
+    its neighbours: then nothing is decoded.
     """
 
     def __init__(
-        self, decode: Callable[[Sequence[int]], str], *, before: Sequence[int] = (), stop: Sequence[str] = ()
+        self,
+        decode: Callable[[Sequence[int]], str],
+        *,
+        before: Sequence[int] = (),
+        stop: Sequence[str] = (),
+        pieces: Sequence[str] | None = None,
     ) -> None:
-        self._decode = decode
+        self._decode, self._pieces = decode, pieces
         self._tokens = list(before)
-        self._shown = len(_complete(decode(self._tokens)))  # characters of the window's text already handled
+        # Characters of the window's text that were already handled.
+        self._shown = 0 if pieces is not None else len(_complete(decode(self._tokens)))
         self._stop = [text for text in stop if text]
         self._pending = ""
         self.stopped = False
@@ -82,13 +91,18 @@ class TextStream:
         """The text that this token makes certain; empty once a stop string was met."""
         if self.stopped:
             return ""
+        if self._pieces is not None:
+            if not self._stop:
+                return self._pieces[token]
+            self._pending += self._pieces[token]
+            return self._release()
         self._tokens.append(token)
         text = _complete(self._decode(self._tokens))
         self._pending += text[self._shown :]
         self._shown = max(self._shown, len(text))
-        if len(self._tokens) > 64:
+        if len(self._tokens) > 4 * _TAIL:
             # The window stays short: distant tokens cannot change how the next one decodes.
-            self._tokens = self._tokens[-32:]
+            self._tokens = self._tokens[-2 * _TAIL :]
             self._shown = len(_complete(self._decode(self._tokens)))
         return self._release()
 
@@ -416,6 +430,343 @@ class Classifier:
         return str(self.predict(prompt))
 
 
+class Tagger:
+    """An exported tagger: a tag for each word of a sentence."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.tags: list[str] = self._settings["tags"]
+        self._graph = Graph(folder / "tag.onnx", threads=threads)
+        self._words, self._letters = (
+            _Tokenizer(folder / f"{name}.json", end_id=None) for name in ("words", "characters")
+        )
+        chain = self._settings["chain"]
+        self._chain = chain and [np.array(part, dtype=np.float64) for part in chain]  # None becomes NaN
+        for part in self._chain or ():
+            part[np.isnan(part)] = -np.inf
+
+    def predict(self, data: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The tags of each sentence, which is a list of words."""
+        return [row["tags"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        """Each sentence with its tags and the probability of each."""
+        for number, words in enumerate(data):
+            if isinstance(words, str):
+                raise ValueError(f"a sentence is a list of words; got the text {words!r}")
+            parts = -(-len(words) // self._settings["longest"])
+            cuts = [len(words) * part // parts for part in range(parts + 1)] if parts else []
+            found = [self._tagged(words[begin:end]) for begin, end in pairwise(cuts)]
+            tags = [self.tags[k] for best_T, _ in found for k in best_T]
+            p = [value for _, p_T in found for value in p_T.tolist()]
+            yield {"row": number, "words": list(words), "tags": tags, "probabilities": p}
+
+    def _tagged(self, words: Sequence[str]) -> tuple[list[int], Array]:
+        """The best tags, and their probabilities."""
+        _refuse_long(len(words), self._settings["context"])
+        ids = np.array([[self._words.encode(word)[0] for word in words]], dtype=np.int64)
+        feed = {"words": ids, "lengths": np.array([len(words)], dtype=np.int64)}
+        longest = self._settings["spelled"]
+        if longest is not None:
+            numbers: dict[str, int] = {}
+            feed["slots"] = np.array([[numbers.setdefault(word, len(numbers)) for word in words]], dtype=np.int64)
+            spelled = [self._letters.encode(word) for word in numbers]
+            half = longest // 2
+            spelled = [ids if len(ids) <= longest else ids[:half] + ids[half - longest :] for ids in spelled]
+            feed["spelled"] = np.array([len(ids) for ids in spelled], dtype=np.int64)
+            feed["letters"] = np.zeros((len(spelled), int(feed["spelled"].max())), dtype=np.int64)
+            for row, letters in zip(feed["letters"], spelled):
+                row[: len(letters)] = letters
+        scores_TK = self._graph(feed)["scores"][0].astype(np.float64)
+        if self._chain is None:
+            p_TK = _softmax(scores_TK)
+            best = p_TK.argmax(-1).tolist()
+        else:
+            best, p_TK = _best_path(scores_TK, *self._chain), _marginals(scores_TK, *self._chain)
+        return best, p_TK[np.arange(len(words)), best]
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The words of the prompt, one a line with its tag; each line of it is a sentence."""
+        rows = self.predict_rows([line.split() for line in prompt.splitlines() if line.split()])
+        return "\n\n".join("\n".join(map(" ".join, zip(row["words"], row["tags"]))) for row in rows)
+
+
+def _best_path(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Array) -> list[int]:
+    """Viterbi 1967."""
+    delta_K, origins = start_K + scores_TK[0], []
+    for scores_K in scores_TK[1:]:
+        through_KK = delta_K[:, None] + transition_KK
+        origins.append(through_KK.argmax(0))
+        delta_K = through_KK.max(0) + scores_K
+    best = [int((delta_K + end_K).argmax())]
+    for origin_K in reversed(origins):
+        best.append(int(origin_K[best[-1]]))
+    return best[::-1]
+
+
+def _marginals(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Array) -> Array:
+    """The probability of each tag over all paths, forward and backward."""
+    with np.errstate(divide="ignore"):  # what is forbidden is log 0
+        forward, backward = [start_K + scores_TK[0]], [end_K]
+        for scores_K in scores_TK[1:]:
+            forward.append(np.logaddexp.reduce(forward[-1][:, None] + transition_KK, 0) + scores_K)
+        for scores_K in scores_TK[:0:-1]:
+            backward.append(np.logaddexp.reduce(transition_KK + scores_K + backward[-1], 1))
+    return _softmax(np.stack(forward) + np.stack(backward[::-1]))
+
+
+class Forecaster:
+    """An exported forecaster: means of the values that come next."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.channels: list[str] = self._settings["channels"]
+        self.horizon: int = self._settings["horizon"]
+        names = ("forecast",) if "forecast.onnx" in about["bytes"] else ("sequence", "step", "value")
+        self._graphs = {name: Graph(folder / f"{name}.onnx", threads=threads) for name in names}
+        self._start: Arrays = {}
+        if len(names) > 1:
+            self._start, _ = read_safetensors(folder / "start.safetensors")
+
+    def predict(self, data: Any) -> Any:
+        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list."""
+        if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
+            names = ["series"] if len(data) == 1 else map(str, range(len(data)))
+            found = [self._ahead(series, name) for series, name in zip(data, names)]
+            return [mean_HC[:, 0] if series.ndim == 1 else mean_HC for series, mean_HC in zip(data, found)]
+        values = np.asarray(data, dtype=np.float64)
+        if values.ndim == 3:
+            names = ["series"] if len(values) == 1 else map(str, range(len(values)))
+            return np.stack([self._ahead(series, name) for series, name in zip(values, names)])
+        mean_HC = self._ahead(values, "series")
+        return mean_HC[:, 0] if values.ndim == 1 else mean_HC
+
+    def _ahead(self, values: Array, name: str) -> Array:
+        values_TC = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+        context, channels = self._settings["context"], len(self.channels)
+        least = 1 if context == "all" else context
+        if values_TC.shape[1] != channels or len(values_TC) < least:
+            raise ValueError(
+                f"a series has shape {list(values.shape)}, expected [T, {channels}] with T at least {least}"
+            )
+        if np.isnan(values_TC).any():
+            raise ValueError("a series has missing values; fill them in")
+        mean_C, std_C = self._scale(values_TC, name)
+        scaled_LC = ((values_TC - mean_C) / std_C)[0 if context == "all" else len(values_TC) - context :]
+        shared = self._settings["shared"]  # then rows are channels
+        read_BLC = (scaled_LC.T[:, :, None] if shared else scaled_LC[None]).astype(np.float32)
+        if "forecast" in self._graphs:
+            mean_BHC = self._graphs["forecast"]({"values": read_BLC})["mean"]
+        else:
+            mean_BHC = self._rolled(read_BLC)
+        mean_HC = mean_BHC[:, :, 0].T if shared else mean_BHC[0]
+        own: Array = mean_HC.astype(np.float64) * std_C + mean_C
+        return own
+
+    def _scale(self, values_TC: Array, name: str) -> tuple[Array, Array]:
+        """Of all series together, of this one in training, or of its own values."""
+        of_all, own = self._settings["scaling"], self._settings["scaling_of"]
+        known = own.get(name, of_all)
+        mean_C, std_C = np.array(known["mean"]), np.array(known["std"])
+        if not own or name in own:
+            return mean_C, std_C
+        found_C = np.array([values_T.std() for values_T in values_TC.T])
+        return values_TC.mean(0), np.where(found_C > 0, found_C, std_C)
+
+    def _rolled(self, read_BLC: Array) -> Array:
+        """One value after the other; each is the next input."""
+        if self._settings["longest"] is not None:
+            _refuse_long(read_BLC.shape[1] + self.horizon - 1, self._settings["longest"])
+        state = {name: np.repeat(array, len(read_BLC), 0) for name, array in self._start.items()}
+        found = self._graphs["sequence"]({"input": self._entering(read_BLC), **state})
+        y_BD = found["output"][:, -1]
+        means: list[Array] = []
+        for _ in range(self.horizon):
+            if means:
+                fed_BC = means[-1].round() if self._settings["bits"] else means[-1]
+                state = {name: found[_AFTER + name] for name in state}
+                found = self._graphs["step"]({"input": self._entering(fed_BC), **state})
+                y_BD = found["output"]
+            means.append(self._graphs["value"]({"output": y_BD})["mean"])
+        return np.stack(means, 1)
+
+    def _entering(self, values: Array) -> Array:
+        """Where some values were missing in training, each comes with a mark that it is known."""
+        return np.concatenate([values, np.ones_like(values)], -1) if self._settings["gaps"] else values
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """What follows the values of the prompt, a line for each time step."""
+        try:
+            values = np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
+        except ValueError:
+            raise ValueError("a forecasting run needs numbers as its prompt") from None
+        rows = self.predict(values.reshape(-1, len(self.channels)))
+        return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
+
+
+_SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
+# An opening bracket with its label and, for a leaf, its word and closing bracket; or the end of a node; or a word.
+_PART = re.compile(rf"\([{_SPACE}]*([^{_SPACE}()]*)(?:[{_SPACE}]+([^{_SPACE}()]+)[{_SPACE}]*\))?|(\)|[^{_SPACE}()]+)")
+
+
+class _Tree:
+    """A tree in brackets, its nodes in the order of writing: parents first."""
+
+    def __init__(self, text: str) -> None:
+        self.parts = _PART.findall(text)
+        if self.parts[:1] == [("", "", "")]:  # Penn's brackets around a whole tree
+            self.parts = self.parts[1:-1]
+        self.children: list[list[int]] = []
+        self.words: list[str | None] = []
+        self.labelled: list[int] = []
+        roots: list[int] = []
+        above = [roots]
+        for label, word, other in self.parts:
+            if other == ")":
+                if len(above) < 2 or not above.pop():
+                    raise ValueError(f"{text[:60]!r} is not a tree in brackets, such as (1 (0 a) (1 b))")
+                continue
+            if not label and not other:
+                raise ValueError(f"{text[:60]!r}: a node has no label")
+            above[-1].append(len(self.children))
+            if not other:
+                self.labelled.append(len(self.children))
+            self.children.append([])
+            self.words.append(word or other or None)
+            if not word and not other:
+                above.append(self.children[-1])
+        if len(roots) != 1 or len(above) != 1:
+            raise ValueError(f"{text[:60]!r} is not one tree in brackets, such as (1 (0 a) (1 b))")
+
+    def written(self, labels: Sequence[str]) -> str:
+        """With these labels at its first nodes that have one."""
+        new, text = iter(labels), ""
+        for label, word, other in self.parts:
+            part = other or f"({next(new, label)}" + (f" {word})" if word else "")
+            text += part if part == ")" or not text else f" {part}"
+        return text
+
+    def spans(self) -> list[list[int]]:
+        """Of each node, its first word and the first after it."""
+        begins, words = [], 0
+        for word in self.words:
+            begins.append(words)
+            words += word is not None
+        ends = [begin + 1 for begin in begins]
+        for node in reversed(range(len(ends))):
+            if self.children[node]:
+                ends[node] = ends[self.children[node][-1]]
+        return [[begin, end] for begin, end in zip(begins, ends)]
+
+
+def _collapsed(children: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """Each node and its only child as one; and which of the new nodes each is."""
+    top = list(range(len(children)))
+    for parent, own in enumerate(children):  # parents first, so that a chain ends at its top
+        if len(own) == 1:
+            top[own[0]] = top[parent]
+    place = {node: number for number, node in enumerate(node for node in range(len(top)) if top[node] == node)}
+    made: list[list[int]] = [[] for _ in place]
+    for node, own in enumerate(children):
+        if len(own) > 1:
+            made[place[top[node]]] += [place[child] for child in own]
+    return made, [place[node] for node in top]
+
+
+def _binarised(children: list[list[int]], side: str) -> list[list[int]]:
+    """More than two children as nested pairs, of nodes that come last."""
+    made = [list(own) for own in children]
+    for node in range(len(children)):
+        many = made[node] if side == "left" else made[node][::-1]
+        while len(many) > 2:
+            made.append(many[:2] if side == "left" else many[1::-1])
+            many = [len(made) - 1, *many[2:]]
+        made[node] = many if side == "left" else many[::-1]
+    return made
+
+
+def _heights(children: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The nodes of each height above the leaves, lowest first."""
+    height, waiting = [-1] * len(children), list(range(len(children)))
+    while waiting:
+        below = [child for child in children[waiting[-1]] if height[child] < 0]
+        if below:
+            waiting += below
+            continue
+        node = waiting.pop()
+        height[node] = 1 + max((height[child] for child in children[node]), default=-1)
+    found: list[list[int]] = [[] for _ in range(max(height) + 1)]
+    for node, at in enumerate(height):
+        found[at].append(node)
+    return found
+
+
+class TreeClassifier:
+    """An exported classifier of trees in brackets: a label for the root, or for every node."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
+        self.path, self._settings = folder, about["settings"]
+        self.labels: list[str] = self._settings["labels"]
+        self._graph = Graph(folder / "compose.onnx", threads=threads)
+        self._tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=None)
+
+    def predict(self, data: Any) -> Any:
+        """A tree with the labels that the model gives, or each of a list."""
+        if isinstance(data, str):
+            return self.predict([data])[0]
+        return [row["tree"] for row in self.predict_rows(data)]
+
+    def predict_rows(self, data: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The label of each root with all probabilities, and those of the nodes."""
+        for number, text in enumerate(data):
+            tree = _Tree(text)
+            shown = tree.labelled[:1] if self._settings["nodes"] == "root" else tree.labelled
+            p_MK = _softmax(self._logits(tree)[shown].astype(np.float64))
+            labels, spans = [self.labels[k] for k in p_MK.argmax(-1)], tree.spans()
+            yield {
+                "row": number,
+                "label": labels[0],
+                "probabilities": dict(zip(self.labels, p_MK[0].tolist())),
+                "nodes": [
+                    {"label": label, "probability": p, "span": spans[node]}
+                    for label, p, node in zip(labels, p_MK.max(-1).tolist(), shown)
+                ],
+                "tree": tree.written(labels),
+            }
+
+    def _logits(self, tree: _Tree) -> Array:
+        """Of all nodes as they are written; those of one height are composed at once."""
+        children, place = tree.children, list(range(len(tree.children)))
+        if self._settings["unary"] == "collapse":
+            children, place = _collapsed(children)
+        if self._settings["binarise"] != "none":
+            children = _binarised(children, self._settings["binarise"])
+        arity, nodes, widest = self._settings["arity"], len(children), max(map(len, children))
+        if arity is not None and widest > arity:
+            raise ValueError(f"a node has {widest} children, and this model takes {arity}")
+        words_N = np.full(nodes, -1, dtype=np.int64)
+        for node, word in enumerate(tree.words):
+            if word is not None:
+                words_N[place[node]] = self._tokenizer.encode(word)[0]
+        nothing = np.zeros((nodes + 1, self._settings["width"]), dtype=np.float32)  # the last is for absent children
+        states = {name: nothing.copy() for name in self._settings["state"]}
+        logits_NK = np.zeros((nodes, len(self.labels)), dtype=np.float32)
+        for some in _heights(children):
+            places = arity or max(1, max(len(children[node]) for node in some))
+            child_MC = np.full((len(some), places), nodes)
+            for row_C, node in zip(child_MC, some):
+                row_C[: len(children[node])] = children[node]
+            found = self._graph({"words": words_N[some], **{name: held[child_MC] for name, held in states.items()}})
+            logits_NK[some] = found["logits"]
+            for name, held in states.items():
+                held[some] = found[_AFTER + name]
+        return logits_NK[place]
+
+    def generate(self, prompt: str = "", **_: Any) -> str:
+        """The trees of the prompt, one a line, with the labels that the model gives."""
+        return "\n".join(self.predict([line for line in prompt.splitlines() if line.strip()]))
+
+
 class Translator:
     """An exported translation run: greedy or sampled, one token after another; it has no beam search."""
 
@@ -498,6 +849,9 @@ _RUNS: dict[str, Callable[..., Any]] = {
     "language_model": LanguageModel,
     "classification": Classifier,
     "translation": Translator,
+    "tagging": Tagger,
+    "forecasting": Forecaster,
+    "tree": TreeClassifier,
 }
 
 

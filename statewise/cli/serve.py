@@ -92,6 +92,7 @@ def serve(
         if json_:
             about = {"address": address, "models": list(engine.models)}
             print_json(about)
+            tell(end="", flush=True)  # whoever waits for it reads a pipe
         else:
             tell(f"serving {', '.join(engine.models)} at {address}/v1; Ctrl-C stops", flush=True)
 

@@ -89,15 +89,16 @@ def guard_step(method: Method) -> Method:
             check = check or _make_check(self)
             if not check.fits(x, state):
                 _refuse(self, x, state)
+            check.holds = check.steps_to_hold > 0 and not _is_grad_enabled()
         _inside[thread] = True
         try:
             result = method(self, x, state)
         finally:
             del _inside[thread]
-        if check.steps_to_hold > 0 and not _is_grad_enabled():
+        if check.holds:
             check.returned = result[1], shape
             if check.bytes_a_token:
-                check.steps_to_hold -= 1
+                check.count_down()
         else:
             check.returned = _NOTHING
         return result
@@ -182,13 +183,20 @@ class StateCheck:
         self.kind_of_leaf = [self.kinds.index(shape) for shape in shapes]
         self.a_list = next((place for place, (inner, _) in enumerate(shapes) if inner[:1] == (0,)), None)
         # The state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a list
-        # that has grown large, would keep too much memory: such states are checked each time.
+        # that has grown large, would keep too much memory: such states are checked each time. Whether there is a graph
+        # is asked where a checked state comes in, and not at the steps that follow from it.
         self.returned = _NOTHING
+        self.holds = False
         self.bytes_a_token = sum(math.prod(inner[1:]) * dtype.itemsize for inner, dtype in shapes if inner[:1] == (0,))
         if any(0 in inner[1:] for inner, _ in shapes):  # it grows in another direction: never held
             self.bytes_a_token = _HELD_BYTES + 1
         self.steps_to_hold = 0 if self.bytes_a_token else 1
         self.expected: tuple[tuple[Any, ...], list[tuple[Any, ...]]] = ((), [])  # for what, the `_facts` of each leaf
+
+    def count_down(self) -> None:
+        """A list has grown by a token."""
+        self.steps_to_hold -= 1
+        self.holds = self.steps_to_hold > 0
 
     def fits(self, x: Tensor, state: Any) -> bool:
         """False asks for a closer look by `_refuse`, which knows states that fit and are rare."""

@@ -3,6 +3,7 @@
 B batch, T time.
 """
 
+import inspect
 import io
 import logging
 import warnings
@@ -186,7 +187,7 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
                 dynamo=True,
                 verbose=False,
                 opset_version=OPSET,
-                dynamic_shapes=(free[0], free[1:]) if isinstance(module, _Flat) else free,
+                dynamic_shapes=(free[0], free[1:]) if _takes_any(module) else free,
                 input_names=[port.name for port in ports],
                 output_names=[name for name, _ in outputs],
                 custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
@@ -206,6 +207,11 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
     del model.graph.value_info[:]
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def _takes_any(module: nn.Module) -> bool:
+    """Whether all inputs but the first are one argument to PyTorch's exporter."""
+    return any(one.kind == one.VAR_POSITIONAL for one in inspect.signature(module.forward).parameters.values())
 
 
 def _name_sizes(values: Any, expected: Sequence[tuple[str, Axes]]) -> None:

@@ -67,7 +67,9 @@ from statewise.models.seq2seq import Seq2Seq as Seq2Seq
 from statewise.models.source import Source as Source
 from statewise.models.stack import Stack as Stack
 from statewise.models.stack import StackState as StackState
+from statewise.models.tagger import ChainedTags as ChainedTags
 from statewise.models.tagger import Tagger as Tagger
+from statewise.models.tagger import WordEntry as WordEntry
 from statewise.models.tagger import Words as Words
 from statewise.models.tagger import build_tagger as build_tagger
 from statewise.models.tagger import is_constrained as is_constrained

@@ -146,7 +146,7 @@ class Run(ABC):
         """
         raise UserError(
             f"a {self.spec.task} run cannot be exported",
-            fix="language models, translators and classifiers of texts or values can be",
+            fix="all but grids and translation by one model can be",
         )
 
     def with_settings(self, settings: Sequence[str]) -> Self:

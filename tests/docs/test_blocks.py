@@ -80,6 +80,10 @@ def test_the_chinese_readme_shows_the_same_commands() -> None:
     assert [(block.language, block.code) for block in chinese] == [(block.language, block.code) for block in english]
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):

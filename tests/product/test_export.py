@@ -40,6 +40,7 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.9, "top_k": 9, "top_p": 0.9, "min_p": 0.02, "repetition": 1.2, "seed": 7},
 ]
 
+slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's exporter, about itself
 
 
@@ -235,6 +236,63 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
         out.predict([np.zeros((3, 4))])
 
 
+SENTENCES = [(["Anna", "sees", "New", "York"], ["B-PER", "O", "B-LOC", "I-LOC"]), (["a", "cat"], ["O", "O"])] * 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"words.characters": 0, "objective.kind": "crf"},
+        pytest.param({"data.longest": 3, "reader.bidirectional": True}, marks=slow),
+    ],
+    ids=str,
+)
+def test_a_tagger(settings: dict[str, Any], tmp_path: Path) -> None:
+    """With and without a chain of tags; spelled words, and sentences in parts."""
+    run, out = classifier(tmp_path, "tagging", SENTENCES, **settings)
+    rows = [["Anna", "sees", "Anna"], ["York"], ["an", "unheard-of-and-very-long-word-without-any-end", "cat", "a"] * 3]
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs.pop("probabilities") == pytest.approx(ours.pop("probabilities"), abs=1e-6)
+        assert theirs == ours
+    assert out.generate("Anna sees\na cat") == run.generate("Anna sees\na cat")
+    with pytest.raises(ValueError, match="a sentence is a list of words"):
+        out.predict(["Anna sees"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"forecast.mode": "recursive", "objective.kind": "squared"},
+        pytest.param(
+            {"forecast.mode": "recursive", "objective.kind": "squared", "data.channels": "shared"}, marks=slow
+        ),
+        pytest.param({"forecast.mode": "direct", "objective.kind": "gaussian"}, marks=slow),
+        pytest.param({"forecast.mode": "direct", "objective.kind": "quantile", "data.scaling": "pooled"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_a_forecaster(settings: dict[str, Any], tmp_path: Path) -> None:
+    time = np.arange(200)[:, None]
+    series = [np.sin(time / np.array([4, 7]) + shift) * (shift + 1) for shift in range(3)]
+    small = {"forecast.context": 16, "forecast.horizon": 5, "data.split": "0.7/0.2/0.1", **settings}
+    run, out = classifier(tmp_path, "forecasting", series, **small)
+    for given in (series, [array[40:90] + 3 for array in series], [series[1][:60]]):
+        for ours, theirs in zip(run.predict(given), out.predict(given), strict=True):
+            np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    np.testing.assert_allclose(out.predict(series[2]), run.predict(series[2]), atol=1e-5)
+    np.testing.assert_allclose(out.predict(np.stack(series)), run.predict(np.stack(series)), atol=1e-5)
+    with pytest.raises(ValueError, match=r"expected \[T, 2\] with T at least 16"):
+        out.predict(series[0][:5])
+    with pytest.raises(ValueError, match="missing values"):
+        out.predict(np.full((30, 2), np.nan))
+
+
+def test_a_forecaster_of_sampled_futures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(sw.UserError, match="futures that PyTorch's random numbers choose"):
+        classifier(tmp_path, "forecasting", np.sin(np.arange(300)), **{"forecast.mode": "recursive"})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_a_translator(kind: str, tmp_path: Path) -> None:
@@ -259,13 +317,58 @@ def test_a_translator(kind: str, tmp_path: Path) -> None:
         out.generate(" ")
 
 
-def test_a_tree_run_is_refused(tmp_path: Path) -> None:
-    trees = ["(1 (0 a) (1 b))", "(0 (0 a) (0 c))"] * 8
-    (tmp_path / "trees.txt").write_text("\n".join(trees))
-    trained = sw.train("tree", data=tmp_path / "trees.txt", steps=1, out=tmp_path / "run", display=Silent())
-    said = call("export", str(trained.path), "--out", str(tmp_path / "out"))
-    assert said.code == 2
-    assert "a tree run cannot be exported" in said.err
+TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.kind": "child_sum", "data.binarise": "none", "data.unary": "keep"},
+        pytest.param({"model.kind": "nary", "data.binarise": "left", "data.unary": "collapse"}, marks=slow),
+        pytest.param({"model.kind": "composition", "data.binarise": "right", "objective.nodes": "root"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_a_tree_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    run, out = tree_run(tmp_path, settings)
+    rows = [
+        "(0 (0 (1 a) (0 b)) (1 (1 c) (0 (0 d) (0 unheard))))",
+        "( (1 (0 a) (1 b)) )",
+        "(0 a)",
+        "(1 (0 (1 a)) (0 b))",
+        "(1 (0 a) b (1 c) (0 (1 d) (0 x) (1 a)))",
+    ]
+    assert out.predict(rows) == run.predict(rows)
+    for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-6)
+        for mine, its in zip(ours["nodes"], theirs["nodes"], strict=True):
+            assert its.pop("probability") == pytest.approx(mine.pop("probability"), abs=1e-6)
+            assert its == mine
+    assert out.generate(rows[0]) == run.generate(rows[0])
+    for text in ("", "(1 a", "a)", "(1 a) (0 b)", "(1 ())", ")"):
+        with pytest.raises(ValueError, match=r"tree in brackets|has no label"):
+            out.predict(text)
+
+
+def tree_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
+    (folder / "trees.txt").write_text("\n".join(TREES))
+    small = {"model.width": 8, "train.batch": 4, **settings}
+    trained = sw.train("tree", data=folder / "trees.txt", steps=4, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["whole"]["passed"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"model.kind": "lstm"}, "reads spans of words cannot be exported"),
+    ],
+    ids=str,
+)
+def test_tree_runs_that_are_refused(settings: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(sw.UserError, match=complaint):
+        tree_run(tmp_path, settings)
 
 
 @pytest.mark.slow

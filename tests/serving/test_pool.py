@@ -80,7 +80,8 @@ def check_company(model: Any, *, graphs: bool) -> None:
                 pool.leave(place)
                 live[place] = live[-1]
                 live.pop()
-    assert pool._graphs or not graphs, "nothing was captured"
+    counting = isinstance(model, CountingMachine)  # on a GPU it waits for the host, and says so to nobody
+    assert pool._graphs or not graphs or counting, "nothing was captured"
     assert written == {i: alone(model, prompts[i], WAYS[i]) for i in range(len(WAYS))}
 
 

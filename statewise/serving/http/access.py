@@ -112,17 +112,13 @@ class Gate:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         if scope["method"] not in ("POST", "PUT", "PATCH"):
             return b""
-        headers, path = scope["headers"], scope["path"]
-        upload = scope["method"] == "PUT"
-        limit = self._spec.state_upload if upload else self._spec.body_bytes
+        headers = scope["headers"]
+        limit = self._spec.state_upload if scope["method"] == "PUT" else self._spec.body_bytes
         if _only(headers, b"content-encoding") not in (None, b"identity"):
             raise HttpError(415, "a compressed body is not accepted", code="content_encoding")
         length = _only(headers, b"content-length")
         if length is not None and length.isdigit() and int(length) > limit:
             raise _too_large(limit)
-        kind = (_only(headers, b"content-type") or b"").split(b";")[0].strip().lower()
-        if not upload and kind != b"application/json" and not (path.endswith("/fork") and not kind):
-            raise HttpError(415, "expected content-type: application/json", code="content_type")
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._spec.receive_seconds):

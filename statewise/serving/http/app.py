@@ -1,6 +1,6 @@
 """The routes, and their description in OpenAPI's form, made of the same table."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from statewise.serving.http import completion, info, responses, states
 from statewise.serving.http.access import Gate
 from statewise.serving.http.error import as_json
 from statewise.serving.http.request import (
+    STATE_ID,
     Body,
     CompletionRequest,
     DetokenizeRequest,
@@ -71,15 +72,14 @@ PATHS = (
 
 
 class _Endpoint:
-    """A route's function as an application: one frame for the whole of a stream."""
+    """The functions of one path, by method, as an application: one frame for the whole of a stream."""
 
-    def __init__(self, service: Service, answer: Answer) -> None:
-        self._service, self._answer = service, answer
+    def __init__(self, service: Service, answers: Mapping[str, Answer]) -> None:
+        self._service, self._answers = service, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        response = await self._answer(self._service, request)
-        del request
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        response = await self._answers[method](self._service, Request(scope, receive))
         await response(scope, receive, send)
 
 
@@ -89,20 +89,14 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def make_app(service: Service) -> ASGIApp:
     """The application of a server: `service.engine` may come later."""
-    schema = as_json(openapi(service))
 
     async def describe(service: Service, request: Request) -> Response:
-        return schema
+        return as_json(openapi(service))
 
-    paths = [*PATHS, Path("GET", "/openapi.json", describe, "This description")]
-    by_path: dict[str, dict[str, Path]] = {}
-    for path in paths:
-        by_path.setdefault(path.path, {})[path.method] = path
-    routes = [
-        Route(path.path, _Endpoint(service, path.answer), methods=[path.method])
-        for methods in by_path.values()
-        for path in methods.values()
-    ]
+    by_path: dict[str, dict[str, Answer]] = {"/openapi.json": {"GET": describe}}
+    for path in PATHS:
+        by_path.setdefault(path.path, {})[path.method] = path.answer
+    routes = [Route(path, _Endpoint(service, answers), methods=list(answers)) for path, answers in by_path.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,17 +131,8 @@ def openapi(service: Service) -> dict[str, Any]:
         [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
     )
     parts = schema["$defs"]
-    spec = service.spec
-    limits = {"max_tokens": spec.max_tokens, "max_output_tokens": spec.max_tokens, "n": spec.max_choices}
-    limits |= {"best_of": spec.max_choices, "logprobs": spec.max_logprobs}
     for part in parts.values():
-        for name, field in part.get("properties", {}).items():
-            if name in limits:
-                (field if "maximum" in field else field["anyOf"][0])["maximum"] = limits[name]
-            if name not in part.get("required", ()) and "anyOf" not in field:
-                part["properties"][name] = {"anyOf": [field, {"type": "null"}]}
-            elif "anyOf" in field and {"type": "null"} not in field["anyOf"]:
-                field["anyOf"].append({"type": "null"})
+        _tighten(part, service)
     error = {
         "description": "Refused",
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -160,13 +145,15 @@ def openapi(service: Service) -> dict[str, Any]:
             "responses": {str(path.status): {"description": "Done"}, "default": error},
         }
         if "{id}" in path.path:
-            operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+            named = {"type": "string", "pattern": STATE_ID}
+            operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": named}]
         if path.body is not None:
             reference = names[(path.body, "validation")]
-            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+            content = {"application/json": {"schema": reference}}
+            operation["requestBody"] = {"required": path.body is not ForkRequest, "content": content}
         elif path.method == "PUT":
-            content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-            operation["requestBody"] = {"required": True, "content": content}
+            binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            operation["requestBody"] = {"required": True, "content": binary}
         made.setdefault(path.path, {})[path.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -174,3 +161,21 @@ def openapi(service: Service) -> dict[str, Any]:
         "paths": made,
         "components": {"schemas": {**parts, "Error": _ERROR}},
     }
+
+
+def _tighten(part: dict[str, Any], service: Service) -> None:
+    """What is known only here: the limits of this server, and the names of its models. Null is left out."""
+    spec, models = service.spec, {} if service.engine is None else service.engine.models
+    limits = {"max_tokens": spec.max_tokens, "max_output_tokens": spec.max_tokens, "n": spec.max_choices}
+    limits |= {"best_of": spec.max_choices, "logprobs": spec.max_logprobs}
+    fields = part.get("properties", {})
+    for name, field in fields.items():
+        if name in limits:
+            (field if "maximum" in field else field["anyOf"][0])["maximum"] = limits[name]
+        if name == "model" and models:
+            fields[name] = {"enum": [*models, None]}
+        elif name not in part.get("required", ()):
+            either = field.pop("anyOf", None) or [fields[name]]
+            if {"type": "null"} not in either:
+                either = [*either, {"type": "null"}]
+            fields[name] = {**(field if either[0] is not field else {}), "anyOf": either}

@@ -267,7 +267,7 @@ def new_id(kind: str) -> str:
 
 
 async def complete(service: Service, request: Request) -> Response:
-    asked = parse(CompletionRequest, await request.body())
+    asked = await parse(CompletionRequest, request)
     header = request.headers.get("x-session-id")
     if header is not None and asked.session_id is None:
         asked = asked.model_copy(update={"session_id": checked_id(header)})

@@ -15,7 +15,7 @@ from statewise.serving.job import Refused
 
 _GIGABYTE = 10**9
 _READ = 1024  # tokens after which the size of a growing state is reported
-_MOST_ROWS = 1024
+_MOST_ROWS = 16384  # or values of a series
 
 
 def _model(served: Any) -> dict[str, Any]:
@@ -52,14 +52,17 @@ async def model(service: Service, request: Request) -> Response:
 
 
 async def tokenize(service: Service, request: Request) -> Response:
-    asked = parse(TokenizeRequest, await request.body())
+    asked = await parse(TokenizeRequest, request)
     served = service.served(asked.model, task="language_model")
-    tokens = await service.encode(served, asked.prompt)
+    if asked.prompt == served.tokenizer.end_token:  # alone, it asks for the id; inside a text it is only text
+        tokens = [int(served.tokenizer.end_id)]
+    else:
+        tokens = await service.encode(served, asked.prompt)
     return as_json({"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context})
 
 
 async def detokenize(service: Service, request: Request) -> Response:
-    asked = parse(DetokenizeRequest, await request.body())
+    asked = await parse(DetokenizeRequest, request)
     served = service.served(asked.model, task="language_model")
     if asked.tokens and max(asked.tokens) >= served.vocab:
         raise invalid(f"token {max(asked.tokens)} is not in the vocabulary of {served.vocab}", param="tokens")
@@ -85,7 +88,7 @@ async def tokenizer_info(service: Service, request: Request) -> Response:
 
 async def predict(service: Service, request: Request, *, task: str | None = None) -> Response:
     """The answers of `statewise predict`, one for each row."""
-    asked = parse(PredictRequest, await request.body())
+    asked = await parse(PredictRequest, request)
     served = service.served(asked.model, task=task)
     if served.task == "language_model":
         raise invalid(f"model {served.name!r} writes text: ask /v1/completions", param="model")

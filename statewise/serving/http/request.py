@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from starlette.requests import Request
 
-from statewise.serving.http.error import invalid, of_validation
+from statewise.serving.http.error import HttpError, invalid, of_validation
 from statewise.serving.store import is_state_id
 from statewise.specs import from_strict_json
 
-_STATE_ID = r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}"
+STATE_ID = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 _LARGEST_ID = 2**31
 _LONGEST_STOP = 64
 _MOST_STOPS = 4
@@ -22,10 +23,13 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-def parse(kind: type[T], body: bytes) -> T:
+async def parse(kind: type[T], request: Request) -> T:
     """The body of a request as a checked object."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent != "application/json":
+        raise HttpError(415, "expected content-type: application/json", code="content_type")
     try:
-        value = from_strict_json(body)
+        value = from_strict_json(await request.body())
     except ValueError as error:
         raise invalid(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
@@ -116,9 +120,7 @@ Stop = Annotated[Any, _refuse_if(_stop_problem), WithJsonSchema({"anyOf": [_STOP
 Bias = Annotated[Any, _refuse_if(_bias_problem), WithJsonSchema(_BIASES)]
 Text = Annotated[str, Field(max_length=1 << 24)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
-StateId = Annotated[
-    str, Field(pattern=f"^{_STATE_ID}$", description="letters, digits, _, - and .; the first is no dot")
-]
+StateId = Annotated[str, Field(pattern=STATE_ID, description="letters, digits, _, - and .; the first is no dot")]
 TokenId = Annotated[int, Field(ge=0, lt=_LARGEST_ID)]
 Count = Annotated[int, Field(ge=0, le=_LARGEST_ID)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]

@@ -149,7 +149,7 @@ class Events:
 
 
 async def respond(service: Service, request: Request) -> Response:
-    asked = parse(ResponseRequest, await request.body())
+    asked = await parse(ResponseRequest, request)
     if asked.instructions:
         raise invalid(
             "instructions need a chat format, and plain language models have none; put the text into input",

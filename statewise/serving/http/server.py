@@ -26,6 +26,7 @@ _BACKLOG = 4096
 _SEND_BUFFER = 128 << 10  # what the system holds for a client that does not read
 _WATCH = 0.25  # seconds between two looks at the engine
 _LAST_WORDS = 1.0  # seconds in which clients hear of the engine's end
+_LINGER = 0.5  # seconds between an early refusal and the end of its connection
 _ABORT = 3  # seconds for answers to leave after a stop
 
 
@@ -39,6 +40,7 @@ class Protocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._head = 0  # bytes of an unfinished head
         self._in_head = True
+        self._refused = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -49,6 +51,8 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._head += len(data)
@@ -90,7 +94,9 @@ class Protocol(HttpToolsProtocol):
         body = json.dumps(HttpError(status, message).content()).encode("ascii")
         head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode("ascii") + body)
-        self.transport.close()
+        # What still comes is read and thrown away for a while: closed at once, the client would not see the answer.
+        self._refused = True
+        self.loop.call_later(_LINGER, self.transport.close)
 
 
 class _Uvicorn(uvicorn.Server):

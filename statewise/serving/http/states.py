@@ -27,7 +27,7 @@ def _asked(service: Service, ask: Callable[[], T]) -> T:
 
 async def read_text(service: Service, request: Request) -> Response:
     """Read a prompt and keep the state after it."""
-    asked = parse(StateRequest, await request.body())
+    asked = await parse(StateRequest, request)
     served = service.served(asked.model, task="language_model")
     prompts = await token_prompts(service, served, asked.prompt)
     if len(prompts) != 1:
@@ -60,8 +60,7 @@ async def describe(service: Service, request: Request) -> Response:
 
 
 async def fork(service: Service, request: Request) -> Response:
-    body = await request.body()
-    asked = parse(ForkRequest, body) if body else ForkRequest()
+    asked = await parse(ForkRequest, request) if await request.body() else ForkRequest()
     store, id = _named(service, request)
     return as_json(_asked(service, lambda: store.fork(id, owner_of(request), asked.id)), status=201)
 

@@ -1,8 +1,12 @@
 """A trained tagger, opened."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
 
 from statewise.core import Machine
 from statewise.data import (
@@ -18,11 +22,12 @@ from statewise.data import (
     with_tags,
 )
 from statewise.decoding import Sampling
-from statewise.models import Tagger
+from statewise.models import ChainedTags, Tagger, WordEntry, Words, longest_context
 from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import label, span
+from statewise.tasks.portable import Axes, Portable, Whole
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
@@ -78,6 +83,27 @@ class TaggingEvaluation(NamedTuple):
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         confusion = confusion_table(self.tags, self.confusion)
         return Report(columns, rows, own=1, note=note, more=confusion, warning=warning)
+
+
+class _Scores(nn.Module):
+    """A tagger as a graph is: words, and how each different one is spelled, to the scores of all tags."""
+
+    def __init__(self, model: Tagger) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        word_BT: Tensor,
+        lengths_B: Tensor,
+        slot_BT: Tensor | None = None,
+        char_UC: Tensor | None = None,
+        length_U: Tensor | None = None,
+    ) -> tuple[Tensor]:
+        if slot_BT is None or char_UC is None or length_U is None:  # nothing looks at them
+            slot_BT, char_UC, length_U = word_BT, word_BT, lengths_B
+        read = self.model.reader(Words(word_BT, slot_BT, char_UC, length_U), lengths_B)
+        return (self.model.head.scores(read.outputs_BSC),)
 
 
 @final
@@ -159,6 +185,44 @@ class TaggingRun(PredictingRun):
     def machine(self) -> Machine[Any] | None:
         return self.model.reader.layers.machine
 
+    def portable(self) -> Portable:
+        """Scores are what the graph gives; the runtime finds the best tags, along a chain too."""
+        encoding, head = self.known.encoding, self.model.head
+        entry = self.model.reader.entry
+        assert isinstance(entry, WordEntry)
+        spelled = entry.spelling is not None
+        chain, context = None, longest_context(self.model)
+        if isinstance(head, ChainedTags):  # JSON has no -∞
+            chain = [_finite(part.detach().cpu().tolist()) for part in head.crf.weights()]
+        settings = {
+            "tags": self.known.tags.names,
+            "longest": self.spec.data.longest,
+            "spelled": encoding.longest if spelled else None,
+            "chain": chain,
+            "context": context,
+        }
+
+        def sample(rows: int, time: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+            lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
+            lengths_B[0] = time
+            word_BT = torch.randint(encoding.words.vocab, (rows, time), generator=generator)
+            if not spelled:
+                return word_BT, lengths_B
+            words, letters = rows + time, 7
+            slot_BT = torch.randint(words, (rows, time), generator=generator)
+            char_UC = torch.randint(encoding.characters.vocab, (words, letters), generator=generator)
+            length_U = torch.randint(1, letters + 1, (words,), generator=generator)
+            length_U[0] = letters
+            return word_BT, lengths_B, slot_BT, char_UC, length_U
+
+        both: Axes = {0: "batch", 1: "time"}
+        inputs: list[tuple[str, Axes]] = [("words", both), ("lengths", {0: "batch"})]
+        if spelled:
+            inputs += [("slots", both), ("letters", {0: "forms", 1: "letters"}), ("spelled", {0: "forms"})]
+        whole = Whole("tag", _Scores(self.model), inputs, [("scores", both)], sample, longest=context)
+        files = {"words.json": encoding.words.to_json(), "characters.json": encoding.characters.to_json()}
+        return Portable(settings, files, whole=whole)
+
     def answers(self) -> Answers:
         some = read_split(self.spec.data, seed=self.spec.seed)[1][:MOST]
         guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
@@ -219,6 +283,11 @@ class TaggingRun(PredictingRun):
             guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
             tags = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)
             yield from zip(some, tags, by_sentence(guessed.p_N.tolist(), some), strict=True)
+
+
+def _finite(weights: Any) -> Any:
+    """None for what is forbidden."""
+    return [_finite(row) for row in weights] if isinstance(weights, list) else weights if weights > -math.inf else None
 
 
 def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]) -> float | None:
