@@ -1,9 +1,9 @@
-"""What the engine of a server delivers: texts at once, known prefixes, company, saved states; its cost beside a loop.
+"""What the engine of a server delivers: texts at once, known prefixes, company, saved states; and its overhead.
 
     python benchmarks/serve.py                # every part, in minutes, on the CPU or the GPU that is there
     python benchmarks/serve.py --only sessions --streams 10000 --width 1024 --depth 2
 
-- overhead: tokens a second of the engine at 32 texts, beside a loop of bare steps of the same model.
+- overhead: tokens a second of the engine at 32 texts, compared with a loop of bare steps of the same model.
 - prefix: seconds to the first token of a prompt of 2,048 tokens, read and known.
 - company: of each model, the share of tokens that are those of `generate`, alone and among 63 others.
 - sessions: texts at once, tokens a second, the memory of their states; saving and continuing states.
@@ -80,7 +80,7 @@ async def finished(asked: list[Asked]) -> None:
 
 
 async def overhead(folder: Path, device: str, streams: int = 32, tokens: int = 200) -> dict[str, Any]:
-    """The engine beside bare steps, interleaved."""
+    """The engine compared with bare steps, interleaved."""
     found = {}
     for name, sizes in (("lstm", {"width": 256, "depth": 2}), ("transformer", {"width": 256, "depth": 4})):
         run = made(name, folder, device, **sizes)

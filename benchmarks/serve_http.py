@@ -5,7 +5,7 @@
     python benchmarks/serve_http.py --url http://127.0.0.1:8000 NAME       a server that runs already, ours or another
 
 Starts `statewise serve`, and clients in processes of their own: plain sockets, one a stream, all begun at once. Each
-stream asks for a text of so many tokens that goes on past its end. Several tokens may come in one event.
+stream asks for a text of that many tokens, past its end if need be. Several tokens may come in one event.
 """
 
 import asyncio

@@ -49,7 +49,7 @@ def test_packages_are_there_without_an_import_of_their_own() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str([f"statewise.{name}" for name in statewise._PACKAGES])
     folders = {path.parent.name for path in (ROOT / "statewise").glob("*/__init__.py")}
-    assert folders - set(statewise._PACKAGES) == {"cli", "comparison", "disk", "display", "figures", "serving"}, (
+    assert folders - set(statewise._PACKAGES) == {"cli", "comparison", "disk", "display", "figures"}, (
         "a new package is public, or named here"
     )
 
