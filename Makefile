@@ -1,4 +1,4 @@
-# `make demo` and `make test` need Python 3.11 or newer and make; they set up everything else in .venv.
+# `make demo`, `make serve` and `make test` need Python 3.11 or newer and make; they set up everything else in .venv.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -13,10 +13,13 @@ LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --al
 # Tests start many processes; without bytecode files each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test nightly learn check format lock audit clean
+.PHONY: demo serve test nightly learn check format lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
+
+serve: $(VENV)/.installed-serve
+	$(BIN)/statewise serve
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -62,6 +65,10 @@ $(TOOLS)/uv: $(VENV)/bin/python
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise into $(VENV) (once; PyTorch is the large part) ..."
 	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-serve: $(VENV)/.installed
+	$(PIP) --editable '.[serve]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

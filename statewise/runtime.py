@@ -68,15 +68,22 @@ class TextStream:
     """Tokens to text, one by one: never half a character, never a part of a stop string.
 
     `before` are tokens whose text was already shown (the prompt's, or an earlier session's): they give
-    the decoder its context and are not shown again.
+    the decoder its context and are not shown again. `pieces` is the text of each token, where no token's depends on
+    its neighbours: then nothing is decoded.
     """
 
     def __init__(
-        self, decode: Callable[[Sequence[int]], str], *, before: Sequence[int] = (), stop: Sequence[str] = ()
+        self,
+        decode: Callable[[Sequence[int]], str],
+        *,
+        before: Sequence[int] = (),
+        stop: Sequence[str] = (),
+        pieces: Sequence[str] | None = None,
     ) -> None:
-        self._decode = decode
+        self._decode, self._pieces = decode, pieces
         self._tokens = list(before)
-        self._shown = len(_complete(decode(self._tokens)))  # characters of the window's text already handled
+        # Characters of the window's text that were already handled.
+        self._shown = 0 if pieces is not None else len(_complete(decode(self._tokens)))
         self._stop = [text for text in stop if text]
         self._pending = ""
         self.stopped = False
@@ -85,13 +92,18 @@ class TextStream:
         """The text that this token makes certain; empty once a stop string was met."""
         if self.stopped:
             return ""
+        if self._pieces is not None:
+            if not self._stop:
+                return self._pieces[token]
+            self._pending += self._pieces[token]
+            return self._release()
         self._tokens.append(token)
         text = _complete(self._decode(self._tokens))
         self._pending += text[self._shown :]
         self._shown = max(self._shown, len(text))
-        if len(self._tokens) > 64:
+        if len(self._tokens) > 4 * _TAIL:
             # The window stays short: distant tokens cannot change how the next one decodes.
-            self._tokens = self._tokens[-32:]
+            self._tokens = self._tokens[-2 * _TAIL :]
             self._shown = len(_complete(self._decode(self._tokens)))
         return self._release()
 

@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; tiny tensors gain nothing from more
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports datasets, which would retry for half a minute
 
 import inspect
 from typing import Any

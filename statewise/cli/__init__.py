@@ -21,6 +21,7 @@ from statewise.cli.models import models
 from statewise.cli.output import tell
 from statewise.cli.predict import predict
 from statewise.cli.reproduce import reproduce
+from statewise.cli.serve import serve
 from statewise.cli.settings import settings
 from statewise.cli.train import train
 from statewise.cli.unknown_option import explain_option
@@ -97,7 +98,7 @@ def _options(
 ) -> None: ...
 
 
-for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, export, reproduce, verify):
+for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, serve, export, reproduce, verify):
     app.command(cls=_Verb)(_verb)
 app.command("import", cls=_Verb)(import_)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)

@@ -20,6 +20,7 @@ _DEFAULT = "lineage"
 _FIRST = ("entry", "metric")
 _SHOWN = (
     "group",
+    "path",
     "parameters",
     "model_bytes",
     "state_bytes",

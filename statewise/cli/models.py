@@ -58,69 +58,43 @@ def _rows(context: int) -> list[dict[str, Any]]:
         source_bytes,
     )
 
+    def described(
+        row: Any, model: Any, held: int, initial: int, *, family: str, state: str, learns: str, flops: int | None = None
+    ) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "id": row.id,
+            "family": family,
+            "year": row.year,
+            "state": state,
+            "learns": learns,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "context": context,
+            "context_bytes": held,
+            "initial_bytes": initial,
+            "flops_per_token": flops,
+            **({"computes": row.computes} if family == "encoder" else {}),
+            "fixed": row.fixed,
+            "cost": row.cost,
+            "paper": row.paper,
+        }
+
     rows: list[dict[str, Any]] = []
     for row in LINEAGE:
         model = build(row.spec, vocab=_VOCAB)
-        rows.append(
-            {
-                "name": row.name,
-                "id": row.id,
-                "family": row.family,
-                "year": row.year,
-                "state": row.state,
-                "learns": row.spec.learns,
-                "parameters": sum(p.numel() for p in model.parameters()),
-                "context": context,
-                "context_bytes": context_bytes(model, context),
-                "initial_bytes": state_bytes(model.init_state(1)),
-                "flops_per_token": cost_of(partial(build, row.spec, vocab=_VOCAB), context=context).flops,
-                "fixed": row.fixed,
-                "cost": row.cost,
-                "paper": row.paper,
-                "recipe": row.recipe,
-            }
-        )
-    for encoding in ENCODERS:
-        rows.append(
-            {
-                "name": encoding.name,
-                "id": encoding.id,
-                "family": "encoder",
-                "year": encoding.year,
-                "state": "none: it needs the whole input",
-                "learns": "gradient",
-                "parameters": sum(p.numel() for p in encoding.make(encoding.width).parameters()),
-                "context": context,
-                "context_bytes": 0,
-                "initial_bytes": 0,
-                "flops_per_token": None,  # it does not read token by token
-                "computes": encoding.computes,
-                "fixed": encoding.fixed,
-                "cost": encoding.cost,
-                "paper": encoding.paper,
-            }
-        )
+        flops = cost_of(partial(build, row.spec, vocab=_VOCAB), context=context).flops
+        sizes = context_bytes(model, context), state_bytes(model.init_state(1))
+        known: dict[str, Any] = {"family": row.family, "state": row.state, "learns": row.spec.learns}
+        rows.append({**described(row, model, *sizes, **known, flops=flops), "recipe": row.recipe})
+    for encoding in ENCODERS:  # they do not read token by token
+        known = {"family": "encoder", "state": "none: it needs the whole input", "learns": "gradient"}
+        rows.append(described(encoding, encoding.make(encoding.width), 0, 0, **known))
     for conditional in ENCODER_DECODERS:
         writer = build_seq2seq(conditional.spec, source_vocab=_VOCAB, target_vocab=_VOCAB)
-        rows.append(
-            {
-                "name": conditional.name,
-                "id": conditional.id,
-                "family": "encoder-decoder",
-                "year": conditional.year,
-                "state": conditional.state,
-                "learns": conditional.spec.learns,
-                "parameters": sum(p.numel() for p in writer.parameters()),
-                "context": context,
-                # After a source of so many tokens, before the first target token.
-                "context_bytes": source_bytes(writer, context),
-                "initial_bytes": state_bytes(writer.init_state(1)),
-                "flops_per_token": None,  # it depends on two lengths
-                "fixed": conditional.fixed,
-                "cost": conditional.cost,
-                "paper": conditional.paper,
-            }
-        )
+        # After a source of so many tokens, before the first target token. FLOPs depend on two lengths.
+        sizes = source_bytes(writer, context), state_bytes(writer.init_state(1))
+        known = {"family": "encoder-decoder", "state": conditional.state, "learns": conditional.spec.learns}
+        rows.append(described(conditional, writer, *sizes, **known))
     return rows
 
 

@@ -3,11 +3,13 @@
 import json
 import math
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from statewise.display import safe, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from statewise.tasks import Report
@@ -41,29 +43,54 @@ def print_json(value: Any) -> None:
 
 def print_report(report: "Report", *, title: str, first: str) -> None:
     """The metrics of an evaluation as tables; `first` heads the first column."""
-    from rich.markup import escape
-    from rich.table import Table
-
     from statewise.display import make_console
 
     console = make_console()
-    table = Table(title=escape(title), title_justify="left")
-    table.add_column(first)
-    for column in report.columns:
-        table.add_column(column, justify="right")
-    for number, row in enumerate(report.rows):
-        table.add_row(*(escape(cell) for cell in row), style="bold" if number == report.own else None)
-    console.print(table)
+    for table in _tables(console, title, (first, *report.columns), report.rows, bold=report.own):
+        console.print(table)
     console.print(report.note, highlight=False, markup=False)
     if report.warning:
         console.print(f"warning: {report.warning}", highlight=False, markup=False)
     for more in report.more:
-        table = Table(title=escape(more.title), title_justify="left")
-        for number, column in enumerate(more.columns):
-            table.add_column(column, justify="right" if number else "left")
-        for row in more.rows:
-            table.add_row(*(escape(cell) for cell in row))
-        console.print(table)
+        for table in _tables(console, more.title, more.columns, more.rows):
+            console.print(table)
+
+
+def _tables(
+    console: "Console",
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    bold: int | None = None,
+) -> "list[Table]":
+    """One table, or several below each other where a terminal is too narrow for one; the first column is in each."""
+    from rich.cells import cell_len
+    from rich.markup import escape
+    from rich.table import Table
+
+    def widest(texts: Iterable[str]) -> int:
+        return max(map(cell_len, texts), default=0)
+
+    cells = [[row[number] for row in rows] for number in range(len(columns))]
+    full = [widest([heading, *column]) for heading, column in zip(columns, cells, strict=True)]
+    names = min(full[0], console.width // 3)
+    narrow = [names, *(widest([*heading.split(), *cells[n]]) for n, heading in enumerate(columns[1:], start=1))]
+    margin = 3  # of a column: a line and two spaces
+    widths = full if sum(full) + margin * len(full) < console.width else narrow  # only headings and long names wrap
+    parts: list[list[int]] = [[0]]
+    for number in range(1, len(columns)):
+        if len(parts[-1]) > 1 and sum(widths[n] + margin for n in (*parts[-1], number)) >= console.width:
+            parts.append([0])
+        parts[-1].append(number)
+    tables: list[Table] = []
+    for part in parts:
+        tables.append(Table(title=None if tables else escape(title), title_justify="left"))
+        for number in part:
+            tables[-1].add_column(columns[number], justify="right" if number else "left", width=widths[number])
+        for place, row in enumerate(rows):
+            tables[-1].add_row(*(escape(row[n]) for n in part), style="bold" if place == bold else None)
+    return tables
 
 
 def _finite(value: Any) -> Any:

@@ -124,10 +124,10 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
         for line in notes:
             wide = min(console.width, _READABLE)
             say(textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    "))
-    bases = sorted({spec.expected_from for spec in every.values() if spec.expected_from})
     say("\nours: one run, or the mean of several seeds and their standard deviation")
-    for basis in bases:
-        say(f"expected: {basis}")
+    bases = {(spec.expected_from, "±" in str(spec.ours)) for spec in every.values() if spec.expected_from}
+    for basis, spread in sorted(bases):
+        say(f"expected, where ours has {'a' if spread else 'no'} ±: {basis}")
     say("~: quoted from elsewhere, not read in the source itself")
     say("the files each needs: statewise reproduce --json")
 

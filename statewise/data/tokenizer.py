@@ -5,6 +5,7 @@ What is saved is an ordinary tokenizer.json, which that library alone opens with
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,9 +136,16 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without special tokens."""
-        kept = [int(i) for i in ids if i != self.end_id]
+        kept = [i for i in map(int, ids) if i != self.end_id]
         text: str = self._backend.decode(kept, skip_special_tokens=True)
         return text
+
+    @cached_property
+    def pieces(self) -> list[str] | None:
+        """The text of each token, if a text is these one after the other: where each character is a token."""
+        if self._lookup is None or self._lookup.encoding == "utf-8":
+            return None
+        return [self.decode([i]) for i in range(self.vocab)]
 
     def save(self, path: Path) -> None:
         write(path, self.to_json())

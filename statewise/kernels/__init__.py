@@ -1,6 +1,5 @@
 """Pure functions on tensors, one folder an op: `naive.py` is the equation, faster files stand beside it."""
 
-from statewise.kernels.associative_memory import as_products as as_products
 from statewise.kernels.choice import Choice as Choice
 from statewise.kernels.choice import Implementation as Implementation
 from statewise.kernels.choice import Wish as Wish

@@ -1,35 +1,44 @@
 """A matrix as memory: an outer product writes to it, a product with a vector reads from it.
 
 Written out entry by entry: for one time step a batch of tiny matrix products is slower, several times over where
-heads are narrow. ... any leading axes (batch and heads), K key width, V value width.
+heads are narrow. On the meta device there is nothing to be slow, and PyTorch's FLOP counter sees only products: there
+both are products. ... any leading axes (batch and heads), K key width, V value width.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from torch import Tensor
 
-from statewise.core import Switch
+from statewise.kernels.choice import Choice
+from statewise.kernels.time_axis import is_autocast, no_autocast, wide
+from statewise.kernels.with_triton import load
 
-_as_products: Switch[bool] = Switch("memory_as_products", False)
-
-
-@contextmanager
-def as_products() -> Iterator[None]:
-    """Inside this block both are matrix products, which PyTorch's FLOP counter sees."""
-    with _as_products.set(True):
-        yield
+Inputs = tuple[Tensor, ...]  # along time, [B, T, H, ...]: queries, keys, values, then one number a head or two
+Form = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 def outer(k_K: Tensor, v_V: Tensor) -> Tensor:
     """`k vᵀ`, `[..., K, V]`."""
-    if _as_products.get():
+    if k_K.is_meta:
         return k_K[..., :, None] @ v_V[..., None, :]
     return k_K[..., :, None] * v_V[..., None, :]
 
 
 def read(q_K: Tensor, s_KV: Tensor) -> Tensor:
     """`Sᵀ q`, `[..., V]`."""
-    if _as_products.get():
+    if q_K.is_meta:
         return (q_K[..., None, :] @ s_KV)[..., 0, :]
     return (s_KV * q_K[..., None]).sum(-2)
+
+
+def run(
+    op: str, choice: Choice, forms: dict[str, Form], inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What is read at each time step, and the state after the last; both in float32 at least."""
+    exact = not is_autocast(s_BHKV)
+    with no_autocast(s_BHKV):
+        if choice.implementation == "triton":  # which widens in registers what it reads
+            y_BTHV, after_BHKV = getattr(load(op), op)(inputs, *wide(s_BHKV), lengths_B, exact=exact)
+            return y_BTHV, after_BHKV
+        *along, begun_BHKV = wide(*inputs, s_BHKV)
+        return forms[choice.implementation](tuple(along), begun_BHKV, lengths_B)

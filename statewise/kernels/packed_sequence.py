@@ -6,12 +6,13 @@ mask, and leaves one matrix behind, for one product. `torch.nn.utils.rnn.PackedS
 B batch, T time, I input width, D width, N time steps of all rows.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+W = TypeVar("W")
 Rows = list[int]  # how many rows run at each time step
 
 # Numbers in a working set that stays in the cache while several passes are made over it.
@@ -51,6 +52,16 @@ class PackedRows(NamedTuple):
         inverse_B = self.order_B.argsort()
         after_BD = torch.where((self.lengths_B > 0)[inverse_B, None], last_BD[inverse_B], h_BD)
         return y_TBD[:, inverse_B].transpose(0, 1), after_BD
+
+
+def read_packed(
+    run: Callable[[Tensor, Tensor, W, Rows], Tensor], x_BTI: Tensor, h_BD: Tensor, weights: W, lengths_B: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Outputs and last state by a function that gives all states of packed rows."""
+    packed = PackedRows.of(x_BTI, lengths_B)
+    if not packed.rows:
+        return x_BTI.new_zeros(*packed.shape, h_BD.shape[1]), h_BD
+    return packed.restored(run(packed.x_NI, packed.sorted(h_BD), weights, packed.rows), h_BD)
 
 
 def _running(lengths_B: Tensor, time: int) -> Tensor:

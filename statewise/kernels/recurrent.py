@@ -7,7 +7,7 @@ B batch, T time, I input width, D width, P output width, G gates times D.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,6 +53,24 @@ class Layer(NamedTuple):
     def zero_state(self, batch: int) -> State:
         zeros_BD = self.u_GP.new_zeros(batch, self.u_GP.shape[1])
         return (zeros_BD, zeros_BD) if self.cell == "lstm" else (zeros_BD,)
+
+
+def read_vector(
+    implementations: Mapping[Implementation, Run],
+    chosen: Callable[..., Choice],
+    x_BTI: Tensor,
+    h_BD: Tensor | None,
+    weights: Any,
+    lengths_B: Tensor | None,
+    wish: Wish,
+) -> tuple[Tensor, Tensor]:
+    """Outputs and last state of a cell whose state is one vector, by the implementation that is chosen."""
+    batch = x_BTI.shape[0]
+    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
+    if implementation != "persistent" and h_BD is None:
+        h_BD = weights.zero_state(batch)
+    y_BTD, after_BD = implementations[implementation](x_BTI, h_BD, weights, lengths_B)
+    return y_BTD, after_BD
 
 
 def fused(layer: Layer, x_BTI: Tensor, state: State, lengths_B: Tensor | None) -> Result:

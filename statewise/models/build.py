@@ -1,7 +1,7 @@
 """From a spec to a module: mixers, stacks and language models."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, assert_never
+from typing import Any, Literal, SupportsIndex, TypedDict, assert_never
 
 import torch
 
@@ -104,10 +104,12 @@ def build(
         spec = parsed.model
     elif options:
         raise UserError(f"options {sorted(options)} go with a name, not with a spec that already holds them")
-    else:
+    elif isinstance(model, MarkovSpec | StackedSpec):
         spec = model
-    if vocab < 1:
-        raise UserError(f"vocab is {vocab}, expected at least 1")
+    else:
+        raise UserError(f"model is {model!r}, expected a name, a spec or a mixer class", fix='for example "lstm"')
+    if isinstance(vocab, bool) or not isinstance(vocab, SupportsIndex) or vocab < 1:
+        raise UserError(f"vocab is {vocab!r}, expected a whole number of at least 1")
     if isinstance(spec, MarkovSpec):
         return Markov(vocab, **spec.model_dump(exclude={"kind"}))
     generator = torch.Generator().manual_seed(seed)

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import Machine, leaves, state_bytes
-from statewise.kernels import as_products, force
+from statewise.kernels import force
 
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
@@ -83,7 +83,7 @@ def cost_of(build: Callable[[], Machine[Any]], *, context: int = 0) -> Cost:
 
 
 def counted(call: Callable[[], object]) -> int:
-    with as_products(), FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as counter:
         call()
     return int(counter.get_total_flops())
 

@@ -65,8 +65,8 @@ class Markov(CountingMachine[MarkovState]):
     def vocab(self) -> int:
         return self._vocab
 
-    def count(self, tokens: NDArray[np.integer], *, end_id: int | None = None) -> None:
-        counted = ngram.count(tokens, vocab=self.vocab, order=self.order, end_id=end_id)
+    def count(self, tokens: NDArray[np.integer] | Tensor, *, end_id: int | None = None) -> None:
+        counted = ngram.count(np.asarray(tokens), vocab=self.vocab, order=self.order, end_id=end_id)
         self._install({name: torch.from_numpy(array) for name, array in counted._asdict().items()})
 
     def adopt(self, tensors: Mapping[str, Tensor]) -> None:

@@ -6,6 +6,7 @@ texts beside it in that model's batch; the engine goes on. It is dead only if it
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -115,6 +116,7 @@ class Engine:
                 run,
                 slots=spec.slots,
                 prefix_bytes=0 if spec.prefix_sharing == "none" else spec.prefix_bytes,
+                shared=spec.prefix_sharing == "all",
                 alone=spec.batch_invariant,
                 queue_seconds=spec.queue_seconds,
                 deliver=self._deliver,
@@ -282,7 +284,10 @@ class Engine:
     # ---------------------------------------------------------------- in the engine's thread
 
     def _run(self) -> None:
-        with torch.inference_mode(False), torch.no_grad():
+        if not self.spec.batch_invariant:  # `generate` computes with all of them
+            # One core is for the event loop: threads that wait for each other must not wait for it, too.
+            torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - 1)))
+        with torch.no_grad():
             while not self._stopping:
                 self._turn_began = time.monotonic()
                 busy = self._turn()

@@ -22,6 +22,7 @@ from statewise.kernels.few_rows import LARGE, Product, packed_products, prepare_
 from statewise.models import TokenMachine
 from statewise.runtime import STREAM as _STREAM
 from statewise.runtime import random_bits
+from statewise.serving.captured import CapturedStep, keep, padded
 
 _FIRST_ROWS, _FIRST_SLOTS = 4, 256
 _BLOCKED, _MANY = 3, 65  # rows from which a product of matrices has another form: see `kernels.few_rows`
@@ -59,7 +60,15 @@ class Step(NamedTuple):
 class Pool:
     """Rows of one model's state."""
 
-    def __init__(self, model: TokenMachine[Any], *, never: Sequence[int] = (), context: int | None = None) -> None:
+    def __init__(
+        self,
+        model: TokenMachine[Any],
+        *,
+        never: Sequence[int] = (),
+        context: int | None = None,
+        graphs: bool | None = None,
+    ) -> None:
+        """`graphs`: whether steps are captured; by default on a GPU."""
         self.model, self.device, self.vocab = model, model.like.device, model.vocab
         self.count = 0
         self._never_N = torch.tensor(list(never), dtype=torch.int64, device=self.device)
@@ -79,7 +88,11 @@ class Pool:
         self._token_C = torch.zeros(0, dtype=torch.int64, device=self.device)
         self._seen_CV: Tensor | None = None
         self._count_CV: Tensor | None = None
+        self._bias_CV: Tensor | None = None
+        self._on_device: dict[str, Tensor] = {}  # columns of settings
         self._products: dict[int, dict[int, Product | None]] = {}
+        captures = graphs if graphs is not None else self.device.type == "cuda"
+        self._graphs: dict[object, CapturedStep] | None = {} if captures else None
         matrices = (p.numel() for p in model.parameters() if p.dim() == 2)
         self._largest = max(matrices, default=0)
 
@@ -184,6 +197,9 @@ class Pool:
                 self._slots *= 2
             self._slots = min(self._slots, self._context or self._slots)
         self._changed()
+        self._on_device.clear()
+        if self._graphs:  # they know the old memory
+            self._graphs.clear()
         fresh: State = self.model.init_state(self._capacity)
         self._memory = self.model.reserve(fresh, self._slots)[0] if grows else map_state(Tensor.clone, fresh)
         if held:
@@ -206,62 +222,111 @@ class Pool:
     def step(self, *, forbid: Sequence[tuple[int, int]] = (), scored: Sequence[tuple[int, int]] = ()) -> Step:
         """One token for each row. `forbid` are (row, token); `scored` are (row, how many of the best to report)."""
         self._make_room(int((self._position[: self.count] % _STREAM).max()) + 1)
+        captured = self._captured() if self._graphs is not None and not forbid else None
+        if captured is not None:
+            captured(self._noise(), self.count)
+            own_BV, finite_B = captured.logits_BV[: self.count], captured.finite_B[: self.count]
+        else:
+            own_BV, finite_B = self._plain_step(forbid)
+        self._position[: self.count] += 1
+        tokens = self._token_C[: self.count].tolist()
+        broken = [] if bool(finite_B.all()) else (~finite_B).nonzero()[:, 0].tolist()
+        chosen, top = log_probabilities(own_BV, tokens, scored) if scored else ({}, {})
+        return Step(tokens, broken, chosen, top)
+
+    def _plain_step(self, forbid: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        """The logits of the step, and whether each row has a best token; the tokens are in their place."""
         if self._view is None:
             self._view = rows(self._memory, slice(0, self.count))
         prepare = prepare_gpu if self.device.type == "cuda" else prepare_cpu
         kind = self.count if self.count < _BLOCKED else (_BLOCKED if self.count < _MANY else _MANY)
         token_B = self._token_C[: self.count]
         with self._threads(), packed_products(self.count, self._products.setdefault(kind, {}), prepare):
-            logits_BV, after = self.model.step_(token_B, self._view)
-        self._keep(after)
-        own_BV = logits_BV
+            own_BV, after = self.model.step_(token_B, self._view)
+        keep(self._view, after)
+        logits_BV = own_BV
         if len(self._never_N):
             logits_BV = logits_BV.index_fill(1, self._never_N, -torch.inf)
         if forbid:
             logits_BV = logits_BV.clone() if logits_BV is own_BV else logits_BV
             row_F, token_F = torch.tensor(forbid, device=self.device).T
             logits_BV[row_F, token_F] = -torch.inf
-        finite_B = logits_BV.amax(-1).isfinite()
         chosen_B = self._choose(logits_BV)
         token_B.copy_(chosen_B)
-        self._position[: self.count] += 1
         if self._used["repetition"] and self._seen_CV is not None:
             self._seen_CV[: self.count].scatter_(1, chosen_B[:, None], True)
         if self._count_CV is not None:
             count_BV = self._count_CV[: self.count]
             count_BV.scatter_add_(1, chosen_B[:, None], torch.ones_like(count_BV[:, :1]))
-        tokens = chosen_B.tolist()
-        broken = [] if bool(finite_B.all()) else (~finite_B).nonzero()[:, 0].tolist()
-        chosen, top = log_probabilities(own_BV, tokens, scored) if scored else ({}, {})
-        return Step(tokens, broken, chosen, top)
+        return own_BV, logits_BV.amax(-1).isfinite()
+
+    def _captured(self) -> CapturedStep | None:
+        """The graph for these rows and filters; None where the step cannot be captured."""
+        assert self._graphs is not None
+        count = min(padded(self.count), self._capacity)
+        if self._ways is None:
+            self._ways = self._rows_sampling(count)
+        key = (count, *(part is None for part in self._ways), self._seen_CV is None, self._count_CV is None)
+        if key not in self._graphs:
+            try:
+                self._graphs[key] = CapturedStep(
+                    self.model,
+                    count,
+                    memory=self._memory,
+                    token_C=self._token_C,
+                    ways=self._ways,
+                    seen_CV=self._seen_CV,
+                    count_CV=self._count_CV,
+                    never_N=self._never_N,
+                    lists=self._lists,
+                )
+            except RuntimeError:  # CUDA's message about a step that waits for the host
+                self._graphs = None
+                self._changed()
+                return None
+        return self._graphs[key]
+
+    def _noise(self) -> NDArray[np.float64] | None:
+        """A random number for each row's next token."""
+        if not self._used["temperature"]:
+            return None
+        noise: NDArray[np.float64] = random_bits(self._seed[: self.count], self._position[: self.count]) * 2.0**-53
+        return noise
 
     def _choose(self, logits_BV: Tensor) -> Tensor:
-        if self._ways is None:
-            self._ways = self._rows_sampling()
-        below_B1 = None
-        if self._ways.temperature_B1 is not None:
-            bits_B = random_bits(self._seed[: self.count], self._position[: self.count])
-            below_B1 = torch.from_numpy(bits_B * 2.0**-53)[:, None].to(self.device)
+        if self._ways is None or len(self._ways.seed_B) != self.count:
+            self._ways = self._rows_sampling(self.count)
+        noise = self._noise()
+        below_B1 = None if noise is None else torch.from_numpy(noise)[:, None].to(self.device)
         seen_BV = self._seen_CV[: self.count] if self._seen_CV is not None else self._token_C
         count_BV = None if self._count_CV is None else self._count_CV[: self.count]
         return draw(logits_BV, self._ways, below_B1=below_B1, seen_BV=seen_BV, count_BV=count_BV)
 
-    def _rows_sampling(self) -> RowSampling:
+    def _rows_sampling(self, count: int) -> RowSampling:
+        """The settings of the first `count` rows, in memory that stays the same as long as the capacity does."""
+
         def column(name: str) -> Tensor | None:
             if not self._used[name]:
                 return None
-            return torch.from_numpy(self._columns[name][: self.count, None]).to(self.device)
+            values_C1 = torch.from_numpy(self._columns[name][:, None])
+            if self.device.type == "cpu":
+                return values_C1[:count]
+            if name not in self._on_device:
+                self._on_device[name] = values_C1.to(self.device)
+            self._on_device[name][: self.count].copy_(values_C1[: self.count])
+            return self._on_device[name][:count]
 
         bias_BV = None
         if self._bias:
-            bias_BV = torch.zeros(self.count, self.vocab, device=self.device)
+            self._bias_CV = self._table(self._bias_CV, torch.float32)
+            bias_BV = self._bias_CV[:count].zero_()
             for index, biases in self._bias.items():
                 token_N, add_N = zip(*biases)
                 bias_BV[index, torch.tensor(token_N, device=self.device)] = torch.tensor(add_N, device=self.device)
         return RowSampling(
-            seed_B=self._token_C,  # random numbers are made on the host
+            seed_B=self._token_C[:count],  # not used: random numbers are made on the host
             temperature_B1=column("temperature"),
-            any_greedy=self._used["temperature"] < self.count,
+            any_greedy=self._graphs is not None or self._used["temperature"] < self.count,
             repetition_B1=column("repetition"),
             presence_B1=column("presence"),
             frequency_B1=column("frequency"),
@@ -270,20 +335,6 @@ class Pool:
             top_p_B1=column("top_p"),
             min_p_B1=column("min_p"),
         )
-
-    def _keep(self, after: State) -> None:
-        """Copy the new state over the old one; a list that was extended in place is there already."""
-        assert self._view is not None
-        mine = _tensors(self._view)
-        held = {leaf.untyped_storage().data_ptr() for leaf in mine}
-        moves = []
-        for old, new in zip(mine, _tensors(after), strict=True):
-            if new.data_ptr() == old.data_ptr() and new.stride() == old.stride():
-                continue
-            # A view of an old leaf is cloned before any old leaf is overwritten.
-            moves.append((old, new.clone() if new.untyped_storage().data_ptr() in held else new))
-        if moves:
-            torch._foreach_copy_([old for old, _ in moves], [new for _, new in moves])
 
     def _threads(self) -> Any:
         return threads_for(self.count * self._largest if self.device.type == "cpu" else LARGE, enough=LARGE)

@@ -57,7 +57,7 @@ class PrefixCache:
 
     def __init__(self, initial: State, *, most_bytes: int) -> None:
         self._initial = initial
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._links: dict[bytes, _Link] = {}
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self.bytes = 0
@@ -86,7 +86,7 @@ class PrefixCache:
     def keep(self, tokens: Tokens, state: State, *, owner: str) -> None:
         """Remember the state (one row, nobody else's memory) after all of these tokens."""
         size = state_bytes(state) + tokens.nbytes
-        if size > self._most_bytes or not len(tokens):
+        if size > self.most_bytes or not len(tokens):
             return
         keys = list(_chain(tokens, owner))
         last = self._links.get(keys[-1])
@@ -104,7 +104,7 @@ class PrefixCache:
         self._links[keys[-1]].ends[tail] = kept
         self._kept[id(kept)] = kept
         self.bytes += size
-        while self.bytes > self._most_bytes:
+        while self.bytes > self.most_bytes:
             self._drop(next(iter(self._kept.values())))
 
     def _drop(self, kept: _Kept) -> None:

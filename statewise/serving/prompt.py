@@ -55,8 +55,8 @@ class Group:
 class PromptReader:
     """The prompts of one model that are being read. `alone`: each at once and by itself, as `generate` reads it."""
 
-    def __init__(self, run: LanguageModelRun, *, alone: bool, prefix_bytes: int) -> None:
-        self.model, self.device, self._alone = run.model, run.device, alone
+    def __init__(self, run: LanguageModelRun, *, alone: bool, prefix_bytes: int, shared: bool) -> None:
+        self.model, self.device, self._alone, self._shared = run.model, run.device, alone, shared
         self.initial: State = self.model.init_state(1)
         self.prefixes = PrefixCache(self.initial, most_bytes=0 if alone else prefix_bytes)
         self.groups: list[Group] = []
@@ -73,18 +73,30 @@ class PromptReader:
             group.state = group.start.state
         elif group.scored is None:
             last = len(group.prompt) - 1
-            found = self.prefixes.find(group.prompt, owner=job.owner, most=last)
+            found = self.prefixes.find(group.prompt, owner=self._owner(job), most=last)
             group.state, group.done, group.split = found.state, found.length, min(found.shared, last)
             for text in group.texts:
                 text.first = Event(cached=max(0, found.length - 1))
         self.groups.append(group)
 
+    def _owner(self, job: Job) -> str:
+        """Those with one owner may notice, by how fast a prompt is read, that another has sent it."""
+        return "" if self._shared else job.owner
+
     @torch.no_grad()
-    def read(self) -> list[Group]:
-        """One chunk more of some prompts. Returns the groups whose prompt is read, and forgets them."""
+    def read(self) -> list[tuple[list[Group], State]]:
+        """One chunk more of some prompts. Returns the groups whose prompt is read, each batch with its rows of a state.
+
+        They are forgotten here.
+        """
+        known = [group for group in self.groups if group.done == len(group.prompt) - 1][:_TOGETHER]
         unread = [group for group in self.groups if group.done < len(group.prompt) - 1]
         scoring = [group for group in unread if group.scored is not None]
         plain = [group for group in unread if group.scored is None]
+        ready: list[tuple[list[Group], State]] = []
+        if known:
+            states = [self.initial if group.state is None else group.state for group in known]
+            ready.append((known, states[0] if len(states) == 1 else concat(states)))
         if scoring:
             self._score(scoring[0])
         if self._alone:
@@ -92,12 +104,12 @@ class PromptReader:
                 group.state = prefill(self.model, self.tensor(group.prompt[None, :-1]), group.state)
                 group.done = len(group.prompt) - 1
         elif plain:
-            self._read_together(plain[:_TOGETHER])
-        ready = [group for group in self.groups if group.done == len(group.prompt) - 1]
-        self.groups = [group for group in self.groups if group.done < len(group.prompt) - 1]
+            ready += self._read_together(plain[:_TOGETHER])
+        gone = {id(group) for groups, _ in ready for group in groups}
+        self.groups = [group for group in self.groups if id(group) not in gone]
         return ready
 
-    def _read_together(self, groups: Sequence[Group]) -> None:
+    def _read_together(self, groups: Sequence[Group]) -> list[tuple[list[Group], State]]:
         ends = [self._next_end(group) for group in groups]
         parts = [group.prompt[group.done : end] for group, end in zip(groups, ends)]
         if len(groups) == 1:
@@ -111,12 +123,20 @@ class PromptReader:
                 before = concat([self.initial if group.state is None else group.state for group in groups])
             lengths_B = self.tensor(np.array([len(part) for part in parts]))
             after = self.model.absorb(self.tensor(x_BT), before, lengths_B)
+        whole: list[int] = []
         for row, (group, end) in enumerate(zip(groups, ends)):
             group.done = end
-            group.state = cut(rows(after, slice(row, row + 1)), self.initial, group.position + end)
             last = end == len(group.prompt) - 1
-            if group.start is None and (last or self.prefixes.is_fixed or end == group.split):
-                self.prefixes.keep(group.prompt[:end], group.state, owner=group.texts[0].job.owner)
+            keep = group.start is None and (last or self.prefixes.is_fixed or end == group.split)
+            if not last or (keep and self.prefixes.most_bytes):
+                group.state = cut(rows(after, slice(row, row + 1)), self.initial, group.position + end)
+                if keep:
+                    self.prefixes.keep(group.prompt[:end], group.state, owner=self._owner(group.texts[0].job))
+            if last:
+                whole.append(row)
+        if len(whole) < len(groups):
+            after = rows(after, self.tensor(np.array(whole, dtype=np.int64)))
+        return [([groups[row] for row in whole], after)] if whole else []
 
     def _next_end(self, group: Group) -> int:
         """Where the next chunk ends: at a multiple of its size, where prompts parted, or before the pending token."""

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from statewise.core import State, map_state
+from statewise.core import State, rows
 from statewise.decoding import Continuation, TextStream
 from statewise.serving.job import Event, Finish, Job, Refused, Scored
 from statewise.serving.metrics import Metrics
-from statewise.serving.pool import NewRow, Pool
+from statewise.serving.pool import NewRow, Pool, cut
 from statewise.serving.prompt import TAIL, Group, PromptReader, Text
 from statewise.tasks import LanguageModelRun
 
@@ -36,6 +37,7 @@ class Scheduler:
         *,
         slots: int,
         prefix_bytes: int,
+        shared: bool,
         alone: bool,
         queue_seconds: float,
         deliver: Deliver,
@@ -43,11 +45,13 @@ class Scheduler:
         metrics: Metrics,
         context: int | None,
     ) -> None:
-        """`alone`: each text in a batch of its own, its prompt read at once: what `generate` computes, bit for bit."""
+        """`shared`: prompts of all owners are known to all. `alone`: each text is a batch of its own, its prompt read
+        at once: what `generate` computes, bit for bit.
+        """
         self.run, self.model, self.device = run, run.model, run.device
         self._slots, self._alone, self._queue_seconds, self._context = slots, alone, queue_seconds, context
         self._deliver, self._save, self._metrics = deliver, save, metrics
-        self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes)
+        self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes, shared=shared)
         self._end = run.tokenizer.end_id
         self._never = () if run.tokenizer.unknown_id is None else (run.tokenizer.unknown_id,)
         self.waiting = 0  # texts in `_waiting`, for whoever asks from another thread
@@ -79,8 +83,10 @@ class Scheduler:
                 [*(token for token in start.tail_BK[0].tolist() if token >= 0), *given],
                 int(start.position_B),
             )
-        decode = self.run.tokenizer.decode
-        texts = [Text(job, arrived, TextStream(decode, before=before[-TAIL:], stop=job.stop)) for job in jobs]
+        decode, pieces = self.run.tokenizer.decode, self.run.tokenizer.pieces
+        texts = [
+            Text(job, arrived, TextStream(decode, before=before[-TAIL:], stop=job.stop, pieces=pieces)) for job in jobs
+        ]
         group = Group(texts, start, np.array(prompt, dtype=np.int64), position)
         self._waiting.append(group)
         self.waiting += len(texts)
@@ -130,8 +136,8 @@ class Scheduler:
             self._next_sweep = now + _SWEEP
             self._sweep(now)
         self._admit(now)
-        for group in self._reader.read() if self._reader.groups else ():
-            self._begin(group)
+        for groups, state in self._reader.read() if self._reader.groups else ():
+            self._begin(groups, state)
         for pool, texts in list(self._pools):
             self._step(pool, texts)
         if self._alone:
@@ -148,11 +154,12 @@ class Scheduler:
                 self._fail(text, Refused("deadline", "it took too long" if late else "no place was free in time"))
 
     def _admit(self, now: float) -> None:
+        used = len(self._of) - self.waiting
         while self._waiting:
             group = self._waiting[0]
-            used = sum(len(other.texts) for other in self._reader.groups) + sum(len(texts) for _, texts in self._pools)
             if used and used + len(group.texts) > self._slots:
                 return
+            used += len(group.texts)
             self._waiting.popleft()
             self.waiting -= len(group.texts)
             self._metrics.queue(now - group.texts[0].arrived)
@@ -161,36 +168,37 @@ class Scheduler:
 
     # ---------------------------------------------------------------- reading prompts
 
-    def _begin(self, group: Group) -> None:
-        """The prompt is read: its texts become rows, or end here if nothing is to be generated."""
-        state = self._reader.initial if group.state is None else group.state
-        for text in group.texts:
-            if group.scored is not None:
-                text.first = Event(prompt=tuple(group.scored))
-        for text in [text for text in group.texts if text.job.max_tokens == 0]:
-            self._finish(group, text, "length", "", (), state)
-        texts = [text for text in group.texts if text.job.max_tokens]
+    def _begin(self, groups: Sequence[Group], state: State) -> None:
+        """These prompts are read: their texts become rows, or end here if nothing is to be generated."""
+        new: list[NewRow] = []
+        texts: list[Text] = []
+        place: list[int] = []  # of each text's group among the rows of `state`
+        for row, group in enumerate(groups):
+            token, position = int(group.prompt[-1]), group.position + len(group.prompt) - 1
+            for text in list(group.texts):
+                if group.scored is not None:
+                    text.first = Event(prompt=tuple(group.scored))
+                if text.job.max_tokens == 0:
+                    mine = cut(rows(state, slice(row, row + 1)), self._reader.initial, position)
+                    self._finish(group, text, "length", "", (), mine)
+                    continue
+                new.append(NewRow(token, position, text.job.sampling, self._seen(group, text)))
+                texts.append(text)
+                place.append(row)
         if not texts:
             return
-        new = [
-            NewRow(
-                int(group.prompt[-1]),
-                group.position + len(group.prompt) - 1,
-                text.job.sampling,
-                self._seen(group, text),
-            )
-            for text in texts
-        ]
         if self._alone:
-            for text, row in zip(texts, new):
+            for text, row, each in zip(texts, place, new):
                 pool = Pool(self.model, never=self._never, context=self._context)
-                pool.join([row], state)
+                pool.join([each], rows(state, slice(row, row + 1)))
                 self._pools.append((pool, [text]))
             return
         if not self._pools:
             self._pools.append((Pool(self.model, never=self._never, context=self._context), []))
         pool, together = self._pools[0]
-        pool.join(new, state if len(texts) == 1 else map_state(lambda leaf: leaf[[0] * len(texts)], state))
+        if place != list(range(len(groups))):
+            state = rows(state, torch.tensor(place, device=self.device))
+        pool.join(new, state)
         together += texts
 
     def _seen(self, group: Group, text: Text) -> Any:

@@ -114,6 +114,7 @@ from statewise.specs.tagging import TagObjectiveSpec as TagObjectiveSpec
 from statewise.specs.tagging import WordsSpec as WordsSpec
 from statewise.specs.toml import dumps as dumps
 from statewise.specs.toml import from_json as from_json
+from statewise.specs.toml import from_strict_json as from_strict_json
 from statewise.specs.toml import from_toml as from_toml
 from statewise.specs.toml import read_small as read_small
 from statewise.specs.toml import read_toml as read_toml

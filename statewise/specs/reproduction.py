@@ -50,7 +50,8 @@ class OurResult(Spec):
         """The mean with four digits, and the standard deviation of three or more."""
         if self.seeds < _INTERVAL_SEEDS:
             return f"{self.figure:.4g}"
-        return f"{self.figure:.4g} ± {statistics.stdev(self.figures):.1g}"
+        deviation = statistics.stdev(self.figures)
+        return f"{self.figure:.4g} ± {min(f'{deviation:.1g}', f'{deviation:.0e}', key=len)}"
 
 
 class ReproductionSpec(Spec):

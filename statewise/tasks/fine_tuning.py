@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from statewise.specs import LanguageModelSpec, OwnMixer, UserError, option
-from statewise.tasks.folder import NEEDS, read_spec
+from statewise.tasks.folder import NEEDS, judged_weights, read_spec
 from statewise.tasks.job import Job
 from statewise.training import find_published, load_weights
 
@@ -16,13 +16,14 @@ _RATE = 1e-4  # trained weights are lost at the rate of a first training
 
 def fine_tuning(folder: Path, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     """A new run that begins with the model, the tokenizer and the weights of `folder`."""
-    spec = read_spec(folder, mixers=mixers)
+    verified = find_published(folder, needs=NEEDS).path
+    spec = read_spec(verified, mixers=mixers)
     if not isinstance(spec, LanguageModelSpec) or spec.learns != "gradient":
         raise UserError(
             f"{str(folder)!r} cannot be trained on other data: it is no language model with weights",
             fix=f"to continue it on its own data: {option('resume', True)} {option('out', str(folder))}",
         )
-    tokenizer = str((folder / "tokenizer.json").absolute())
+    tokenizer = str((verified / "tokenizer.json").absolute())
     return {
         "task": spec.task,
         "model": spec.model.model_dump(),
@@ -36,5 +37,5 @@ def first_model(job: Job) -> nn.Module:
     model = job.build()
     start = job.spec.train.start
     if start is not None:
-        load_weights(model, find_published(Path(start), needs=NEEDS).path / "model.safetensors")
+        load_weights(model, judged_weights(find_published(Path(start), needs=NEEDS).path))
     return model

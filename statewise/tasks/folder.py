@@ -37,6 +37,12 @@ def is_shipped(folder: Path) -> bool:
     return folder.parent == _SHIPPED
 
 
+def judged_weights(verified: Path) -> Path:
+    """The file of the weights that were evaluated: of a checkpoint, their average where there is one."""
+    averaged = vouched_for(verified, "average.safetensors")
+    return verified / ("average.safetensors" if averaged else "model.safetensors")
+
+
 class Opened(NamedTuple):
     """A verified folder that a run is opened from."""
 
@@ -47,8 +53,7 @@ class Opened(NamedTuple):
 
     @property
     def weights(self) -> Path:
-        averaged = vouched_for(self.verified, "average.safetensors")
-        return self.verified / ("average.safetensors" if averaged else "model.safetensors")
+        return judged_weights(self.verified)
 
     def text(self, name: str) -> str:
         """A text file of the folder."""

@@ -23,10 +23,12 @@ from statewise.training.folder import step_folders as step_folders
 from statewise.training.folder import weights_sha256 as weights_sha256
 from statewise.training.forcing import ExposureGap as ExposureGap
 from statewise.training.forcing import Feedback as Feedback
+from statewise.training.forcing import Score as Score
 from statewise.training.forcing import exposure_gap as exposure_gap
 from statewise.training.forcing import feed_tokens as feed_tokens
 from statewise.training.forcing import feed_values as feed_values
 from statewise.training.forcing import forced_forward as forced_forward
+from statewise.training.forcing import nats as nats
 from statewise.training.forcing import truth_probability as truth_probability
 from statewise.training.graph import refuse_what_is_never_captured as refuse_what_is_never_captured
 from statewise.training.history import History as History

@@ -24,10 +24,13 @@ OPTIONAL = {
     "onnxruntime": "statewise.runtime",
     "pyarrow": "statewise.data.hub",
     "sklearn": "statewise.interop.sklearn",
+    "starlette": "statewise.serving.http",
     "transformers": "statewise.hf",
     "triton": "statewise.kernels",
     "tensorboard": "statewise.training.journal",
     "trackio": "statewise.training.trackers",
+    "uvicorn": "statewise.serving.http",
+    "uvloop": "statewise.serving.http",
     "wandb": "statewise.training.trackers",
 }
 

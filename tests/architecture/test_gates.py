@@ -236,7 +236,8 @@ def flags_outside_markers(tree: ast.Module) -> list[str]:
     documentation = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and isinstance(node.body[0], ast.Expr)
     }
     # A flag alone is an argument of some program; with a blank beside it, it is part of a sentence.
     return [

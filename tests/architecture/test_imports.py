@@ -27,7 +27,14 @@ LAYERS = (  # from the top; folders on one line do not import each other
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}
 EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu", "statewise.hf", "statewise.runtime"}
 ALONE = ("cpu", "runtime")  # they import nothing of the package, and anybody may import them
-MAY_ASK_FOR_THE_VERSION = {"cli", "export", "interop", "tasks", "training"}  # it is written into every folder
+MAY_ASK_FOR_THE_VERSION = {
+    "cli",
+    "export",
+    "interop",
+    "serving",
+    "tasks",
+    "training",
+}  # it is written into every folder
 
 
 def offence(module: str, imported: str) -> str | None:

@@ -139,3 +139,9 @@ def test_the_gate_sees(source: str) -> None:
 def test_the_gate_reads_prose_alone() -> None:
     page = "Row by row.\n\n```python\nmoment = 1\n```\n\nSee `moment` and [this](moment.md), beside that.\n"
     assert private(prose(page), BANNED_IN_PAGES) == ["'beside', say: next to, compared with"]
+
+
+def test_the_log_is_newest_first() -> None:
+    dates = re.findall(r"^## (\d{4}-\d\d-\d\d): ", (ROOT / "docs/log.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(dates) > 40
+    assert dates == sorted(dates, reverse=True)

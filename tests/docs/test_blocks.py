@@ -6,6 +6,7 @@ a slow test starts those of the README as they do for everybody.
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from page import BLOCK, ROOT, runnable
@@ -13,6 +14,9 @@ from user_environment import WARM, User
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]+\]\((\w[\w-]*\.svg)\)")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+NEAR = 1.5  # pixels: other versions of PyTorch round differently
 HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
 
 
@@ -24,6 +28,28 @@ def name_of(page: Path) -> str:
 def test_the_blocks_of_a_page_run(page: Path, warm_user: User, tmp_path: Path) -> None:
     done = warm_user.run(*(warm_user.python, "-S", "-E", WARM, "page", str(warm_user.socket), page), folder=tmp_path)
     assert done.returncode == 0, done.stdout
+    if page.parent.name == "derivations":
+        has_own_pictures(page, tmp_path)
+
+
+def has_own_pictures(page: Path, made: Path) -> None:
+    """The pictures beside a page are those that its code makes."""
+    names = PICTURE.findall(page.read_text(encoding="utf-8"))
+    assert names
+    for name in names:
+        kept = page.with_name(name).read_text(encoding="utf-8")
+        assert ElementTree.fromstring(kept).tag.endswith("svg")
+        words, numbers = shape((made / name).read_text())
+        kept_words, kept_numbers = shape(kept)
+        again = f"{name} is another picture now; if that was meant, put the new one in its place"
+        assert words == kept_words, again
+        assert all(abs(a - b) <= NEAR + 0.01 * abs(b) for a, b in zip(numbers, kept_numbers, strict=True)), again
+
+
+def shape(svg: str) -> tuple[str, list[float]]:
+    """What is drawn without its numbers, and the numbers."""
+    drawn = re.sub(r"<style>.*?</style>", "", svg, flags=re.DOTALL)
+    return NUMBER.sub("#", drawn), [float(number) for number in NUMBER.findall(drawn)]
 
 
 @pytest.mark.slow
@@ -52,6 +78,10 @@ def anchors(page: Path) -> set[str]:
 def test_the_chinese_readme_shows_the_same_commands() -> None:
     english, chinese = (runnable(ROOT / name) for name in ("README.md", "docs/zh/README.md"))
     assert [(block.language, block.code) for block in chinese] == [(block.language, block.code) for block in english]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -21,7 +21,10 @@ def test_every_example_is_here() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name",  # all rows of the costly one are checked by tests/learning/test_ways_to_condition.py, in its own process
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "ways_to_condition")) for name in EXAMPLES],
+)
 def test_an_example_runs(name: str, user: User, tmp_path: Path) -> None:
     options, said = EXAMPLES[name]
     done = user.run(user.python, ROOT / f"examples/{name}.py", *options.split(), folder=tmp_path)

@@ -23,7 +23,7 @@ def case(time: int, *, delta: bool, decay: float) -> tuple[list[Tensor], list[Te
 
 
 def form(run: Callable[..., tuple[Tensor, ...]], **options: int) -> Callable[..., tuple[Tensor, ...]]:
-    return lambda inputs, states, lengths_B: run(*inputs, *states, lengths_B, **options)
+    return lambda inputs, states, lengths_B: run(tuple(inputs), *states, lengths_B, **options)
 
 
 PAIRS = {

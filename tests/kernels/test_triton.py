@@ -116,13 +116,14 @@ def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch
 def test_products_inside_autocast_need_not_be_exact(op, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def kernel(q, k, v, *rest, exact: bool) -> tuple[Tensor, Tensor]:
+    def kernel(inputs, s, lengths_B, *, exact: bool) -> tuple[Tensor, Tensor]:
         asked.append(exact)
-        return v, rest[-2]
+        return inputs[2], s
 
     name = op.__name__.rpartition(".")[2]
     monkeypatch.setattr("statewise.kernels.with_triton.obstacle", lambda like: None)
-    monkeypatch.setattr(op, "load", lambda op: type("Module", (), {name: staticmethod(kernel)}))
+    made = type("Module", (), {name: staticmethod(kernel)})
+    monkeypatch.setattr("statewise.kernels.associative_memory.load", lambda op: made)
     x, g, s = torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1), torch.zeros(1, 1, 4, 4)
     gates = [g] if op is linear_op else [g, g]
     for narrows in (False, True):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from covering import covered
 from forms import BATCH, TIMES, difference, noise, ragged
 from torch import Tensor
 
@@ -37,11 +38,11 @@ def form(module: object, inner: str, *, normed: bool, mini_batch: int):
     return run
 
 
-@pytest.mark.parametrize("rows", ["full", "ragged"])
-@pytest.mark.parametrize("time", TIMES)
-@pytest.mark.parametrize("mini_batch", [1, 4, 16])
-@pytest.mark.parametrize("normed", [True, False], ids=["norm", "bare"])
-@pytest.mark.parametrize("inner", SHAPES)
+@covered(
+    "inner, normed, mini_batch, time, rows",
+    *(list(SHAPES), {"norm": True, "bare": False}, [1, 4, 16], TIMES, ["full", "ragged"]),
+    strength=3,
+)
 def test_dual_is_primal(inner: str, normed: bool, mini_batch: int, time: int, rows: str) -> None:
     forms = [form(module, inner, normed=normed, mini_batch=mini_batch) for module in (dual, naive)]
     inputs, states = case(inner, time, mini_batch=mini_batch, places="apart")

@@ -21,7 +21,8 @@ def test_they_are_listed_with_what_they_keep_of_a_source(here: Path) -> None:
     # Keys and values of 100 places, in two layers.
     transformer = rows["transformer_seq2seq"]
     assert transformer["context_bytes"] - transformer["initial_bytes"] == 2 * 2 * 100 * 256 * 4
-    assert all(row.name in call("models").out for row in ENCODER_DECODERS)
+    listed = call("models").out
+    assert all(row.name in listed for row in ENCODER_DECODERS)
 
 
 @pytest.mark.parametrize(

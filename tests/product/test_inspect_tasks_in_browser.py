@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import covered
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 from task_runs import make_run, write_files
 
@@ -28,8 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
-@pytest.mark.parametrize(("kind", "width"), [("static", 360), ("live", 360), ("live", 1200)])
-@pytest.mark.parametrize("name", PAGES)
+@covered("name, kind, width", PAGES, ["static", "live"], [360, 1200], strength=1)
 def test_opens_from_disk(name: str, kind: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
     with Watched(browser, pages[f"{name} {kind}"], width=width) as seen:
         assert seen.page.evaluate(STICKING_OUT) == []

@@ -153,8 +153,8 @@ def test_the_page_of_results_says_what_the_recipes_say() -> None:
     assert (
         f"Of the {len(every)} recipes, {len(public)} have a published value and {len(every) - len(public)} only a goal."
         f" Of the {len(public)}, {count['reproduced']} are reproduced, {count['not reproduced']} are not "
-        f"({missed}), {count['not comparable']} were measured on another part of the data than the published "
-        f"value, and {count['no result recorded']} has no recorded full run"
+        f"({missed}), and {count['not comparable']} were measured on another part of the data than the published "
+        f"value. {sum(one.ours is not None and one.ours.seeds >= 3 for one in every)} have three seeds."
     ) in " ".join(page.split())
 
 
@@ -434,3 +434,18 @@ def test_a_mistake_is_answered(words: list[str], says: str, tmp_path: Path, monk
     assert said.code == 2
     assert says in said.err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_readme_counts_what_the_command_lists() -> None:
+    statuses = Counter(row["status"] for row in json.loads(call("reproduce", "--json").out) if row["published"])
+    counts = [statuses.total(), statuses["reproduced"], statuses["not reproduced"]]
+    root = Path(__file__).parents[2]
+    english = re.search(
+        r"Of (\d+) published\s+values, (\d+) are\s+reproduced and (\d+) are not", (root / "README.md").read_text()
+    )
+    chinese = re.search(
+        r"(\d+) 个已发表的\s*数字中，(\d+) 个得到重现，(\d+) 个没有", (root / "docs/zh/README.md").read_text()
+    )
+    for sentence in (english, chinese):
+        assert sentence is not None
+        assert [int(number) for number in sentence.groups()] == counts

@@ -142,7 +142,7 @@ def test_no_state_with_a_graph_is_held() -> None:
     gru = sw.GRU(8)
     gru.step(torch.randn(2, 8), gru.init_state(2))
     assert gru._state_check is not None
-    assert gru._state_check.returned[0] is None
+    assert gru._state_check.returned is state_check._NOTHING
 
 
 def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,3 +158,8 @@ def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> No
         assert not held[-1], "a large list would stay in memory after the last step"
         with pytest.raises(sw.UserError, match="the input has 2 rows, the state 1"):
             attention.step(torch.tensor([1, 1]), state)
+
+
+def test_no_state_at_all_is_refused_at_the_first_step() -> None:
+    with pytest.raises(sw.UserError, match="state is a NoneType, expected a GRUState"):
+        sw.GRU(8).step(torch.tensor(1.0), None)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import state_bytes
@@ -42,7 +43,7 @@ READERS: list[dict[str, Any]] = [
     {"kind": "transformer", "width": 8, "heads": 2, "depth": 2},
     {"kind": "transformer", "width": 8, "heads": 2, "kv_heads": 1, "position": "learned", "context": 16, "mlp": "none"},
 ]
-each_reader = pytest.mark.parametrize("model", READERS, ids=lambda one: "-".join(map(str, one.values())))
+NAMED = {"-".join(map(str, reader.values())): reader for reader in READERS}
 
 
 def spec_of(task: str, **parts: Any) -> Any:
@@ -75,9 +76,7 @@ def along(reader: Reader, source: Any) -> tuple[torch.Tensor, Any]:
     return y_BC, state
 
 
-@each_reader
-@pytest.mark.parametrize("values", [None, 3])
-@pytest.mark.parametrize("both", [False, True])
+@covered("model, both, values", NAMED, [False, True], [None, 3])
 def test_a_classifier(model: dict[str, Any], both: bool, values: int | None) -> None:
     spec = spec_of("classification", model=model, reader={"bidirectional": both})
     enters = {"vocab": 11} if values is None else {"values": values}
@@ -235,8 +234,7 @@ def test_a_span_that_any_model_reads() -> None:
     assert row_bytes(made, 3) == 4 * 4
 
 
-@each_reader
-@pytest.mark.parametrize("objective", ["squared", "gaussian", "student", "quantile"])
+@covered("model, objective", NAMED, ["squared", "gaussian", "student", "quantile"], strength=1)
 def test_a_forecast_all_at_once(model: dict[str, Any], objective: str) -> None:
     summaries = [{"reader": {"summary": one}} for one in ("mean", "attention")]
     for more in ({}, {"reader": {"bidirectional": True}}, *summaries):

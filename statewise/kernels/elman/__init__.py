@@ -9,7 +9,7 @@ from statewise.kernels.elman.naive import Activation as Activation
 from statewise.kernels.elman.naive import ElmanWeights as ElmanWeights
 from statewise.kernels.elman.naive import elman_step as elman_step
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, read_vector
 from statewise.kernels.stepped import with_stepped
 
 
@@ -42,9 +42,4 @@ def elman(
     x_BTI: Tensor, h_BD: Tensor | None, weights: ElmanWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
-    batch = x_BTI.shape[0]
-    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
-    if implementation != "persistent" and h_BD is None:
-        h_BD = weights.zero_state(batch)
-    y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
-    return y_BTD, h_after
+    return read_vector(IMPLEMENTATIONS, chosen, x_BTI, h_BD, weights, lengths_B, wish)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
 from statewise.kernels.elman.naive import Activation, ElmanWeights, elman_step
 from statewise.kernels.gradients import again, wants_equation
-from statewise.kernels.packed_sequence import PackedRows, Rows, before_and_after, begin_with, states_before
+from statewise.kernels.packed_sequence import Rows, before_and_after, begin_with, read_packed, states_before
 
 
 class _Recurrence(torch.autograd.Function):
@@ -119,7 +119,4 @@ def elman_packed(x_NI: Tensor, h_BD: Tensor, weights: ElmanWeights, rows: Rows) 
 
 
 def elman(x_BTI: Tensor, h_BD: Tensor, weights: ElmanWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    packed = PackedRows.of(x_BTI, lengths_B)
-    if not packed.rows:
-        return x_BTI.new_zeros(*packed.shape, h_BD.shape[1]), h_BD
-    return packed.restored(elman_packed(packed.x_NI, packed.sorted(h_BD), weights, packed.rows), h_BD)
+    return read_packed(elman_packed, x_BTI, h_BD, weights, lengths_B)

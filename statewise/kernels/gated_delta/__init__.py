@@ -3,12 +3,14 @@
 from torch import Tensor
 
 from statewise.core import Tool
+from statewise.kernels.associative_memory import Form, run
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Implementation, Wish, choose
 from statewise.kernels.gated_delta import chunked, naive
-from statewise.kernels.time_axis import is_autocast, no_autocast, wide
-from statewise.kernels.with_triton import load, with_triton
+from statewise.kernels.with_triton import with_triton
 
 WIDEST = 128  # a key, whose chunk the registers of one program hold
+
+_FORMS: dict[str, Form] = {"naive": naive.gated_delta, "batched": chunked.gated_delta}
 
 
 def choice(state_KV: Tensor, *, wish: Wish = "auto") -> Choice:
@@ -32,14 +34,5 @@ def gated_delta(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
     """What is read at each time step, and the state after the last; both in float32 at least."""
-    chosen = choice(s_BHKV, wish=wish).implementation
-    exact = not is_autocast(s_BHKV)
-    with no_autocast(s_BHKV):
-        inputs = q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH
-        if chosen == "triton":  # which widens in registers what it reads
-            y_BTHV, after_BHKV = load("gated_delta").gated_delta(*inputs, *wide(s_BHKV), lengths_B, exact=exact)
-        else:
-            run = naive.gated_delta if chosen == "naive" else chunked.gated_delta
-            q, k, v, beta, g, s = wide(*inputs, s_BHKV)
-            y_BTHV, after_BHKV = run(q, k, v, beta, g, s, lengths_B)
-    return y_BTHV, after_BHKV
+    inputs = (q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH)
+    return run("gated_delta", choice(s_BHKV, wish=wish), _FORMS, inputs, s_BHKV, lengths_B)

@@ -14,27 +14,17 @@ B batch, T time, H heads, K key width, V value width, N chunks, C and S time ste
 import torch
 from torch import Tensor
 
-from statewise.kernels.linear_attention.chunked import by_head, decay_between
+from statewise.kernels.associative_memory import Inputs
+from statewise.kernels.linear_attention.chunked import by_head, decay_between, within_rows
 from statewise.kernels.time_axis import past_end
 
 CHUNK = 32
 
 
 def gated_delta(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    beta_BTH: Tensor,
-    g_BTH: Tensor,
-    s_BHKV: Tensor,
-    lengths_B: Tensor | None,
-    *,
-    chunk: int = CHUNK,
+    inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor]:
-    time = q_BTHK.shape[1]
-    inputs = (q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH)
-    if lengths_B is not None:
-        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]  # as many as before
+    time, inputs = inputs[0].shape[1], within_rows(inputs, lengths_B)
     q_BHNCK, k_BHNCK, v_BHNCV, beta_BHNC, g_BHNC = (by_head(value, min(chunk, time)) for value in inputs)
     total_BHNC, between_BHNCS = decay_between(g_BHNC)
     end_BHN = total_BHNC[..., -1]

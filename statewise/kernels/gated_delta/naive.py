@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe, unroll_many
-from statewise.kernels.associative_memory import outer, read
+from statewise.kernels.associative_memory import Inputs, outer, read
 
 
 def gated_delta_step(
@@ -32,13 +32,6 @@ def gated_delta_step(
     return read(q_BHK, s_BHKV), s_BHKV
 
 
-def gated_delta(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    beta_BTH: Tensor,
-    g_BTH: Tensor,
-    s_BHKV: Tensor,
-    lengths_B: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    return unroll_many(gated_delta_step, (q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH), s_BHKV, lengths_B)
+def gated_delta(inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Inputs: q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH."""
+    return unroll_many(gated_delta_step, inputs, s_BHKV, lengths_B)

@@ -26,6 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.gated_delta import chunked
 from statewise.kernels.gradients import through
 from statewise.kernels.tiles import (
@@ -202,7 +203,8 @@ class _Walk(torch.autograd.Function):
         q, k, v, beta, g, s, length_B, inverse, begin, after = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, beta, g, s)
-            again = chunked.gated_delta(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
+            *along, begun = wide(*inputs)
+            again = chunked.gated_delta(tuple(along), begun, length_B)
             return *through(again, inputs, gradients), None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
@@ -222,20 +224,10 @@ class _Walk(torch.autograd.Function):
 
 
 def gated_delta(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    beta_BTH: Tensor,
-    g_BTH: Tensor,
-    s_BHKV: Tensor,
-    lengths_B: Tensor | None,
-    *,
-    exact: bool = True,
+    inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, exact: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`naive.gated_delta`; inputs in any precision, the state and all sums in float32, products if `exact`."""
-    qkv = dense(q_BTHK, k_BTHK, v_BTHV)
-    small = (part.contiguous() for part in (beta_BTH, g_BTH, s_BHKV))
-    given = (*qkv, *small)
+    given = (*dense(*inputs[:3]), *(part.contiguous() for part in (*inputs[3:], s_BHKV)))
     manner = Manner.of(given, lengths_B, exact=exact)
-    y_BTHV, after_BHKV = _Walk.apply(*given, row_lengths(q_BTHK, lengths_B), manner)
+    y_BTHV, after_BHKV = _Walk.apply(*given, row_lengths(inputs[0], lengths_B), manner)
     return y_BTHV, after_BHKV

@@ -8,7 +8,7 @@ from statewise.kernels.gru.batched import gru_packed as gru_packed
 from statewise.kernels.gru.naive import GRUWeights as GRUWeights
 from statewise.kernels.gru.naive import gru_step as gru_step
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
+from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, read_vector
 from statewise.kernels.stepped import with_stepped
 
 
@@ -43,9 +43,4 @@ def gru(
     x_BTI: Tensor, h_BD: Tensor | None, weights: GRUWeights, lengths_B: Tensor | None = None, *, wish: Wish = "auto"
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state. Without a state it begins at zeros, which the kernels need not be given."""
-    batch = x_BTI.shape[0]
-    implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
-    if implementation != "persistent" and h_BD is None:
-        h_BD = weights.zero_state(batch)
-    y_BTD, h_after = IMPLEMENTATIONS[implementation](x_BTI, h_BD, weights, lengths_B)
-    return y_BTD, h_after
+    return read_vector(IMPLEMENTATIONS, chosen, x_BTI, h_BD, weights, lengths_B, wish)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from statewise.kernels.cpu import by_expm1, tanh_of_half_, threads_for
 from statewise.kernels.gradients import again, wants_equation
 from statewise.kernels.gru.naive import GRUWeights, gru_step
-from statewise.kernels.packed_sequence import IN_CACHE, PackedRows, Rows, before_and_after, begin_with, states_before
+from statewise.kernels.packed_sequence import IN_CACHE, Rows, before_and_after, begin_with, read_packed, states_before
 
 # Numbers up to which a matrix that is read column after column was measured to be the faster for being turned.
 _TURNED = 1 << 18
@@ -139,7 +139,4 @@ def gru_packed(x_NI: Tensor, h_BD: Tensor, weights: GRUWeights, rows: Rows) -> T
 
 
 def gru(x_BTI: Tensor, h_BD: Tensor, weights: GRUWeights, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    packed = PackedRows.of(x_BTI, lengths_B)
-    if not packed.rows:
-        return x_BTI.new_zeros(*packed.shape, h_BD.shape[1]), h_BD
-    return packed.restored(gru_packed(packed.x_NI, packed.sorted(h_BD), weights, packed.rows), h_BD)
+    return read_packed(gru_packed, x_BTI, h_BD, weights, lengths_B)

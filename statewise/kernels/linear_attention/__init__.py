@@ -5,12 +5,14 @@
 
 from torch import Tensor
 
+from statewise.kernels.associative_memory import Form, run
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
 from statewise.kernels.linear_attention import chunked, naive
-from statewise.kernels.time_axis import is_autocast, no_autocast, wide
-from statewise.kernels.with_triton import load, with_triton
+from statewise.kernels.with_triton import with_triton
 
 LARGEST = 64 * 128  # numbers in a head's state, which the registers of one program hold
+
+_FORMS: dict[str, Form] = {"naive": naive.linear_attention, "batched": chunked.linear_attention}
 
 
 def choice(state_KV: Tensor, *, wish: Wish = "auto") -> Choice:
@@ -33,16 +35,5 @@ def linear_attention(
     wish: Wish = "auto",
 ) -> tuple[Tensor, Tensor]:
     """What is read at each time step, and the state after the last; both in float32 at least."""
-    chosen = choice(s_BHKV, wish=wish).implementation
-    exact = not is_autocast(s_BHKV)
-    with no_autocast(s_BHKV):
-        inputs = q_BTHK, k_BTHK, v_BTHV, g_BTH
-        if chosen == "triton":  # which widens in registers what it reads
-            y_BTHV, after_BHKV = load("linear_attention").linear_attention(
-                *inputs, *wide(s_BHKV), lengths_B, exact=exact
-            )
-        else:
-            run = naive.linear_attention if chosen == "naive" else chunked.linear_attention
-            q, k, v, g, s = wide(*inputs, s_BHKV)
-            y_BTHV, after_BHKV = run(q, k, v, g, s, lengths_B)
-    return y_BTHV, after_BHKV
+    inputs = (q_BTHK, k_BTHK, v_BTHV, g_BTH)
+    return run("linear_attention", choice(s_BHKV, wish=wish), _FORMS, inputs, s_BHKV, lengths_B)

@@ -13,6 +13,7 @@ B batch, T time, H heads, K key width, V value width, N chunks, C and S time ste
 import torch
 from torch import Tensor
 
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.time_axis import in_chunks, past_end
 
 CHUNK = 32
@@ -33,22 +34,16 @@ def by_head(x_BTH: Tensor, chunk: int) -> Tensor:
     return in_chunks(x_BTH, chunk).movedim(3, 1)
 
 
+def within_rows(inputs: Inputs, lengths_B: Tensor | None) -> Inputs:
+    """Zeros past each row's end."""
+    return inputs if lengths_B is None else tuple(past_end(value, lengths_B) for value in inputs)
+
+
 def linear_attention(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    g_BTH: Tensor,
-    s_BHKV: Tensor,
-    lengths_B: Tensor | None,
-    *,
-    chunk: int = CHUNK,
+    inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor]:
-    time = q_BTHK.shape[1]
-    if lengths_B is not None:
-        q_BTHK, k_BTHK, v_BTHV = (past_end(value, lengths_B) for value in (q_BTHK, k_BTHK, v_BTHV))
-        g_BTH = past_end(g_BTH, lengths_B)
-    chunk = min(chunk, time)
-    q_BHNCK, k_BHNCK, v_BHNCV, g_BHNC = (by_head(value, chunk) for value in (q_BTHK, k_BTHK, v_BTHV, g_BTH))
+    time, inputs = inputs[0].shape[1], within_rows(inputs, lengths_B)
+    q_BHNCK, k_BHNCK, v_BHNCV, g_BHNC = (by_head(value, min(chunk, time)) for value in inputs)
     total_BHNC, between_BHNCS = decay_between(g_BHNC)
     end_BHN = total_BHNC[..., -1]
 

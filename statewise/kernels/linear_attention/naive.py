@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import observe, unroll_many
-from statewise.kernels.associative_memory import outer, read
+from statewise.kernels.associative_memory import Inputs, outer, read
 
 
 def linear_attention_step(
@@ -27,7 +27,6 @@ def linear_attention_step(
     return read(q_BHK, s_BHKV), s_BHKV
 
 
-def linear_attention(
-    q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    return unroll_many(linear_attention_step, (q_BTHK, k_BTHK, v_BTHV, g_BTH), s_BHKV, lengths_B)
+def linear_attention(inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Inputs: q_BTHK, k_BTHK, v_BTHV, g_BTH."""
+    return unroll_many(linear_attention_step, inputs, s_BHKV, lengths_B)

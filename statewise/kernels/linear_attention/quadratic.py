@@ -7,16 +7,13 @@ B batch, T and S time, H heads, K key width, V value width.
 import torch
 from torch import Tensor
 
-from statewise.kernels.linear_attention.chunked import decay_between
+from statewise.kernels.associative_memory import Inputs
+from statewise.kernels.linear_attention.chunked import decay_between, within_rows
 from statewise.kernels.time_axis import past_end
 
 
-def linear_attention(
-    q_BTHK: Tensor, k_BTHK: Tensor, v_BTHV: Tensor, g_BTH: Tensor, s_BHKV: Tensor, lengths_B: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    if lengths_B is not None:
-        q_BTHK, k_BTHK, v_BTHV = (past_end(value, lengths_B) for value in (q_BTHK, k_BTHK, v_BTHV))
-        g_BTH = past_end(g_BTH, lengths_B)
+def linear_attention(inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    q_BTHK, k_BTHK, v_BTHV, g_BTH = within_rows(inputs, lengths_B)
     total_BHT, between_BHTS = decay_between(g_BTH.mT)
     scores_BHTS = between_BHTS * torch.einsum("bthk,bshk->bhts", q_BTHK, k_BTHK)
     y_BTHV = torch.einsum("bhts,bshv->bthv", scores_BHTS, v_BTHV)

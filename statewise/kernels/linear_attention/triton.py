@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.gradients import through
 from statewise.kernels.linear_attention import chunked
 from statewise.kernels.tiles import (
@@ -137,7 +138,8 @@ class _Walk(torch.autograd.Function):
         q, k, v, g, s, length_B, begin, after = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
             inputs = (q, k, v, g, s)
-            again = chunked.linear_attention(*wide(*inputs), length_B)  # type: ignore[call-arg]  # as many as before
+            *along, begun = wide(*inputs)
+            again = chunked.linear_attention(tuple(along), begun, length_B)
             return *through(again, inputs, gradients), None, None
         dy, dafter = (gradient.contiguous() for gradient in gradients)
         batch, time, heads, _ = q.shape
@@ -153,16 +155,10 @@ class _Walk(torch.autograd.Function):
 
 
 def linear_attention(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    g_BTH: Tensor,
-    s_BHKV: Tensor,
-    lengths_B: Tensor | None,
-    *,
-    exact: bool = True,
+    inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, exact: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`naive.linear_attention`; inputs in any precision, the state and all sums in float32, products if `exact`."""
+    q_BTHK, k_BTHK, v_BTHV, g_BTH = inputs
     heads, pieces = q_BTHK.shape[2], _pieces(v_BTHV.shape[-1])
     if pieces > 1:  # columns of a state know nothing of each other: they may be heads of their own, with the same keys
         q_BTHK, k_BTHK, g_BTH = (

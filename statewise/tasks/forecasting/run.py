@@ -11,7 +11,6 @@ from statewise.data import (
     Data,
     Series,
     Span,
-    as_files,
     as_temporary_file,
     file_names,
     make_series,
@@ -229,10 +228,15 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
 
     def _series(self, data: Data) -> list[Series]:
         """What files, a table or arrays hold; arrays have the channels of the training data."""
-        arrays = series_arrays(data) if file_names(data) is None else None
+        paths = file_names(data)
+        return self._series_held(data) if paths is None else self._read(paths, self.spec.data)
+
+    def _series_held(self, data: Data) -> list[Series]:
+        """Of data in memory: a text that looks like a path is only a text."""
+        arrays = series_arrays(data)
         if arrays is None:
-            with as_files(self.spec, data) as files:
-                return self._read(files.paths, files.data)
+            with as_temporary_file(self.spec, data) as file:
+                return self._read(file.paths, file.data)
         return self._checked(series_in(arrays, self.known.channels, missing=self.spec.data.missing))
 
     def _read(self, paths: Sequence[str], data: SeriesDataSpec) -> list[Series]:
@@ -313,7 +317,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
                 yield from ({"file": path, **row} for row in rows_ahead(series, self.forecast(series)))
 
     def _rows_held(self, data: Data) -> list[dict[str, Any]]:
-        return [row for series in self._series(data) for row in rows_ahead(series, self.forecast(series))]
+        return [row for series in self._series_held(data) for row in rows_ahead(series, self.forecast(series))]
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """Rows that could be appended to each file: its own columns, in its own order; what is unknown stays empty."""

@@ -270,6 +270,8 @@ class LanguageModelRun(SelfReadingRun):
         return read(self.model, at, self._tokens(text, first=False)) if text else at
 
     def _tokens(self, text: str, *, first: bool) -> torch.Tensor:
+        if not isinstance(text, str):
+            raise UserError(f"the text is {text!r}, expected a string")
         ids = [int(token) for token in self.tokenizer.encode(text)]
         if self.spec.data.direction == "reverse":
             ids.reverse()
@@ -297,7 +299,7 @@ class LanguageModelRun(SelfReadingRun):
             raise UserError(f"tokens = {tokens} is not valid, expected 0 or more")
         at = self.begin(prompt) if start is None else self.read(start, prompt)
         shown = [token for token in at.tail_BK[0].tolist() if token >= 0]
-        text = TextStream(self.tokenizer.decode, before=shown, stop=stop)
+        text = TextStream(self.tokenizer.decode, before=shown, stop=stop, pieces=self.tokenizer.pieces)
         source = generate(self.model, at, sampling or Sampling(), never=self._never)
         for _ in range(tokens):
             token_B, at = next(source)

@@ -70,14 +70,14 @@ class TokenStationarity(NamedTuple):
             )
             for counted, test in (
                 ("tokens", self.tokens),
-                ("pairs of tokens", self.pairs),
-                ("next token, given the last", self.transitions),
+                ("pairs", self.pairs),
+                ("transitions", self.transitions),
             )
         )
         changing = self._significant()
         verdict = f"not stationary: {', '.join(changing)}" if changing else "no sign that the distribution changes"
         return Report(
-            ("chi-squared", "degrees of freedom", "p if independent", "chi-squared shuffled", "p shuffled"),
+            ("chi²", "degrees of freedom", "p if independent", "chi² shuffled", "p shuffled"),
             rows,
             2,
             f"{verdict} · {self.segments} segments of {name}, {self.blocks} blocks of {self.block:,} tokens",

@@ -15,19 +15,12 @@ from statewise.core import uniforms
 from statewise.data import pad
 from statewise.decoding import Hypothesis, Sampling, alignment_tap, decode_until_end, sample
 from statewise.models import EndAsToken, EndSymbol, Terminating, build_terminating
-from statewise.specs import AnyMixerSpec, DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
+from statewise.specs import AnyMixerSpec, DecodingSpec, Seq2SeqSpec
 from statewise.tasks.loss import within
 from statewise.tasks.translation.examples import Batch
 from statewise.tasks.translation.sides import SourceRow
-from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
-from statewise.training import (
-    ExposureGap,
-    Feedback,
-    exposure_gap,
-    feed_tokens,
-    forced_forward,
-    truth_probability,
-)
+from statewise.tasks.translation.translator import Translator, search_tokens
+from statewise.training import Feedback, Score, feed_tokens
 
 
 @final
@@ -52,44 +45,40 @@ class DecoderOnly(Translator):
 
     def never(self, decoding: DecodingSpec) -> list[int]:
         """The vocabulary's own end symbol closes sources: no target has it."""
-        unknown_id = self.languages.target.unknown_id
-        return [self.languages.target.end_id, *([] if decoding.unknown or unknown_id is None else [unknown_id])]
+        return [self.languages.target.end_id, *self.unknown(decoding)]
 
     def most_written(self, source: int) -> int | None:
         """The source and the edge take places, where places come to an end."""
         longest = self.model_spec.longest
         return None if longest is None else longest - source - 1
 
-    def loss(
-        self,
-        model: Any,
-        batch: Batch,
-        *,
-        forcing: ForcingSpec = TEACHER,
-        step: int = 0,
-        first_row: int = 0,
-        smoothing: float = 0.0,
-    ) -> Tensor:
-        summary_BD, state = self._begun(model, batch)
-        outputs_BTV, _ = forced_forward(
-            model,
-            batch.input_BT,
-            state,
-            truth_probability=truth_probability(forcing, step),
-            key=(self.spec.seed, step),
-            feedback=None if isinstance(forcing, TeacherForcing) else feed_content(forcing.choice),
-            first_row=first_row,
-        )
-        return self._nats(model, batch, summary_BD, outputs_BTV, smoothing).sum()
-
-    def _begun(self, model: Terminating[Any], batch: Batch) -> tuple[Tensor, Any]:
+    def begin(self, model: Any, batch: Batch) -> tuple[Tensor, Any]:
         summary_BD, state = model.condition(batch.source, batch.source_length_B)
         return summary_BD, model.begin(summary_BD, state, length_B=batch.whole_B)
 
+    def feedback(self, choice: Literal["sample", "best"]) -> Feedback:
+        """What is fed back while the truth goes on is a symbol of the content, whatever is thought of the end."""
+        feed = feed_tokens(choice)
+        return lambda outputs_BV, truth_B, uniform_B: feed(outputs_BV[:, :-1], truth_B, uniform_B)
+
+    def total(
+        self, model: Any, batch: Batch, summary_BD: Tensor | None, outputs_BTV: Tensor, smoothing: float
+    ) -> Tensor:
+        return self._nats(model, batch, summary_BD, outputs_BTV, smoothing).sum()
+
+    def score(self, model: Any, batch: Batch, summary_BD: Tensor | None) -> Score:
+        return lambda outputs_BTV, _: self._nats(model, batch, summary_BD, outputs_BTV)
+
     def _nats(
-        self, model: Terminating[Any], batch: Batch, summary_BD: Tensor, outputs_BTV: Tensor, smoothing: float = 0.0
+        self,
+        model: Terminating[Any],
+        batch: Batch,
+        summary_BD: Tensor | None,
+        outputs_BTV: Tensor,
+        smoothing: float = 0.0,
     ) -> Tensor:
         """Where they fall, `[B, T]`; 0 past what is read of a target."""
+        assert summary_BD is not None
         content_BT = batch.target_BT.clamp(min=0)
         nats_BT = model.nats(summary_BD, outputs_BTV, content_BT, batch.whole_B, smoothing=smoothing)
         return nats_BT.masked_fill(~within(batch.length_B, nats_BT.shape[1]), 0.0)
@@ -138,15 +127,8 @@ class DecoderOnly(Translator):
         self, model: Terminating[Any], source_BS: Tensor, length_B: Tensor, longest_B: Tensor, decoding: DecodingSpec
     ) -> list[list[Hypothesis]]:
         """At every step the likelier of going on and stopping, and the likeliest symbol."""
-        written = decode_until_end(
-            model,
-            source_BS,
-            length_B,
-            longest=longest_B,
-            shortest=decoding.min_length,
-            never=self.never(decoding),
-            seed=None,
-        )
+        limits: dict[str, Any] = {"longest": longest_B, "shortest": decoding.min_length, "never": self.never(decoding)}
+        written = decode_until_end(model, source_BS, length_B, **limits, seed=None)
         inside_BT = within(written.lengths_B, written.tokens_BT.shape[1])
         content_BT = written.tokens_BT.masked_fill(~inside_BT, 0)
         log_p_B = -model.loss(source_BS, length_B, content_BT, written.lengths_B).double().sum(1)
@@ -185,35 +167,7 @@ class DecoderOnly(Translator):
         draws = decoding.draws
         parts = (*pad(sources), self.longest(sources, decoding))
         source_BS, length_B, longest_B = (part.to(self.device).repeat_interleave(draws, 0) for part in parts)
-        written = decode_until_end(
-            model,
-            source_BS,
-            length_B,
-            longest=longest_B,
-            shortest=decoding.min_length,
-            never=self.never(decoding),
-            seed=0,
-            first_row=first_row * draws,
-        )
+        limits: dict[str, Any] = {"longest": longest_B, "shortest": decoding.min_length, "never": self.never(decoding)}
+        written = decode_until_end(model, source_BS, length_B, **limits, seed=0, first_row=first_row * draws)
         lengths: NDArray[np.int64] = written.lengths_B.view(len(sources), draws).cpu().numpy()
         return lengths
-
-    def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
-        with torch.no_grad():
-            summary_BD, state = self._begun(model, batch)
-        return exposure_gap(
-            model,
-            batch.input_BT,
-            batch.target_BT,
-            state,
-            lengths_B=batch.length_B,
-            feedback=feed_content(choice),
-            score=lambda outputs_BTV, _: self._nats(model, batch, summary_BD, outputs_BTV),
-            seed=seed,
-        )
-
-
-def feed_content(choice: Literal["sample", "best"]) -> Feedback:
-    """What is fed back while the truth goes on is a symbol of the content, whatever is thought of the end."""
-    feed = feed_tokens(choice)
-    return lambda outputs_BV, truth_B, uniform_B: feed(outputs_BV[:, :-1], truth_B, uniform_B)

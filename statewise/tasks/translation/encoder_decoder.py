@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.decoding import Hypothesis, Sampling, sample
 from statewise.models import ConditionalMachine, build_seq2seq
-from statewise.specs import DecodingSpec, ForcingSpec, Seq2SeqSpec, TeacherForcing
+from statewise.specs import DecodingSpec, Seq2SeqSpec
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.translation.examples import Batch
 from statewise.tasks.translation.sides import SourceRow, padded
-from statewise.tasks.translation.translator import TEACHER, Translator, search_tokens
-from statewise.training import ExposureGap, exposure_gap, feed_tokens, forced_forward, truth_probability
+from statewise.tasks.translation.translator import Translator, search_tokens
+from statewise.training import Feedback, Score, feed_tokens, nats
 
 
 @final
@@ -43,35 +42,26 @@ class EncoderDecoder(Translator):
         return self.languages.target.end_id
 
     def never(self, decoding: DecodingSpec) -> list[int]:
-        unknown_id = self.languages.target.unknown_id
-        return [] if decoding.unknown or unknown_id is None else [unknown_id]
+        return self.unknown(decoding)
 
     def most_written(self, source: int) -> int | None:
         """The end symbol takes a place, where places come to an end."""
         longest = self.model_spec.decoder.longest
         return None if longest is None else longest - 1
 
-    def loss(
-        self,
-        model: Any,
-        batch: Batch,
-        *,
-        forcing: ForcingSpec = TEACHER,
-        step: int = 0,
-        first_row: int = 0,
-        smoothing: float = 0.0,
+    def begin(self, model: Any, batch: Batch) -> tuple[None, Any]:
+        return None, model.condition(batch.source, batch.source_length_B)
+
+    def feedback(self, choice: Literal["sample", "best"]) -> Feedback:
+        return feed_tokens(choice)
+
+    def total(
+        self, model: Any, batch: Batch, summary_BD: Tensor | None, outputs_BTV: Tensor, smoothing: float
     ) -> Tensor:
-        # What follows a row's end is passed over by the loss, so no state needs to be held there.
-        logits_BTV, _ = forced_forward(
-            model,
-            batch.input_BT,
-            model.condition(batch.source, batch.source_length_B),
-            truth_probability=truth_probability(forcing, step),
-            key=(self.spec.seed, step),
-            feedback=None if isinstance(forcing, TeacherForcing) else feed_tokens(forcing.choice),
-            first_row=first_row,
-        )
-        return categorical_loss(logits_BTV, batch.target_BT, smoothing=smoothing).total
+        return categorical_loss(outputs_BTV, batch.target_BT, smoothing=smoothing).total
+
+    def score(self, model: Any, batch: Batch, summary_BD: Tensor | None) -> Score:
+        return nats
 
     def search(
         self, model: Any, sources: Sequence[SourceRow], decoding: DecodingSpec, *, align: bool
@@ -123,16 +113,3 @@ class EncoderDecoder(Translator):
             for number in range(decoding.draws)
         ]
         return np.array([[len(one.tokens) for one in row] for row in zip(*drawn, strict=True)], dtype=np.int64)
-
-    def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
-        with torch.no_grad():
-            state = model.condition(batch.source, batch.source_length_B)
-        return exposure_gap(
-            model,
-            batch.input_BT,
-            batch.target_BT,
-            state,
-            lengths_B=batch.length_B,
-            feedback=feed_tokens(choice),
-            seed=seed,
-        )

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.core import Machine
+from statewise.core import Machine, State
 from statewise.decoding import Hypothesis, Sampling, beam_search, greedy
 from statewise.models import TokenMachine
 from statewise.specs import DecodingSpec, ForcingSpec, TeacherForcing, TranslationSpec
 from statewise.tasks.translation.examples import Batch, Ids, Languages, Rows
 from statewise.tasks.translation.sides import SourceRow
-from statewise.training import ExposureGap
+from statewise.training import ExposureGap, Feedback, Score, exposure_gap, forced_forward, truth_probability
 
 TEACHER = TeacherForcing()
 
@@ -55,6 +55,23 @@ class Translator(ABC):
         """Tokens that can be written at all after a source of so many; None: any number."""
 
     @abstractmethod
+    def begin(self, model: Any, batch: Batch) -> tuple[Tensor | None, State]:
+        """The source's summary, if an end needs it, and the state from which the targets are read."""
+
+    @abstractmethod
+    def feedback(self, choice: Literal["sample", "best"]) -> Feedback:
+        """How an own prediction is fed back in place of the truth."""
+
+    @abstractmethod
+    def total(
+        self, model: Any, batch: Batch, summary_BD: Tensor | None, outputs_BTV: Tensor, smoothing: float
+    ) -> Tensor:
+        """The summed nats of the targets, from the model's outputs."""
+
+    @abstractmethod
+    def score(self, model: Any, batch: Batch, summary_BD: Tensor | None) -> Score:
+        """Nats of each token, from the model's outputs."""
+
     def loss(
         self,
         model: Any,
@@ -66,6 +83,18 @@ class Translator(ABC):
         smoothing: float = 0.0,
     ) -> Tensor:
         """The summed nats of what is read of the targets, ends included."""
+        summary_BD, state = self.begin(model, batch)
+        # What follows a row's end is passed over by the loss, so no state needs to be held there.
+        outputs_BTV, _ = forced_forward(
+            model,
+            batch.input_BT,
+            state,
+            truth_probability=truth_probability(forcing, step),
+            key=(self.spec.seed, step),
+            feedback=None if isinstance(forcing, TeacherForcing) else self.feedback(forcing.choice),
+            first_row=first_row,
+        )
+        return self.total(model, batch, summary_BD, outputs_BTV, smoothing)
 
     @abstractmethod
     def search(
@@ -85,9 +114,25 @@ class Translator(ABC):
     ) -> NDArray[np.int64]:
         """`[sources, decoding.draws]` lengths of outputs drawn from the model."""
 
-    @abstractmethod
     def exposure_gap(self, model: Any, batch: Batch, *, choice: Literal["sample", "best"], seed: int) -> ExposureGap:
         """What it costs, along the target, to have read its own output."""
+        with torch.no_grad():
+            summary_BD, state = self.begin(model, batch)
+        return exposure_gap(
+            model,
+            batch.input_BT,
+            batch.target_BT,
+            state,
+            lengths_B=batch.length_B,
+            feedback=self.feedback(choice),
+            score=self.score(model, batch, summary_BD),
+            seed=seed,
+        )
+
+    def unknown(self, decoding: DecodingSpec) -> list[int]:
+        """The unknown symbol, where it is not to be written."""
+        unknown_id = self.languages.target.unknown_id
+        return [] if decoding.unknown or unknown_id is None else [unknown_id]
 
     def batch(self, rows: Rows, index: Ids) -> Batch:
         return rows.batch(index, self.start_id).to(self.device)

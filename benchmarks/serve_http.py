@@ -1,0 +1,171 @@
+"""Streams over HTTP: tokens a second, time to the first token and between tokens, the server's CPU time and memory.
+
+    python benchmarks/serve_http.py shakespeare-lstm                       1, 8, 32, 128 and 1,000 streams
+    python benchmarks/serve_http.py shakespeare-lstm --streams 10000 --tokens 40 --clients 4
+    python benchmarks/serve_http.py --url http://127.0.0.1:8000 NAME       a server that runs already, ours or another
+
+Starts `statewise serve`, and clients in processes of their own: plain sockets, one a stream, all begun at once. Each
+stream asks for a text of that many tokens, past its end if need be. Several tokens may come in one event.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy as np
+from command_line import console, options, positive, write
+from rich.table import Table
+
+STREAMS = [1, 8, 32, 128, 1000]
+READY = 120  # seconds for a server to answer
+
+
+async def stream(address: tuple[str, int], body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
+    """One request: seconds to the first event, seconds between events, tokens, and what went wrong."""
+    gaps: list[float] = []
+    first, tokens, wrong = 0.0, 0, ""
+    try:
+        reader, writer = await asyncio.open_connection(*address)
+        head = f"POST /v1/completions HTTP/1.1\r\nhost: {address[0]}:{address[1]}\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        began = last = time.perf_counter()
+        status = await reader.readline()
+        if b" 200 " not in status:
+            wrong = status.decode().strip() or "closed"
+        while line := await reader.readline():
+            if not line.startswith(b"data: "):
+                continue
+            now = time.perf_counter()
+            if b'"completion_tokens"' in line:
+                tokens = json.loads(line[6:])["usage"]["completion_tokens"]
+            elif line.startswith(b"data: [DONE]"):
+                break
+            elif not first:
+                first = now - began
+            else:
+                gaps.append(now - last)
+            last = now
+        writer.close()
+    except OSError as error:
+        wrong = type(error).__name__
+    found.append((first, gaps, tokens, wrong))
+
+
+def client(address: tuple[str, int], model: str, seeds: Sequence[int], tokens: int, prompt: str, answers: Any) -> None:
+    async def work() -> list[tuple[float, list[float], int, str]]:
+        found: list[tuple[float, list[float], int, str]] = []
+        asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}
+        asked |= {"temperature": 0.8, "stream_options": {"include_usage": True}}
+        bodies = [json.dumps({**asked, "seed": seed}).encode() for seed in seeds]
+        await asyncio.gather(*(stream(address, body, found) for body in bodies))
+        return found
+
+    answers.put(asyncio.run(work()))
+
+
+def measure(
+    address: tuple[str, int], model: str, streams: int, tokens: int, clients: int, prompt: str
+) -> dict[str, Any]:
+    answers: Any = multiprocessing.Queue()
+    parts = [list(range(part, streams, clients)) for part in range(min(clients, streams))]
+    work = [
+        multiprocessing.Process(target=client, args=(address, model, part, tokens, prompt, answers)) for part in parts
+    ]
+    began = time.perf_counter()
+    for each in work:
+        each.start()
+    found = [answer for _ in work for answer in answers.get()]
+    seconds = time.perf_counter() - began
+    for each in work:
+        each.join()
+    events = sum(len(gaps) + 1 for _, gaps, _, _ in found)
+    gaps = [gap for _, some, _, _ in found for gap in some] or [0.0]
+    firsts = [first for first, _, _, _ in found if first] or [0.0]
+    delivered = sum(count for _, _, count, _ in found)
+    return {
+        "streams": streams,
+        "errors": sum(bool(wrong) for *_, wrong in found),
+        "tokens/s": round(delivered / seconds),
+        "tokens": delivered,
+        "events": events,
+        "first p50 ms": round(1000 * float(np.percentile(firsts, 50)), 1),
+        "first p95 ms": round(1000 * float(np.percentile(firsts, 95)), 1),
+        "gap p50 ms": round(1000 * float(np.percentile(gaps, 50)), 1),
+        "gap p95 ms": round(1000 * float(np.percentile(gaps, 95)), 1),
+    }
+
+
+def cpu_and_memory(pid: int) -> tuple[float, int]:
+    """Seconds of CPU that a process has used, and bytes that it holds."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_for(url: str, server: "subprocess.Popen[bytes] | None") -> None:
+    end = time.monotonic() + READY
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/v1/models", timeout=5).read()
+            return
+        except OSError:
+            if time.monotonic() > end or (server is not None and server.poll() is not None):
+                raise SystemExit(f"no server answers at {url}") from None
+            time.sleep(0.05)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("run", help="a run, or with --url the name of a served model")
+    parser.add_argument("--url", help="of a server that runs already")
+    parser.add_argument("--streams", type=positive, nargs="+", default=STREAMS)
+    parser.add_argument("--tokens", type=positive, default=64)
+    parser.add_argument("--clients", type=positive, default=1, help="processes")
+    parser.add_argument("--prompt", default="ROMEO: but soft, what light")
+    parser.add_argument("--port", type=positive, default=8123)
+    asked = parser.parse_args()
+    url, name, server = asked.url, asked.run, None
+    began = time.perf_counter()
+    if url is None:
+        most = str(max(asked.streams))
+        url, name = f"http://127.0.0.1:{asked.port}", "measured"
+        command = [sys.executable, "-m", "statewise", "serve", asked.run, "--name", name, "--port", str(asked.port)]
+        server = subprocess.Popen([*command, "--slots", most, "--queue", most], stdout=subprocess.DEVNULL)
+    rows = []
+    try:
+        wait_for(url, server)
+        ready = time.perf_counter() - began
+        place = urlparse(url)
+        address = (place.hostname or "127.0.0.1", place.port or 80)
+        measure(address, name, min(8, max(asked.streams)), 16, 1, asked.prompt)
+        for streams in asked.streams:
+            before = cpu_and_memory(server.pid) if server is not None else (0.0, 0)
+            row = measure(address, name, streams, asked.tokens, asked.clients, asked.prompt)
+            if server is not None:
+                after = cpu_and_memory(server.pid)
+                row["CPU µs a token"] = round(1e6 * (after[0] - before[0]) / max(1, row["tokens"]))
+                row["MB resident"] = round(after[1] / 1e6)
+            rows.append(row)
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait(30)
+    table = Table(title=f"{asked.run}: {asked.tokens} tokens a stream; ready after {ready:.1f} s", title_justify="left")
+    for column in rows[0]:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(f"{value:,}" for value in row.values()))
+    console().print(table)
+    write(asked.json, rows, run=asked.run, ready=ready)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Who may ask, and what reaches a route: host, origin, key, size and time of a request are checked before it."""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import logging
+import re
+import secrets
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from statewise.serving.http.error import HttpError
+from statewise.serving.http.exchange import Gone
+from statewise.specs import LOOPBACK, ServingSpec
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+_OPEN = "/health"  # the one path that needs no key
+_SAID = {404: "there is no such path; the list is at /openapi.json", 405: "this path does not take that method"}
+_log = logging.getLogger("statewise.serving")
+
+
+class Gate:
+    """The outermost application: refuses, reads the body, adds headers, and turns every error into an object."""
+
+    def __init__(self, app: ASGIApp, spec: ServingSpec) -> None:
+        self._app, self._spec = app, spec
+        keys = [key.get_secret_value().encode() for key in spec.keys]
+        # A state's owner is written into files: a digest, never the key.
+        self._owners = {key: hashlib.sha256(b"statewise owner " + key).hexdigest()[:32] for key in keys}
+        self._hosts = {host.lower() for host in (*LOOPBACK, spec.host, *spec.hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = scope["headers"]
+        given = _only(headers, b"x-request-id")
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else secrets.token_hex(12).encode()
+        added = [
+            (b"x-request-id", request_id),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        started = False
+
+        async def send_more(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        try:
+            scope.setdefault("state", {})["owner"] = self._admit(scope)
+            body = await self._body(scope, receive)
+            await self._app(scope, _Replay(body, receive), send_more)
+        except Gone:
+            return
+        except HttpError as error:
+            await error.response()(scope, receive, send_more)
+        except HTTPException as error:
+            said = HttpError(error.status_code, _SAID.get(error.status_code, str(error.detail)), headers=error.headers)
+            await said.response()(scope, receive, send_more)
+        except Exception:
+            _log.exception("request %s failed", request_id.decode())
+            if started:
+                raise  # the connection is closed, which a client notices
+            await HttpError(500, "an error inside the server; its log has the details").response()(
+                scope, receive, send_more
+            )
+
+    def _admit(self, scope: Scope) -> str:
+        """The owner of what the request will make; refused if it may not be asked at all."""
+        headers = scope["headers"]
+        host = (_only(headers, b"host") or b"").decode("latin-1")
+        if not self._knows(host):
+            raise HttpError(400, "the Host header names another server; allow it with the setting hosts", code="host")
+        origin = _only(headers, b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
+            raise HttpError(403, "requests of other web pages are refused", code="origin")
+        if not self._owners:
+            return ""
+        if scope["path"] == _OPEN:
+            return ""
+        words = (_only(headers, b"authorization") or b"").split(b" ")
+        key = words[1] if len(words) == 2 and words[0].lower() == b"bearer" else b""
+        owner = ""
+        for known, named in self._owners.items():  # every key is compared, in constant time
+            if hmac.compare_digest(known, key):
+                owner = named
+        if not owner:
+            raise HttpError(
+                401,
+                "send the key of this server: Authorization: Bearer KEY",
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        return owner
+
+    def _knows(self, host: str) -> bool:
+        """Whether the Host header is one of ours: a web page elsewhere could point its own name at this machine."""
+        name = (urlsplit(f"//{host}").hostname or "") if host and "/" not in host and "@" not in host else ""
+        if not name or not (self._spec.is_loopback or self._spec.hosts):
+            return bool(name)
+        try:
+            return ipaddress.ip_address(name).is_loopback or name in self._hosts
+        except ValueError:
+            return name in self._hosts
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        if scope["method"] not in ("POST", "PUT", "PATCH"):
+            return b""
+        headers = scope["headers"]
+        limit = self._spec.state_upload if scope["method"] == "PUT" else self._spec.body_bytes
+        if _only(headers, b"content-encoding") not in (None, b"identity"):
+            raise HttpError(415, "a compressed body is not accepted", code="content_encoding")
+        length = _only(headers, b"content-length")
+        if length is not None and length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._spec.receive_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Gone
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > limit:
+                        raise _too_large(limit)
+                    parts.append(part)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            seconds = self._spec.receive_seconds
+            raise HttpError(
+                408, f"the body did not arrive within {seconds:g} seconds", headers={"connection": "close"}
+            ) from None
+
+
+class _Replay:
+    """Gives the body that was read, then what the connection gives."""
+
+    __slots__ = ("_body", "_receive")
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await self._receive()
+
+
+def _too_large(limit: int) -> HttpError:
+    return HttpError(413, f"the body is larger than {limit:,} bytes", code="body_too_large")
+
+
+def _only(headers: list[tuple[bytes, bytes]], name: bytes) -> bytes | None:
+    """The value of a header; several are as bad as a wrong one."""
+    values = [value for key, value in headers if key == name]
+    return None if not values else values[0] if len(values) == 1 else b"\0"

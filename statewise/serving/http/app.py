@@ -1,0 +1,181 @@
+"""The routes, and their description in OpenAPI's form, made of the same table."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from statewise import __version__
+from statewise.serving.http import completion, info, responses, states
+from statewise.serving.http.access import Gate
+from statewise.serving.http.error import as_json
+from statewise.serving.http.request import (
+    STATE_ID,
+    Body,
+    CompletionRequest,
+    DetokenizeRequest,
+    ForkRequest,
+    PredictRequest,
+    ResponseRequest,
+    StateRequest,
+    TokenizeRequest,
+)
+from statewise.serving.http.service import Service
+
+Answer = Callable[[Service, Request], Awaitable[Response]]
+
+
+class Path(NamedTuple):
+    method: str
+    path: str
+    answer: Answer
+    says: str
+    body: type[Body] | None = None
+    status: int = 200
+
+
+_TASKS = {"classify": "classification", "tag": "tagging", "translate": "translation", "forecast": "forecasting"}
+PATHS = (
+    Path("POST", "/v1/completions", completion.complete, "Continue a prompt", CompletionRequest),
+    Path("POST", "/v1/responses", responses.respond, "Continue a prompt or a response", ResponseRequest),
+    Path("GET", "/v1/responses/{id}", responses.describe, "A stored response"),
+    Path("DELETE", "/v1/responses/{id}", responses.delete, "Delete a stored response and its state"),
+    Path("POST", "/v1/chat/completions", info.chat, "Refused: no run has a chat format", Body),
+    Path("GET", "/v1/models", info.models, "The served models"),
+    Path("GET", "/v1/models/{id}", info.model, "One served model"),
+    Path("POST", "/v1/states", states.read_text, "Read a text and keep the state after it", StateRequest, 201),
+    Path("GET", "/v1/states", states.list_all, "The saved states"),
+    Path("GET", "/v1/states/{id}", states.describe, "One saved state"),
+    Path("DELETE", "/v1/states/{id}", states.delete, "Delete a saved state"),
+    Path("POST", "/v1/states/{id}/fork", states.fork, "Copy a saved state to another id", ForkRequest, 201),
+    Path("GET", "/v1/states/{id}/content", states.download, "A saved state as a safetensors file"),
+    Path("PUT", "/v1/states/{id}/content", states.upload, "Save a safetensors file as a state", None, 201),
+    Path("POST", "/v1/predict", info.predict, "Predict rows, with a run of any task but language", PredictRequest),
+    *(
+        Path("POST", f"/v1/{verb}", partial(info.predict, task=task), f"Predict rows: {task}", PredictRequest)
+        for verb, task in _TASKS.items()
+    ),
+    Path("POST", "/tokenize", info.tokenize, "A text as token ids", TokenizeRequest),
+    Path("POST", "/detokenize", info.detokenize, "Token ids as a text", DetokenizeRequest),
+    Path("GET", "/tokenizer_info", info.tokenizer_info, "The special tokens"),
+    Path("GET", "/health", info.health, "Whether the process works; needs no key"),
+    Path("GET", "/ready", info.ready, "Whether requests are answered now"),
+    Path("GET", "/metrics", info.metrics, "Counters and histograms for Prometheus"),
+    Path("GET", "/version", info.version, "The version of statewise"),
+)
+
+
+class _Endpoint:
+    """The functions of one path, by method, as an application: one frame for the whole of a stream."""
+
+    def __init__(self, service: Service, answers: Mapping[str, Answer]) -> None:
+        self._service, self._answers = service, answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        response = await self._answers[method](self._service, Request(scope, receive))
+        await response(scope, receive, send)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    raise HTTPException(404)
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The application of a server: `service.engine` may come later."""
+
+    async def describe(service: Service, request: Request) -> Response:
+        return as_json(openapi(service))
+
+    by_path: dict[str, dict[str, Answer]] = {"/openapi.json": {"GET": describe}}
+    for path in PATHS:
+        by_path.setdefault(path.path, {})[path.method] = path.answer
+    routes = [Route(path, _Endpoint(service, answers), methods=list(answers)) for path, answers in by_path.items()]
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = router  # so that a wrong method is raised, not answered as text
+        await router(scope, receive, send)
+
+    return Gate(app, service.spec)
+
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def openapi(service: Service) -> dict[str, Any]:
+    """The description of all paths, with the limits of this server."""
+    kinds = sorted({path.body for path in PATHS if path.body is not None}, key=lambda kind: kind.__name__)
+    names, schema = models_json_schema(
+        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
+    )
+    parts = schema["$defs"]
+    for part in parts.values():
+        _tighten(part, service)
+    error = {
+        "description": "Refused",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    made: dict[str, Any] = {}
+    for path in PATHS:
+        operation: dict[str, Any] = {
+            "summary": path.says,
+            "operationId": f"{path.method} {path.path}",
+            "responses": {str(path.status): {"description": "Done"}, "default": error},
+        }
+        if "{id}" in path.path:
+            named = {"type": "string", "pattern": STATE_ID}
+            operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": named}]
+        if path.body is not None:
+            reference = names[(path.body, "validation")]
+            content = {"application/json": {"schema": reference}}
+            operation["requestBody"] = {"required": path.body is not ForkRequest, "content": content}
+        elif path.method == "PUT":
+            binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            operation["requestBody"] = {"required": True, "content": binary}
+        made.setdefault(path.path, {})[path.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "statewise", "version": __version__},
+        "paths": made,
+        "components": {"schemas": {**parts, "Error": _ERROR}},
+    }
+
+
+def _tighten(part: dict[str, Any], service: Service) -> None:
+    """What is known only here: the limits of this server, and the names of its models. Null is left out."""
+    spec, models = service.spec, {} if service.engine is None else service.engine.models
+    limits = {"max_tokens": spec.max_tokens, "max_output_tokens": spec.max_tokens, "n": spec.max_choices}
+    limits |= {"best_of": spec.max_choices, "logprobs": spec.max_logprobs}
+    fields = part.get("properties", {})
+    for name, field in fields.items():
+        if name in limits:
+            (field if "maximum" in field else field["anyOf"][0])["maximum"] = limits[name]
+        if name == "model" and models:
+            fields[name] = {"enum": [*models, None]}
+        elif name not in part.get("required", ()):
+            either = field.pop("anyOf", None) or [fields[name]]
+            if {"type": "null"} not in either:
+                either = [*either, {"type": "null"}]
+            fields[name] = {**(field if either[0] is not field else {}), "anyOf": either}

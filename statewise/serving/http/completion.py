@@ -1,0 +1,281 @@
+"""`/v1/completions`: a request becomes jobs, their events become one object or a stream of chunks."""
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from statewise.decoding import Sampling
+from statewise.serving.http.error import HttpError, as_json, invalid
+from statewise.serving.http.exchange import Choice, Exchange
+from statewise.serving.http.request import CompletionRequest, Drawing, checked_id, parse
+from statewise.serving.http.service import Service, owner_of
+from statewise.serving.http.sse import EventStream
+from statewise.serving.job import Job, Scored
+
+_DONE = b"data: [DONE]\n\n"
+_GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
+_SEEDS = 2**63
+
+
+def sampling_of(asked: Drawing, *, seed: int, vocab: int) -> Sampling:
+    bias = tuple((int(token), float(add)) for token, add in asked.logit_bias.items())
+    outside = [token for token in (*dict(bias), *asked.stop_token_ids) if token >= vocab]
+    if outside:
+        name = "logit_bias" if outside[0] in dict(bias) else "stop_token_ids"
+        raise invalid(f"token {outside[0]} is not in the vocabulary; expected 0 to {vocab - 1}", param=name)
+    return Sampling(
+        repetition=asked.repetition_penalty,
+        temperature=asked.temperature,
+        top_k=asked.top_k if asked.top_k > 0 else None,
+        top_p=asked.top_p if asked.top_p < 1 else None,
+        min_p=asked.min_p or None,
+        seed=seed,
+        presence=asked.presence_penalty,
+        frequency=asked.frequency_penalty,
+        bias=bias,
+    )
+
+
+def first_seed(asked: Drawing) -> int:
+    """The seed of the first choice; the next choices have the next seeds, so each is repeatable alone."""
+    return secrets.randbits(62) if asked.seed is None else asked.seed % _SEEDS
+
+
+def stops_of(asked: Drawing) -> tuple[str, ...]:
+    return (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop)
+
+
+async def token_prompts(service: Service, served: Any, prompt: Any) -> list[tuple[list[int], str]]:
+    """Each prompt as token ids and as text."""
+    if isinstance(prompt, str) or isinstance(prompt[0], int):
+        prompt = [prompt]
+    if len(prompt) > service.spec.max_prompts:
+        raise invalid(f"{len(prompt)} prompts; this server allows {service.spec.max_prompts}", param="prompt")
+    made = []
+    for one in prompt:
+        if isinstance(one, str):
+            made.append((await service.encode(served, one), one))
+        else:
+            service.check_length(served, one, 0)
+            made.append((one, served.tokenizer.decode(one)))
+    return made
+
+
+class Completion:
+    """One request: its jobs, and the answer in either form."""
+
+    def __init__(
+        self, service: Service, served: Any, asked: CompletionRequest, prompts: Sequence[tuple[list[int], str]]
+    ) -> None:
+        self.asked, self.prompts, self._served = asked, prompts, served
+        self.candidates = asked.best_of or asked.n
+        self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
+        self._pieces = service.pieces(served) if asked.logprobs is not None else None
+        self._check(service)
+
+    def _check(self, service: Service) -> None:
+        asked, spec = self.asked, service.spec
+        texts = self.candidates * len(self.prompts)
+        most = min(4 * spec.slots, spec.slots + spec.queue)
+        if asked.suffix:
+            raise invalid(
+                "suffix is not supported: these models read in one direction",
+                param="suffix",
+                code="unsupported_parameter",
+            )
+        if self.candidates < asked.n:
+            raise invalid(f"best_of {asked.best_of} is below n {asked.n}", param="best_of")
+        if self.candidates > spec.max_choices:
+            name = "n" if asked.best_of is None else "best_of"
+            raise invalid(f"{name} {self.candidates}; this server allows {spec.max_choices}", param=name)
+        if asked.stream and self.candidates > asked.n:
+            raise invalid("best_of cannot be streamed: the best is known at the end", param="best_of")
+        if texts > most:
+            raise invalid(f"{texts} texts at once; this server allows {most}: fewer prompts, or a smaller n", param="n")
+        if asked.logprobs is not None and asked.logprobs > spec.max_logprobs:
+            raise invalid(f"logprobs {asked.logprobs}; this server allows {spec.max_logprobs}", param="logprobs")
+        if asked.max_tokens == 0 and not (asked.echo or asked.save_state or asked.session_id):
+            raise invalid("max_tokens 0 needs echo or save_state: there would be nothing to answer", param="max_tokens")
+        if asked.min_tokens > asked.max_tokens:
+            raise invalid(f"min_tokens {asked.min_tokens} is above max_tokens {asked.max_tokens}", param="min_tokens")
+        if texts > 1 and (asked.session_id or isinstance(asked.save_state, str)):
+            name = "session_id" if asked.session_id else "save_state"
+            raise invalid(f"{name} takes one text, here are {texts}; save_state=true gives each its own id", param=name)
+        if asked.session_id and (asked.state or asked.save_state):
+            raise invalid("session_id names where to start and where to save; leave out state and save_state")
+        for prompt, _ in self.prompts:
+            service.check_length(self._served, prompt, asked.max_tokens)
+
+    def choices(self, service: Service, owner: str) -> list[Choice]:
+        """A job for each text, in the order of the answer."""
+        asked, seed, deadline = self.asked, first_seed(self.asked), service.deadline()
+        start, save = asked.state, asked.save_state
+        if asked.session_id:
+            save, start = asked.session_id, service.existing(asked.session_id, owner)
+        needed = asked.logprobs if asked.logprobs is not None or self.candidates == asked.n else 0
+        made: list[Choice] = []
+        for prompt, _ in self.prompts:
+            for number in range(self.candidates):
+                choice = Choice(len(made))
+                choice.job = Job(
+                    model=self._served.name,
+                    prompt=prompt,
+                    receive=choice.receive,
+                    sampling=sampling_of(asked, seed=(seed + number) % _SEEDS, vocab=self._served.vocab),
+                    max_tokens=asked.max_tokens,
+                    min_tokens=asked.min_tokens,
+                    stop=stops_of(asked),
+                    stop_ids=frozenset(asked.stop_token_ids),
+                    ignore_end=asked.ignore_eos,
+                    logprobs=needed,
+                    echo=asked.echo and asked.logprobs is not None,
+                    start=start,
+                    save=new_id("state") if save is True else save or None,
+                    owner=owner,
+                    deadline=deadline,
+                )
+                made.append(choice)
+        return made
+
+    def head(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self._served.name,
+            "system_fingerprint": f"fp_{self._served.fingerprint}",
+        }
+
+    def usage(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        read = sum(len(prompt) for prompt, _ in self.prompts)
+        written = sum(choice.tokens for choice in choices)
+        cached = sum(choice.cached for choice in choices[:: self.candidates])
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+
+    def prompt_of(self, choice: Choice) -> tuple[list[int], str]:
+        return self.prompts[choice.index // self.candidates]
+
+    def answer(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        """The whole answer. Of `best_of`, those with the highest mean log-probability, best first."""
+        groups = [choices[at : at + self.candidates] for at in range(0, len(choices), self.candidates)]
+        kept = []
+        for group in groups:
+            taken = [(choice, *choice.take()) for choice in group]
+            if self.candidates > self.asked.n:
+                taken.sort(key=lambda one: -_mean([token.logprob or 0.0 for token in one[3]]))
+            kept += taken[: self.asked.n]
+        made = []
+        for index, (choice, text, ids, scored) in enumerate(kept):
+            prompt_text = self.prompt_of(choice)[1]
+            shown = prompt_text + text if self.asked.echo else text
+            made.append(
+                {
+                    "index": index,
+                    "text": shown,
+                    "logprobs": self.logprobs(choice, scored, offset=len(prompt_text), first=True),
+                    "finish_reason": choice.finish,
+                    **self.extras(choice, ids, first=True),
+                }
+            )
+        return {**self.head(), "choices": made, "usage": self.usage(choices)}
+
+    def logprobs(self, choice: Choice, scored: list[Scored], *, offset: int, first: bool) -> dict[str, Any] | None:
+        if self._pieces is None:
+            return None
+        if first and self.asked.echo:
+            return self._pieces.report([*choice.prompt, *scored], offset=0)
+        return self._pieces.report(scored, offset=offset)
+
+    def extras(self, choice: Choice, ids: list[int], *, first: bool) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if self.asked.return_token_ids:
+            made["token_ids"] = ids
+            if first:
+                made["prompt_token_ids"] = self.prompt_of(choice)[0]
+        if choice.state is not None:
+            made["state"] = choice.state
+        return made
+
+
+class Chunks:
+    """A completion as chunks of a stream: one prepared beginning, one string for each write."""
+
+    def __init__(self, completion: Completion, exchange: Exchange) -> None:
+        self._completion, self._exchange = completion, exchange
+        asked = completion.asked
+        head = json.dumps(completion.head(), separators=(",", ":"))[:-1]
+        usage = ',"usage":null' if asked.stream_options.include_usage else ""
+        self._head, self._before = head, f'data: {head}{usage},"choices":[{{"index":'
+        self._plain = asked.logprobs is None and not asked.return_token_ids
+        self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
+        special = not self._plain or asked.echo
+        self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
+
+    def news(self) -> bytes:
+        return "".join([self._chunk(choice) for choice in self._exchange.taken()]).encode("ascii")
+
+    def _chunk(self, choice: Choice) -> str:
+        text, ids, scored = choice.take()
+        index, finish = choice.index, choice.finish
+        if finish is None and self._plain and not self._fresh:
+            return f'{self._before}{index},"text":{quoted(text)}{_GOES_ON}' if text else ""
+        if not (text or ids or scored or finish):
+            return ""
+        first = index in self._fresh
+        self._fresh.discard(index)
+        completion, offset = self._completion, self._offsets[index]
+        shown = completion.prompt_of(choice)[1] + text if first and completion.asked.echo else text
+        logprobs = completion.logprobs(choice, scored, offset=offset, first=first)
+        self._offsets[index] = offset + len(text)
+        extras = "".join(
+            f", {quoted(name)}: {json.dumps(value)}"
+            for name, value in completion.extras(choice, ids, first=first).items()
+        )
+        ended = "null" if finish is None else quoted(finish)
+        return (
+            f'{self._before}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
+            f'"finish_reason": {ended}{extras}}}]}}\n\n'
+        )
+
+    def end(self) -> bytes:
+        if not self._completion.asked.stream_options.include_usage:
+            return _DONE
+        usage = json.dumps(self._completion.usage(self._exchange.choices))
+        return f'data: {self._head}, "choices": [], "usage": {usage}}}\n\n'.encode("ascii") + _DONE
+
+    def failure(self, error: HttpError) -> bytes:
+        return f"data: {json.dumps(error.content())}\n\n".encode("ascii") + _DONE
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("-inf")
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(16)}"
+
+
+async def complete(service: Service, request: Request) -> Response:
+    asked = await parse(CompletionRequest, request)
+    header = request.headers.get("x-session-id")
+    if header is not None and asked.session_id is None:
+        asked = asked.model_copy(update={"session_id": checked_id(header)})
+    served = service.served(asked.model, task="language_model")
+    completion = Completion(service, served, asked, await token_prompts(service, served, asked.prompt))
+    owner = owner_of(request)
+    exchange = Exchange(service, completion.choices(service, owner), request.scope["state"].get("abort"))
+    if asked.stream:
+        return EventStream(exchange, Chunks(completion, exchange))
+    await exchange.finish(request.receive)
+    return as_json(completion.answer(exchange.choices))

@@ -1,0 +1,247 @@
+"""The process: a socket, connections with deadlines, signals, and the end."""
+
+import asyncio
+import json
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from statewise.serving.engine import Engine
+from statewise.serving.http.app import make_app
+from statewise.serving.http.error import HttpError
+from statewise.serving.http.service import Service
+from statewise.specs import ServingSpec, UserError, option
+
+_HEAD_BYTES = 64 << 10  # of a request, before its body
+_KEEP_ALIVE = 5  # seconds between two requests of a connection
+_BACKLOG = 4096
+_SEND_BUFFER = 128 << 10  # what the system holds for a client that does not read
+_WATCH = 0.25  # seconds between two looks at the engine
+_LAST_WORDS = 1.0  # seconds in which clients hear of the engine's end
+_LINGER = 0.5  # seconds between an early refusal and the end of its connection
+_ABORT = 3  # seconds for answers to leave after a stop
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's, with a deadline for a request to arrive, a limit for its head, and errors in our form."""
+
+    seconds = 10.0  # for a request to arrive
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head = 0  # bytes of an unfinished head
+        self._in_head = True
+        self._refused = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head += len(data)
+            if self._head > _HEAD_BYTES:
+                self._refuse(431, "the headers are too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"]["abort"] = self.transport.abort
+        self._in_head, self._head = True, 0
+        self._arm()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head = False, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._disarm()
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(self.seconds, self._overdue)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _overdue(self) -> None:
+        """Where a route waits for the body, the gate answers; otherwise nobody would."""
+        if self._in_head or self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is not a valid HTTP request")
+
+    def _refuse(self, status: int, message: str) -> None:
+        body = json.dumps(HttpError(status, message).content()).encode("ascii")
+        head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(f"{head}connection: close\r\n\r\n".encode("ascii") + body)
+        # What still comes is read and thrown away for a while: closed at once, the client would not see the answer.
+        self._refused = True
+        self.loop.call_later(_LINGER, self.transport.close)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn's, without its signal handlers."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(spec: ServingSpec) -> socket.socket:
+    """The socket of a server; refused if the address is taken or is not of this machine."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(spec.host, spec.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # connections inherit it
+        listener.bind(address)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {spec.host}, port {spec.port}: {error.strerror}",
+            fix=f"stop the program that listens there, or choose another {option('port', '8001')}",
+        ) from None
+    return listener
+
+
+def serve(
+    spec: ServingSpec, listener: socket.socket, load: Callable[[], Engine], ready: Callable[[Engine], None]
+) -> int:
+    """Serve until a signal or the engine's end. Returns an exit code: 128 and the signal's number, or 1.
+
+    `load` runs in a thread of its own, while the server already answers that it is not ready.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a stream is an open file
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Server(spec, listener).run(load, ready))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Server:
+    """From the first connection to the last."""
+
+    def __init__(self, spec: ServingSpec, listener: socket.socket) -> None:
+        self._spec, self._listener = spec, listener
+        self.service = Service(spec)
+        protocol = type("BoundedProtocol", (Protocol,), {"seconds": spec.receive_seconds})
+        self._uvicorn = _Uvicorn(
+            uvicorn.Config(
+                make_app(self.service),
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=_ABORT,
+            )
+        )
+        self._signals: list[int] = []
+        self._stop, self._abort = asyncio.Event(), asyncio.Event()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """As a signal does: the first time it finishes what runs, the second time it ends at once. On the loop."""
+        self._signals.append(number)
+        (self._abort if self._stop.is_set() else self._stop).set()
+
+    async def run(self, load: Callable[[], Engine], ready: Callable[[Engine], None]) -> int:
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self.stop, number)
+        serving = asyncio.create_task(self._uvicorn.serve([self._listener]))
+        engine: Engine | None = None
+        try:
+            loading = _in_thread(load)
+            await _first(loading, self._stop.wait())
+            if self._stop.is_set():
+                return 128 + self._signals[0]
+            engine = loading.result()
+            engine.start(loop)
+            self.service.engine = engine
+            ready(engine)
+            return await self._watch(engine)
+        finally:
+            if engine is not None:
+                await asyncio.to_thread(engine.stop)
+            error = HttpError(503, "the server stopped before the text was finished", code="stopping")
+            self.service.fail_all(error)
+            self._uvicorn.should_exit = True
+            await serving
+
+    async def _watch(self, engine: Engine) -> int:
+        """Until a signal, and then until all is finished or a second one."""
+        service, loop = self.service, asyncio.get_running_loop()
+        draining: asyncio.Task[None] | None = None
+        ticked = loop.time()
+        while engine.alive:
+            await _first(self._abort.wait() if draining else self._stop.wait(), asyncio.sleep(_WATCH))
+            if loop.time() - ticked >= 1.0:
+                ticked = loop.time()
+                service.tick(ticked)
+            if self._stop.is_set() and draining is None:
+                service.draining = True
+                draining = asyncio.create_task(engine.drain(self._spec.drain_seconds))
+            if draining is not None and (draining.done() or self._abort.is_set()):
+                draining.cancel()
+                return 128 + self._signals[0]
+        service.failed = True
+        service.fail_all(HttpError(500, "the engine failed", code="engine_failed"))
+        await asyncio.sleep(_LAST_WORDS)
+        return 1
+
+
+async def _first(*waited: Any) -> None:
+    """Until one of them is done; the others are given up, but for futures that somebody else made."""
+    tasks = [asyncio.ensure_future(one) for one in waited]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task, one in zip(tasks, waited):
+        if task is not one:
+            task.cancel()
+
+
+def _in_thread(load: Callable[[], Engine]) -> "asyncio.Future[Engine]":
+    """The result of a function in a thread that does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Engine] = loop.create_future()
+
+    def settle(result: Engine | None, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_exception(error) if error is not None else future.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        try:
+            result, error = load(), None
+        except BaseException as raised:
+            result, error = None, raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, name="statewise-load", daemon=True).start()
+    return future

@@ -1,0 +1,70 @@
+"""Server-sent events: one write for all that came since the last, and a comment where nothing comes for long."""
+
+import asyncio
+from typing import Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from statewise.serving.http.error import HttpError
+from statewise.serving.http.exchange import Exchange, Gone
+
+_PING = b": ping\n\n"
+
+
+class Writer(Protocol):
+    """The events of one kind of stream, as bytes."""
+
+    def news(self) -> bytes:
+        """What came since the last call; may be empty."""
+
+    def end(self) -> bytes:
+        """What follows the last text."""
+
+    def failure(self, error: HttpError) -> bytes: ...
+
+
+class EventStream(Response):
+    """Sends the events of an exchange. Nothing is sent before the first: an early refusal has its own status."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, exchange: Exchange, writer: Writer) -> None:
+        self._exchange, self._writer = exchange, writer
+        self.status_code, self.background, self.body = 200, None, b""
+        self.init_headers({"x-accel-buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange, writer = self._exchange, self._writer
+        started = False
+        loop = asyncio.get_running_loop()
+        watcher = asyncio.ensure_future(exchange.watch(receive))
+        try:
+            while True:
+                await exchange.wait()
+                if exchange.gone:
+                    raise Gone
+                if exchange.failure is not None:
+                    if not started:
+                        raise exchange.failure
+                    body = writer.failure(exchange.failure)
+                else:
+                    body = writer.news()
+                    if exchange.pinged:
+                        body, exchange.pinged = body or _PING, False
+                last = exchange.failure is not None or (not exchange.unfinished and not exchange.touched)
+                if last and exchange.failure is None:
+                    body += writer.end()
+                if body or last:
+                    exchange.sending, exchange.idle_since = True, loop.time()
+                    if not started:
+                        started = True
+                        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                    await send({"type": "http.response.body", "body": body, "more_body": not last})
+                    exchange.sending, exchange.idle_since = False, loop.time()
+                if last:
+                    return
+        finally:
+            watcher.cancel()
+            exchange.close()

@@ -1,0 +1,98 @@
+"""`/v1/states`: what a model remembers of a text, kept under an id: read, list, fork, move, delete."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from statewise.serving.http.completion import new_id, token_prompts
+from statewise.serving.http.error import HttpError, as_json, invalid
+from statewise.serving.http.exchange import Choice, Exchange
+from statewise.serving.http.request import ForkRequest, StateRequest, checked_id, parse
+from statewise.serving.http.service import Service, owner_of
+from statewise.serving.job import Job, Refused
+
+_BINARY = "application/octet-stream"
+T = TypeVar("T")
+
+
+def _asked(service: Service, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except Refused as refused:
+        service.refuse(refused)
+
+
+async def read_text(service: Service, request: Request) -> Response:
+    """Read a prompt and keep the state after it."""
+    asked = await parse(StateRequest, request)
+    served = service.served(asked.model, task="language_model")
+    prompts = await token_prompts(service, served, asked.prompt)
+    if len(prompts) != 1:
+        raise invalid(f"{len(prompts)} prompts; a state is of one text", param="prompt")
+    service.check_length(served, prompts[0][0], 0)
+    choice = Choice(0)
+    choice.job = Job(
+        model=served.name,
+        prompt=prompts[0][0],
+        receive=choice.receive,
+        max_tokens=0,
+        start=asked.state,
+        save=asked.id or new_id("state"),
+        owner=owner_of(request),
+        deadline=service.deadline(),
+    )
+    exchange = Exchange(service, [choice])
+    await exchange.finish(request.receive)
+    return as_json(choice.state, status=201)
+
+
+async def list_all(service: Service, request: Request) -> Response:
+    store = service.ready_engine().store
+    return as_json({"object": "list", "data": _asked(service, lambda: store.list(owner_of(request)))})
+
+
+async def describe(service: Service, request: Request) -> Response:
+    store, id = _named(service, request)
+    return as_json(_asked(service, lambda: store.describe(id, owner_of(request))))
+
+
+async def fork(service: Service, request: Request) -> Response:
+    asked = await parse(ForkRequest, request) if await request.body() else ForkRequest()
+    store, id = _named(service, request)
+    return as_json(_asked(service, lambda: store.fork(id, owner_of(request), asked.id)), status=201)
+
+
+async def delete(service: Service, request: Request) -> Response:
+    store, id = _named(service, request)
+    _asked(service, lambda: store.delete(id, owner_of(request)))
+    return as_json({"id": id, "object": "state.deleted", "deleted": True})
+
+
+async def download(service: Service, request: Request) -> Response:
+    """The state as a safetensors file: `statewise generate --state` continues it, too."""
+    store, id = _named(service, request)
+    owner = owner_of(request)
+    data: bytes = await asyncio.to_thread(_asked, service, lambda: store.export(id, owner))
+    return Response(
+        data, media_type=_BINARY, headers={"content-disposition": f'attachment; filename="{id}.safetensors"'}
+    )
+
+
+async def upload(service: Service, request: Request) -> Response:
+    """A file that `download` or `statewise generate --save-state` wrote. Another model's state is refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _BINARY:
+        raise HttpError(415, f"a state is sent as content-type {_BINARY}")
+    store, id = _named(service, request)
+    served = service.served(request.query_params.get("model"), task="language_model")
+    data, owner = await request.body(), owner_of(request)
+    if not data:
+        raise invalid("the body is empty; expected a safetensors file")
+    made: dict[str, Any] = await asyncio.to_thread(_asked, service, lambda: store.import_(served.name, data, owner, id))
+    return as_json(made, status=201)
+
+
+def _named(service: Service, request: Request) -> tuple[Any, str]:
+    return service.ready_engine().store, checked_id(request.path_params["id"])

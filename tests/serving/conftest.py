@@ -1,0 +1,53 @@
+"""Tiny runs of several tasks, and one server for the tests that leave it as it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+for _library in ("starlette", "uvicorn", "httptools", "uvloop"):
+    pytest.importorskip(_library, reason="the extra `serve` is not installed")
+
+from asking import Client, Running, running  # noqa: E402
+from task_runs import STEPS, make_run, write_files  # noqa: E402
+
+from statewise.tasks import train  # noqa: E402
+from statewise.training.progress import Silent  # noqa: E402
+
+TEXT = "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
+TASKS = {"classifier": "classifier", "tagger": "tagger", "translator": "translator", "forecaster": "direct"}
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Run folders by the name they are served under."""
+    world = tmp_path_factory.mktemp("served")
+    (world / "text.txt").write_text(TEXT)
+    made = {}
+    kinds = {
+        "lstm": ("lstm", {}),
+        "transformer": ("transformer", {"model.heads": 2}),
+        "bytes": ("gru", {"data.tokenizer": "byte"}),
+    }
+    for name, (kind, settings) in kinds.items():
+        made[name] = world / "runs" / name
+        steps = {**STEPS, "train.window": 8, "train.truncation": 8, "train.evaluate_tokens": 100, **settings}
+        train(kind, settings=steps, data=world / "text.txt", out=made[name], display=Silent())
+    write_files(world)
+    return made | {name: make_run(kind, world) for name, kind in TASKS.items()}
+
+
+@pytest.fixture(scope="session")
+def live(folders: dict[str, Path]) -> Iterator[Running]:
+    with running(folders, slots=8, queue=8) as made:
+        yield made
+
+
+@pytest.fixture
+def client(live: Running) -> Client:
+    return live.client
+
+
+@pytest.fixture(scope="session")
+def text_runs(folders: dict[str, Path]) -> dict[str, Path]:
+    return {"lstm": folders["lstm"]}

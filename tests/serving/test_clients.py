@@ -1,0 +1,122 @@
+"""Clients that were written elsewhere: OpenAI's, LangChain's, lm-eval. Each is skipped where it is not installed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import Running, running
+
+from statewise.tasks import load
+
+
+@pytest.fixture(scope="module")
+def address(live: Running) -> str:
+    return f"http://127.0.0.1:{live.client.port}/v1"
+
+
+@pytest.fixture(scope="module")
+def openai(address: str) -> Any:
+    library = pytest.importorskip("openai", reason="the client openai is not installed")
+    with library.OpenAI(base_url=address, api_key="none", max_retries=0) as client:
+        yield client
+
+
+ASKED: dict[str, Any] = {"model": "lstm", "prompt": "the cat", "max_tokens": 12, "seed": 1}
+
+
+def test_openai_completes_and_streams(openai: Any, live: Running) -> None:
+    expected = live.client.complete(**ASKED)["choices"][0]["text"]
+    made = openai.completions.create(**ASKED, logprobs=2)
+    assert made.choices[0].text == expected
+    assert made.usage.completion_tokens == len(made.choices[0].logprobs.tokens)
+    parts = list(openai.completions.create(**ASKED, stream=True, stream_options={"include_usage": True}))
+    assert "".join(part.choices[0].text for part in parts if part.choices) == expected
+    assert parts[-1].usage.total_tokens == made.usage.total_tokens
+    assert {model.id for model in openai.models.list()} >= {"lstm", "transformer"}
+    assert openai.models.retrieve("lstm").id == "lstm"
+
+
+def test_openai_at_once(openai: Any, address: str, live: Running) -> None:
+    import openai as library
+
+    async def several() -> list[str]:
+        async with library.AsyncOpenAI(base_url=address, api_key="none") as client:
+            made = await asyncio.gather(*(client.completions.create(**{**ASKED, "seed": seed}) for seed in range(8)))
+        return [one.choices[0].text for one in made]
+
+    alone = [live.client.complete(**{**ASKED, "seed": seed})["choices"][0]["text"] for seed in range(8)]
+    assert asyncio.run(several()) == alone
+
+
+def test_openai_continues_responses(openai: Any, live: Running) -> None:
+    whole = live.client.complete(**ASKED)["choices"][0]["text"]
+    asked = {"model": "lstm", "max_output_tokens": 6, "extra_body": {"seed": 1}}
+    first = openai.responses.create(input="the cat", **asked)
+    rest = openai.responses.create(input="", previous_response_id=first.id, **asked)
+    assert first.output_text + rest.output_text == whole
+    assert openai.responses.retrieve(first.id).output_text == first.output_text
+    events = list(openai.responses.create(input="the cat", stream=True, **asked))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == first.output_text
+    openai.responses.delete(first.id)
+
+
+def test_openai_has_its_own_errors(openai: Any, address: str) -> None:
+    import openai as library
+
+    with pytest.raises(library.NotFoundError, match="served here"):
+        openai.completions.create(**{**ASKED, "model": "nope"})
+    with pytest.raises(library.BadRequestError) as caught:
+        openai.completions.create(**{**ASKED, "temperature": -1})
+    assert caught.value.param == "temperature"
+    with pytest.raises(library.NotFoundError, match="/v1/completions"):
+        openai.chat.completions.create(model="lstm", messages=[{"role": "user", "content": "hello"}])
+
+
+def test_langchain_invokes_streams_and_batches(address: str, live: Running) -> None:
+    library = pytest.importorskip("langchain_openai", reason="the client langchain-openai is not installed")
+    model = library.OpenAI(base_url=address, api_key="none", model="lstm", max_tokens=12, temperature=0)
+    expected = live.client.complete(**{**ASKED, "temperature": 0})["choices"][0]["text"]
+    assert model.invoke("the cat") == expected
+    assert "".join(model.stream("the cat")) == expected
+    assert model.batch(["the cat", "the cat"]) == [expected] * 2
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer", "bytes"])
+def test_lm_eval_measures_what_an_evaluation_does(name: str, folders: dict[str, Path]) -> None:
+    """Nats of whole documents, as its `loglikelihood_rolling` asks for them. Its tokenizer names no model."""
+    models = pytest.importorskip("lm_eval.models.openai_completions", reason="lm-eval is not installed")
+    from lm_eval.api.instance import Instance
+
+    texts = ["the dog sat on the mat", "so the cat and the dog sat."]
+    with running({name: folders[name]}) as live:
+        client = live.client
+        model = models.LocalCompletionsAPI(
+            model=name,
+            base_url=f"http://127.0.0.1:{client.port}/v1/completions",
+            tokenizer_backend="remote",
+            max_length=2048,
+            batch_size=2,
+        )
+        asked = [
+            Instance(request_type="loglikelihood_rolling", doc={}, arguments=(text,), idx=number)
+            for number, text in enumerate(texts)
+        ]
+        nats = -sum(model.loglikelihood_rolling(asked))
+        end = client.ask("GET", "/tokenizer_info").json["eos_token_id"]
+        assert model.eot_token_id == end
+        for text in texts:  # an evaluation predicts the end of each document too, which lm-eval does not score
+            ids = client.ask("POST", "/tokenize", {"prompt": text}).json["tokens"]
+            made = client.complete(model=name, prompt=[*ids, end], max_tokens=0, echo=True, logprobs=0)
+            nats -= made["choices"][0]["logprobs"]["token_logprobs"][-1]
+        generated = Instance(
+            request_type="generate_until",
+            doc={},
+            arguments=("the cat", {"until": ["zzz"], "max_gen_toks": 12, "temperature": 0}),
+            idx=0,
+        )
+        (text,) = model.generate_until([generated])
+        assert text == client.complete(model=name, prompt="the cat", max_tokens=12, temperature=0)["choices"][0]["text"]
+    run = load(folders[name], device="cpu").with_settings(["data.evaluate_state=carried"])  # a whole document is read
+    evaluation = run.evaluate(texts)
+    assert nats / evaluation.tokens == pytest.approx(evaluation.nats_per_token, abs=1e-4)
