@@ -27,6 +27,7 @@ class Machine(Described, ABC, Generic[S]):
     this machine or not of the rows of its input (`statewise.core.state_check`).
     """
 
+    step_axes: ClassVar[int | None] = None  # of what `step` reads; None: it is not checked
     like: Tensor  # holds nothing; it follows the machine to its device and dtype, so that states can too
 
     def __init__(self) -> None:
@@ -92,6 +93,7 @@ class Machine(Described, ABC, Generic[S]):
 class Mixer(Machine[S]):
     """Carries information along time: `[B, T, input_width]` to `[B, T, output_width]`. Concrete mixers are final."""
 
+    step_axes = 2
     input_width: int
     output_width: int
 

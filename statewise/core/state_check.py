@@ -59,6 +59,8 @@ def guard_sequence(method: Method) -> Method:
         thread = get_ident()
         if thread in _inside:
             return method(self, x, state, lengths_B)
+        if not isinstance(x, Tensor):
+            raise _no_tensor(x)
         if lengths_B is not None:
             x = blanked(x, lengths_B)
         if _is_compiling():
@@ -81,12 +83,16 @@ def guard_step(method: Method) -> Method:
     def guarded(self: Any, x: Tensor, state: Any) -> Any:
         if _is_traced() or (thread := get_ident()) in _inside:
             return method(self, x, state)
-        check, shape = self._state_check, x.shape
+        try:
+            check, shape = self._state_check, x.shape
+        except AttributeError:
+            raise _no_tensor(x) from None
         returned, its_shape = check.returned if check else _NOTHING  # one pair, so that threads cannot mix two
         if state is not returned or shape != its_shape:
             if _is_compiling():
                 return method(self, x, state)
             check = check or _make_check(self)
+            _check_axes(self.step_axes, shape)
             if not check.fits(x, state):
                 _refuse(self, x, state)
             check.holds = check.steps_to_hold > 0 and not _is_grad_enabled()
@@ -116,6 +122,20 @@ def check_input(x: Tensor, lengths_B: Tensor | None, *, width: int | None = None
         raise UserError(f"input has width {x.shape[2]}, expected {width}")
     if lengths_B is not None:
         check_lengths(x, lengths_B)
+
+
+def _no_tensor(x: Any) -> UserError:
+    return UserError(f"input is {_kind(x)}, expected a tensor", fix="pass torch.tensor(...)")
+
+
+def _check_axes(axes: int | None, shape: torch.Size) -> None:
+    """Refuse a time axis where one time step is read: it would be broadcast against the rows of the state."""
+    if axes is not None and len(shape) != axes:
+        expected = "[batch]" if axes == 1 else "[batch, width]"
+        raise UserError(
+            f"input of a step has shape {list(shape)}, expected {expected}",
+            fix="pass one time step, x[:, t]; for several call the machine itself",
+        )
 
 
 def blanked(x: Tensor, lengths_B: Tensor) -> Tensor:

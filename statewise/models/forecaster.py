@@ -185,6 +185,8 @@ def _closed_form(params: Any, shift_BHC: Tensor) -> tuple[Tensor, ...] | None:
 class ValueMachine(Machine[StackState]):
     """`[B, T, I]` real inputs to features `[B, T, D]`; the first `passed` inputs are appended unchanged."""
 
+    step_axes = 2
+
     def __init__(
         self, *, input_width: int, entry: nn.Module, input_dropout: Dropout, stack: Stack, passed: int = 0
     ) -> None:

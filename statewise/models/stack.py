@@ -106,6 +106,8 @@ class StackState(NamedTuple):
 
 @final
 class Stack(Machine[StackState]):
+    step_axes = 2
+
     def __init__(self, blocks: Sequence[Block[Any]], *, final_norm: Norm, position: AddPosition | None = None) -> None:
         super().__init__()
         self.position = position

@@ -69,6 +69,7 @@ S = TypeVar("S", bound=State)
 class Terminating(Machine[S], Generic[S]):
     """Symbols in; logits of the content symbols and, last, of the end out."""
 
+    step_axes = 1
     body: Body
 
     @property

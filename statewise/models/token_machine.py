@@ -21,6 +21,8 @@ S = TypeVar("S", bound=State)
 class TokenMachine(Machine[S]):
     """`[B, T]` tokens to `[B, T, V]` logits: logits at t predict the token at t + 1."""
 
+    step_axes = 1
+
     @property
     @abstractmethod
     def vocab(self) -> int: ...

@@ -13,7 +13,8 @@ import torch
 import statewise as sw
 from statewise.core import rows, state_check, to
 from statewise.core.state_check import unchecked
-from statewise.models import build
+from statewise.models import LINEAGE, CountingMachine, LanguageModel, build
+from statewise.models.lineage import Ancestor
 
 
 def lstm_state(batch: int) -> Any:
@@ -162,4 +163,32 @@ def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_state_at_all_is_refused_at_the_first_step() -> None:
     with pytest.raises(sw.UserError, match="state is a NoneType, expected a GRUState"):
-        sw.GRU(8).step(torch.tensor(1.0), None)  # type: ignore[arg-type]
+        sw.GRU(8).step(torch.randn(2, 8), None)  # type: ignore[arg-type]
+    with pytest.raises(sw.UserError, match=r"input of a step has shape \[\], expected \[batch, width\]"):
+        sw.GRU(8).step(torch.tensor(1.0), None)  # type: ignore[arg-type]  # 0 axes, and nothing was returned yet
+
+
+@pytest.mark.parametrize("entry", LINEAGE, ids=lambda entry: entry.name)
+def test_a_time_axis_is_no_input_of_a_step(entry: Ancestor) -> None:
+    """It was broadcast against the rows of the state: tokens [2, 1] gave outputs [2, 2], with rows mixed."""
+    model = build(entry.spec.small(), vocab=7)
+    if isinstance(model, CountingMachine):
+        model.count(torch.arange(7).numpy())
+    for wrong in (torch.tensor([[1], [2]]), torch.tensor([[1, 2], [2, 3]])):
+        with pytest.raises(sw.UserError, match=r"input of a step has shape \[2, \d\], expected \[batch\]"):
+            model.step(wrong, model.init_state(2))
+    if isinstance(model, LanguageModel):
+        mixer = model.stack.blocks[0].mixer
+        with pytest.raises(sw.UserError, match=r"has shape \[2, 1, \d+\], expected \[batch, width\]"):
+            mixer.step(torch.randn(2, 1, mixer.input_width), mixer.init_state(2))
+
+
+def test_a_list_is_no_input() -> None:
+    gru = sw.GRU(2)
+    for call in (
+        lambda: gru([[[1.0, 2.0]]]),  # type: ignore[arg-type]
+        lambda: gru([[[1.0, 2.0]]], None, torch.tensor([1])),  # type: ignore[arg-type]
+        lambda: gru.step([[1.0, 2.0]], gru.init_state(1)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(sw.UserError, match="input is a list, expected a tensor"):
+            call()
