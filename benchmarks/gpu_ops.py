@@ -156,7 +156,7 @@ def ttt_form(module: Any, layers: int, mini: int, *, widen: bool) -> Form:
         start, norm = tuple(inputs[4 : 4 + layers]), InnerNorm(*inputs[-2:])
         state = Carried(tuple(states[:layers]), tuple(states[layers:-1]), states[-1])
         given = [p.to(torch.promote_types(p.dtype, torch.float32)) if widen else p for p in inputs[:4]]
-        y, after = module.ttt(*given, state, start, norm, mini, None)
+        y, after = module.ttt(tuple(given), state, start, norm, mini, None)
         return (y, *after.change, *after.pending)
 
     return run
@@ -182,7 +182,7 @@ def ttt() -> Iterator[Row]:
 def along_time(run: Callable[..., Any], *, widen: bool) -> Form:
     def go(inputs: list[Tensor], states: list[Tensor]) -> Sequence[Tensor]:
         given = [p.to(torch.promote_types(p.dtype, torch.float32)) if widen else p for p in inputs]
-        result: Sequence[Tensor] = run(*given, *states, None)
+        result: Sequence[Tensor] = run(tuple(given), *states, None)
         return result
 
     return go

@@ -1,4 +1,4 @@
-"""Exported runs without PyTorch: this one file, NumPy, onnxruntime and tokenizers.
+"""Exported runs without PyTorch: this one file, NumPy, onnxruntime and tokenizers; in a pinch, NumPy alone.
 
     from statewise import runtime
 
@@ -19,6 +19,7 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,22 +138,50 @@ class _Tokenizer:
     """The run's own tokenizer.json, with the same ids as in training."""
 
     def __init__(self, path: Path, *, end_id: int | None) -> None:
-        import tokenizers
-
-        self._backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        self._backend.no_truncation()
-        self._backend.no_padding()
-        self._backend.encode_special_tokens = True
         self.end_id = end_id
+        text = path.read_text(encoding="utf-8")
+        self._encode: Callable[[str], list[int]]
+        self._decode: Callable[[list[int]], str]
+        try:
+            import tokenizers
+        except ModuleNotFoundError:
+            self._encode, self._decode = _symbols(json.loads(text))
+            return
+        backend = tokenizers.Tokenizer.from_str(text)
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        self._encode = lambda text: backend.encode(text, add_special_tokens=False).ids
+        self._decode = lambda ids: backend.decode(ids, skip_special_tokens=True)
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        kept = [int(i) for i in ids if i != self.end_id]
-        text: str = self._backend.decode(kept, skip_special_tokens=True)
-        return text
+        return self._decode([int(i) for i in ids if i != self.end_id])
+
+
+def _symbols(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
+    """A tokenizer whose tokens are single characters or bytes, without its library."""
+    model, cut = table["model"], table.get("pre_tokenizer")
+    of_bytes = cut == {**(cut or {}), "type": "ByteLevel", "add_prefix_space": False}
+    if model["type"] != "BPE" or model.get("merges") or table.get("normalizer") or not (cut is None or of_bytes):
+        raise ValueError("this tokenizer needs the library tokenizers; install it: pip install tokenizers")
+    ids = model["vocab"]
+    token_of = {i: token for token, i in ids.items()}
+    if not of_bytes:
+        unknown = ids.get(model.get("unk_token"))
+        return lambda text: [ids.get(letter, unknown) for letter in text], lambda given: "".join(
+            token_of[i] for i in given
+        )
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = iter(range(256, 512))
+    letters = [chr(byte if byte in printable else next(others)) for byte in range(256)]
+    byte_of = {ids[letter]: byte for byte, letter in enumerate(letters)}
+    return (
+        lambda text: [ids[letters[byte]] for byte in text.encode()],
+        lambda given: bytes(byte_of[i] for i in given if i in byte_of).decode(errors="replace"),
+    )
 
 
 # ------------------------------------------------------------------ choosing a token
@@ -245,24 +274,359 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
 
+# ------------------------------------------------------------------ graphs
+
+
 class Graph:
-    """An ONNX file in onnxruntime: arrays by name to arrays by name."""
+    """An ONNX file: arrays by name to arrays by name, in onnxruntime, or without it in NumPy, which is slower."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
+        if not path.is_file():
+            raise ValueError(f"there is no graph {str(path)!r}; export the run again")
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            raise ValueError("onnxruntime is not installed; install it: pip install onnxruntime") from None
-        if not path.is_file():
-            raise ValueError(f"there is no graph {str(path)!r}; export the run again")
+            self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
+            return
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = options.inter_op_num_threads = threads
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self._outputs = [value.name for value in self._session.get_outputs()]
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_outputs()]
+        self._run = lambda feed: dict(zip(names, session.run(None, dict(feed))))
 
     def __call__(self, feed: Mapping[str, Array]) -> Arrays:
-        return dict(zip(self._outputs, self._session.run(None, dict(feed))))
+        return self._run(feed)
+
+
+def interpreted(model: bytes) -> Callable[[Mapping[str, Array]], Arrays]:
+    """An ONNX model in NumPy: the operators that exported graphs have, each by its definition."""
+    (graph,) = _message(model)[7]
+    program = _Program(graph)
+    return lambda feed: program(feed, {})
+
+
+def _message(data: bytes) -> dict[int, list[Any]]:
+    """The fields of a protobuf message by their numbers; what is packed or nested stays bytes."""
+    fields: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        value: Any
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+            case 1:
+                value, at = data[at : at + 8], at + 8
+            case 2:
+                size, at = _varint(data, at)
+                value, at = data[at : at + size], at + size
+            case 5:
+                value, at = data[at : at + 4], at + 4
+            case kind:
+                raise ValueError(f"the graph is damaged: a field of kind {kind}")
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value - (1 << 64) if value >> 63 else value, at
+
+
+def _whole_numbers(parts: Sequence[Any]) -> list[int]:
+    """A repeated number, packed or not."""
+    found = []
+    for part in parts:
+        at = 0
+        while isinstance(part, bytes) and at < len(part):
+            value, at = _varint(part, at)
+            found.append(value)
+        if isinstance(part, int):
+            found.append(part)
+    return found
+
+
+_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
+_PLACES = {1: (4, "<f4"), 11: (10, "<f8")}  # of numbers that are no bytes, with their format
+
+
+def _tensor(data: bytes) -> Array:
+    fields = _message(data)
+    (kind,) = fields[2]
+    shape = _whole_numbers(fields.get(1, ()))
+    if 9 in fields:
+        return np.frombuffer(fields[9][0], dtype=_TYPES[kind]).reshape(shape)
+    if kind in _PLACES:
+        place, form = _PLACES[kind]
+        return np.frombuffer(b"".join(fields.get(place, ())), dtype=form).reshape(shape)
+    return np.array(_whole_numbers(fields.get(7 if kind == 7 else 5, ())), dtype=_TYPES[kind]).reshape(shape)
+
+
+def _attribute(fields: Mapping[int, list[Any]]) -> Any:
+    (kind,) = fields[20]
+    match kind:
+        case 1:
+            return struct.unpack("<f", fields[2][0])[0]
+        case 2:
+            return fields.get(3, [0])[0]
+        case 3:
+            return fields[4][0].decode()
+        case 4:
+            return _tensor(fields[5][0])
+        case 5:
+            return _Program(fields[6][0])
+        case 6:
+            return np.frombuffer(b"".join(fields.get(7, ())), dtype="<f4").tolist()
+        case 7:
+            return _whole_numbers(fields.get(8, ()))
+    raise ValueError(f"the graph has an attribute of kind {kind}, which only onnxruntime reads; install it")
+
+
+class _Program:
+    """The nodes of a graph in their order."""
+
+    def __init__(self, data: bytes) -> None:
+        graph = _message(data)
+        self.constants = {_message(part)[8][0].decode(): _tensor(part) for part in graph.get(5, ())}
+        self.inputs, self.outputs = ([_message(part)[1][0].decode() for part in graph.get(n, ())] for n in (11, 12))
+        self.nodes = []
+        for part in graph.get(1, ()):
+            node = _message(part)
+            attributes = [_message(one) for one in node.get(5, ())]
+            (kind,) = node[4]
+            if kind.decode() not in _OPERATORS:
+                raise ValueError(f"the graph has the operator {kind.decode()}: install onnxruntime")
+            self.nodes.append(
+                (
+                    _OPERATORS[kind.decode()],
+                    [name.decode() for name in node.get(1, ())],
+                    [name.decode() for name in node.get(2, ())],
+                    {one[1][0].decode(): _attribute(one) for one in attributes},
+                )
+            )
+
+    def __call__(self, feed: Mapping[str, Array], outside: Mapping[str, Array]) -> Arrays:
+        """`outside`: what a loop's body sees of the graph around it."""
+        values: dict[str, Any] = {"": None, **outside, **self.constants, **feed}
+        for operator, inputs, outputs, attributes in self.nodes:
+            if operator is _scan:
+                attributes = {**attributes, "outside": values}
+            with np.errstate(all="ignore"):  # as onnxruntime: what is divided by 0 is infinite
+                found = operator(*(values[name] for name in inputs), outputs=len(outputs), **attributes)
+            values.update(zip(outputs, found if isinstance(found, list) else [found]))
+        return {name: values[name] for name in self.outputs}
+
+
+def _scan(
+    *given: Array, body: _Program, num_scan_inputs: int, outside: Mapping[str, Array], **more: Any
+) -> list[Array]:
+    held = len(given) - num_scan_inputs
+    state = list(given[:held])
+    axes = more.get("scan_input_axes") or [0] * num_scan_inputs
+    read = [np.moveaxis(array, axis, 0) for array, axis in zip(given[held:], axes)]
+    every: list[list[Array]] = []
+    for step in range(len(read[0])):
+        found = body(dict(zip(body.inputs, [*state, *(array[step] for array in read)])), outside)
+        values = [found[name] for name in body.outputs]
+        state, seen = values[:held], values[held:]
+        every.append(seen)
+    axes = more.get("scan_output_axes") or [0] * (len(body.outputs) - held)
+    return [*state, *(np.stack(one, axis) for one, axis in zip(zip(*every), axes))]
+
+
+def _reduced(function: Any) -> Callable[..., Array]:
+    def reduce(x: Array, axes: Array | None = None, *, keepdims: int = 1, outputs: int = 1, **more: Any) -> Array:
+        chosen = None if axes is None else tuple(axes.tolist())
+        if chosen == () or (chosen is None and more.get("noop_with_empty_axes")):
+            return x
+        found: Array = np.asarray(function(x, axis=chosen, keepdims=bool(keepdims)))
+        return found.astype(x.dtype)
+
+    return reduce
+
+
+def _of(function: Any) -> Callable[..., Array]:
+    """Of as many arrays as there are inputs, in the type of the first."""
+
+    def apply(*given: Array, outputs: int = 1, **_: Any) -> Array:
+        found: Array = np.asarray(function(*given))
+        return found if found.dtype == np.bool_ else found.astype(given[0].dtype, copy=False)
+
+    return apply
+
+
+def _cast(x: Array, *, to: int, outputs: int = 1, **_: Any) -> Array:
+    return x.astype(_TYPES[to])
+
+
+def _divide(a: Array, b: Array) -> Array:
+    return a / b if a.dtype.kind == "f" else np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+
+
+_error_function = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(_error_function(x.astype(np.float64)), dtype=np.float64)
+
+
+def _gelu(x: Array, *, approximate: str = "none", outputs: int = 1) -> Array:
+    inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) if approximate == "tanh" else _erf(x / math.sqrt(2))
+    return np.asarray(0.5 * x * (1 + inner), dtype=x.dtype)
+
+
+def _normalised(
+    x: Array,
+    gain: Array,
+    bias: Array | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    outputs: int = 1,
+    **_: Any,
+) -> Array:
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    off = x - x.mean(axes, keepdims=True)
+    y = off / np.sqrt((off * off).mean(axes, keepdims=True) + np.float32(epsilon)) * gain
+    return np.asarray(y if bias is None else y + bias, dtype=x.dtype)
+
+
+def _gemm(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    outputs: int = 1,
+) -> Array:
+    y = np.float32(alpha) * ((a.T if transA else a) @ (b.T if transB else b))
+    return (y if c is None else y + np.float32(beta) * c).astype(a.dtype)
+
+
+def _slice(
+    x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None, *, outputs: int = 1
+) -> Array:
+    chosen = [slice(None)] * x.ndim
+    strides = [1] * len(starts) if steps is None else steps.tolist()
+    for axis, begin, end, step in zip(
+        range(len(starts)) if axes is None else axes.tolist(), starts.tolist(), ends.tolist(), strides
+    ):
+        last = None if step < 0 and end < -x.shape[axis] else end
+        chosen[axis] = slice(begin, last, step)
+    return x[tuple(chosen)]
+
+
+def _split(
+    x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int = 0, outputs: int = 1
+) -> list[Array]:
+    if sizes is None:
+        each = -(-x.shape[axis] // (num_outputs or outputs))
+        return np.split(x, range(each, x.shape[axis], each), axis)
+    return np.split(x, sizes.cumsum()[:-1].tolist(), axis)
+
+
+def _reshape(x: Array, shape: Array, *, outputs: int = 1, allowzero: int = 0) -> Array:
+    sizes = shape.tolist()
+    return x.reshape([x.shape[at] if size == 0 and not allowzero else size for at, size in enumerate(sizes)])
+
+
+def _scattered(x: Array, index: Array, updates: Array, *, reduction: str = "none", outputs: int = 1) -> Array:
+    return _put(x, tuple(np.moveaxis(index, -1, 0)), updates, reduction)
+
+
+def _scattered_along(
+    x: Array, index: Array, updates: Array, *, axis: int = 0, reduction: str = "none", outputs: int = 1
+) -> Array:
+    places: list[Array] = list(np.indices(index.shape))
+    places[axis] = index
+    return _put(x, tuple(places), updates, reduction)
+
+
+def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    found = x.copy()
+    if reduction == "add":
+        np.add.at(found, places, updates)
+    else:
+        found[places] = updates
+    return found
+
+
+def _padded(
+    x: Array,
+    pads: Array,
+    value: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str = "constant",
+    outputs: int = 1,
+) -> Array:
+    chosen = list(range(x.ndim)) if axes is None else axes.tolist()
+    each = [(0, 0)] * x.ndim
+    for at, axis in enumerate(chosen):
+        each[axis] = (int(pads[at]), int(pads[at + len(chosen)]))
+    return (
+        np.pad(x, each, constant_values=0 if value is None else value.item())
+        if mode == "constant"
+        else np.pad(x, each, mode="edge")
+    )
+
+
+def _clipped(x: Array, least: Array | None = None, most: Array | None = None, *, outputs: int = 1) -> Array:
+    return np.clip(x, least, most).astype(x.dtype)
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+_ZERO = np.zeros(1, dtype=np.float32)
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{
+        name: _of(function)
+        for name, function in {
+            "Abs": np.abs, "Add": np.add, "And": np.logical_and, "Cos": np.cos, "Div": _divide,
+            "Elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+            "Equal": np.equal, "Erf": _erf, "Exp": np.exp, "Greater": np.greater,
+            "GreaterOrEqual": np.greater_equal, "Identity": np.asarray, "IsNaN": np.isnan,
+            "Less": np.less, "LessOrEqual": np.less_equal, "Log": np.log, "MatMul": np.matmul, "Mul": np.multiply,
+            "Neg": np.negative, "Not": np.logical_not, "Or": np.logical_or, "Pow": np.power,
+            "Reciprocal": np.reciprocal, "Relu": lambda x: np.maximum(x, 0),
+            "Sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)), "Sin": np.sin, "Softplus": _softplus,
+            "Sqrt": np.sqrt, "Sub": np.subtract, "Tanh": np.tanh,
+            "Max": lambda *x: reduce(np.maximum, x), "Min": lambda *x: reduce(np.minimum, x),
+        }.items()
+    },
+    **{
+        f"Reduce{name}": _reduced(function)
+        for name, function in {"Sum": np.sum, "Mean": np.mean, "Max": np.max, "Min": np.min}.items()
+    },
+    "Cast": _cast, "Clip": _clipped, "Gelu": _gelu,
+    "Gemm": _gemm, "LayerNormalization": _normalised, "Pad": _padded, "Reshape": _reshape, "Scan": _scan,
+    "ScatterElements": _scattered_along, "ScatterND": _scattered, "Slice": _slice, "Split": _split,
+    "Concat": lambda *x, axis, outputs: np.concatenate(x, axis),
+    "Constant": lambda *, outputs, **value: next(np.asarray(one) for one in value.values()),
+    "ConstantOfShape": lambda shape, *, outputs, value=_ZERO: np.full(shape.tolist(), value[0]),
+    "Expand": lambda x, shape, *, outputs: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
+    "Gather": lambda x, at, *, outputs, axis=0: np.take(x, at, axis),
+    "GatherElements": lambda x, at, *, outputs, axis=0: np.take_along_axis(x, at, axis),
+    "GatherND": lambda x, at, *, outputs, **_: x[tuple(np.moveaxis(at, -1, 0))],
+    "Range": lambda begin, end, step, *, outputs: np.arange(begin, end, step, dtype=begin.dtype),
+    "Shape": lambda x, *, outputs, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
+    "Softmax": lambda x, *, outputs, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
+    "Squeeze": lambda x, axes=None, *, outputs: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
+    "Transpose": lambda x, *, outputs, perm=None: np.transpose(x, perm),
+    "Unsqueeze": lambda x, axes, *, outputs: np.expand_dims(x, tuple(axes.tolist())),
+    "Where": lambda which, x, y, *, outputs: np.where(which, x, y),
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------ runs

@@ -8,6 +8,8 @@ import typer
 from statewise.cli.option import Json, MixerOption, RunFolder, open_run
 from statewise.cli.output import make_table, print_json, tell
 
+_PROOFS = ("proof", "whole", "compiled")
+
 
 def export(
     run: RunFolder,
@@ -23,6 +25,9 @@ def export(
         typer.Option(metavar="NAME", help="An observed value as one more output: '*forget_gate'. Can be repeated."),
     ] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Smaller graphs too, and what they lose.")] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="With --to pt2, a step for C++ too; it needs a C++ compiler.")
+    ] = False,
     mixer: MixerOption = None,
     json_: Json = False,
 ) -> int:
@@ -39,16 +44,16 @@ def export(
     opened = open_run(run, device="cpu", mixer=mixer)
     folder = Path(f"{run.name}-{to}") if out is None else out
     if to in ("hf", "gguf"):
-        if taps or int8:
-            raise UserError("--taps and --int8 are of graphs", fix="leave them out, or use --to onnx")
+        if taps or int8 or compiled:
+            raise UserError("--taps, --int8 and --compiled are of graphs", fix="leave them out, or export graphs")
         return (_hugging_face if to == "hf" else _gguf)(opened, folder, json_=json_)
     assert to in ("onnx", "pt2")
-    about = export_run(opened, folder, to=to, taps=taps or (), int8=int8)
+    about = export_run(opened, folder, to=to, taps=taps or (), int8=int8, compiled=compiled)
     if json_:
         print_json(about)
     else:
         _print(about, folder)
-    return 0 if all(about[part]["passed"] for part in ("proof", "whole") if part in about) else 1
+    return 0 if all(about[part]["passed"] for part in _PROOFS if part in about) else 1
 
 
 def _gguf(run: Any, folder: Path, *, json_: bool) -> int:
@@ -89,6 +94,10 @@ def _print(about: dict[str, Any], folder: Path) -> None:
         table.add_row("step", batches, "1", f"{proof['step']:.1e}")
         table.add_row("chained steps", batches, str(proof["steps"]), f"{proof['chained']:.1e}")
         table.add_row("sequence", batches, lengths, f"{proof['sequence']:.1e}")
+    if "compiled" in about:
+        proof = about["compiled"]
+        table.add_row("compiled step", batches, "1", f"{proof['step']:.1e}")
+        table.add_row("compiled, chained", batches, str(proof["steps"]), f"{proof['chained']:.1e}")
     if "whole" in about:
         whole = about["whole"]
         batches, lengths = (", ".join(map(str, whole[name])) for name in ("batches", "lengths"))
@@ -107,7 +116,7 @@ def _print(about: dict[str, Any], folder: Path) -> None:
             f"int8: {loss['bytes']:.0%} of the size; it loses {loss['nats']:.4f} nats a token, and "
             f"{loss['same_best']:.1%} of the best tokens stay ({loss['tokens']} tokens of the model's own text)"
         )
-    failed = [part for part in ("proof", "whole") if part in about and not about[part]["passed"]]
+    failed = [part for part in _PROOFS if part in about and not about[part]["passed"]]
     tell(f"{folder}: {', '.join(about['bytes'])}")
     if failed:
         tell("BROKEN: the graphs do not compute what the run does; please report this", error=True)

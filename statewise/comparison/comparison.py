@@ -257,7 +257,7 @@ def changed_story(
     search: bool = False,
     mixers: AnyMixer | Sequence[AnyMixer] = (),
 ) -> Story:
-    """The story, read, with what is asked to be otherwise."""
+    """The story, with the overrides applied."""
     given = tuple(_for_workers(own) for own in own_mixers(mixers))
     likes = [like for _, like, _ in map(read_added, add) if names_a_file(like)]
     made = {own.name: own for own in given} | {like: own_mixer(like) for like in likes}
@@ -347,7 +347,7 @@ def changed_study(
     search: bool = False,
     made: Mapping[str, OwnMixer] | None = None,
 ) -> StudySpec:
-    """One study with what is asked to be otherwise; `share`: times as long. What is set is no longer searched.
+    """One study with the overrides applied; `share` scales its length. A setting that is overridden is not searched.
 
     `made`: the user's own classes, by the words that `add` may say for them.
     """

@@ -1,4 +1,4 @@
-"""The workers of one machine: so many processes, each busy with one trial at a time, none of which outlives us."""
+"""The worker processes of one machine. Each runs one trial at a time and ends with the parent process."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _GRACE = 20.0  # seconds a trial may take to save itself when it is asked to sto
 
 
 class News(NamedTuple):
-    """`told` comes while a trial runs, `done` when its process has ended, `lost` when the worker itself has."""
+    """`told`: progress of a running trial. `done`: the trial ended. `lost`: the worker process ended."""
 
     kind: Literal["told", "done", "lost"]
     trial: Trial | None

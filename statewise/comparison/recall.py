@@ -24,7 +24,7 @@ _NOTHING = 0.01  # a share below which a token does not count
 
 
 class Rows(NamedTuple):
-    """Held-out rows of one length in which the first pair is asked for, and what stands at each place."""
+    """Held-out rows of one length that ask for the first pair, and the role of each position."""
 
     rows: list[Specimen]
     stretches: tuple[tuple[str, slice], ...]  # names of places; the first is the pair asked for, its key and its value

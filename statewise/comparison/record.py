@@ -73,7 +73,7 @@ def found_record(found: Found) -> dict[str, Any]:
 
 
 def read_found(path: Path, *, say: Say = lambda _: None) -> Found | None:
-    """What was found, or None where the trial has not ended well. `say` hears of a record that is damaged."""
+    """The result, or None where the trial has not succeeded. `say` is called for a damaged record."""
     return _read_sealed(path / "result.json", lambda record: found_of(record, source="it"), say)
 
 
@@ -138,7 +138,7 @@ def _read_sealed(file: Path, make: Callable[[dict[str, Any]], T], say: Say) -> T
 
 
 class Log:
-    """Who did what to which trial, a line each. Lines of several processes do not mix: each is one write."""
+    """The journal of trials, one event per line. Each line is one write, so lines of several processes do not mix."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "log.jsonl"

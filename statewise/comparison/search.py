@@ -51,7 +51,7 @@ def _data(entry: Entry) -> str:
 
 
 def mismatch(study: StudySpec, entries: Sequence[Entry]) -> str:
-    """How the recorded search differs from what is run, and whom it leaves out; nothing where it does not."""
+    """How the recorded search differs from what is run, and which entries it lacks; empty where it agrees."""
     if not study.record or not entries:
         return ""
     now, then = circumstances(study, entries), study.record_of

@@ -1,4 +1,4 @@
-"""What several seeds allow to be said: intervals, paired tests, and an order that knows where it is none.
+"""Statistics over seeds: intervals, paired tests, and a ranking that marks ties.
 
 N seeds, K entries.
 """

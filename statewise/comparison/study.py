@@ -165,7 +165,7 @@ def parse_study(table: Mapping[str, Any], *, source: str = "the study", mixers: 
 
 
 def as_table(study: StudySpec) -> dict[str, Any]:
-    """What `parse_study` reads back. TOML has no word for nothing: an entry without a width says so."""
+    """TOML that `parse_study` reads back. TOML has no null, so an entry without a width has a marker."""
     table = study.model_dump(mode="json", exclude_none=True)
     for entry in table["entry"]:
         entry.setdefault("width", "none")
@@ -173,7 +173,7 @@ def as_table(study: StudySpec) -> dict[str, Any]:
 
 
 def spec_of(study: StudySpec, entry: EntrySpec, settings: Mapping[str, Any] | None = None) -> AnyRunSpec:
-    """The run of an entry: the base, what the entry says, and `settings` above both."""
+    """The run of an entry: the base, then the entry's settings, then `settings`."""
     table = with_settings(with_settings(study.base, entry.settings), settings or {})
     return parse_spec(table, source=f"entry {entry.name!r} of the study", mixers=study.mixers)
 
@@ -246,7 +246,7 @@ def _added(
 
 
 def scaled(study: StudySpec, minutes: float) -> StudySpec:
-    """The same in about so many minutes: whatever is counted in steps is multiplied, rounded, and at least 1."""
+    """The same study in about this many minutes: all step counts are scaled, rounded, and at least 1."""
     if not minutes > 0:
         raise UserError(f"minutes is {minutes:g}, expected more than 0")
     share = minutes / study.minutes

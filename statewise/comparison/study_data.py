@@ -80,7 +80,7 @@ def _named(spec: AnyRunSpec) -> Iterator[str]:
 
 
 def _fingerprint(job: Job, names: list[str]) -> str:
-    """What the job says of its training data, and every byte of every file that is named, whatever they are called."""
+    """The job's facts about its training data, and the contents of all named files, regardless of their names."""
     facts = {name: value for told in job.facts().values() for name, value in told.items() if name != "name"}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in names:

@@ -31,7 +31,7 @@ class Trial(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Roughly how long it takes beside others, in no unit: FLOPs a token times steps, and a little in any case."""
+        """Relative duration, without a unit: FLOPs per token times steps, plus a constant."""
         return max(self.flops_per_token * self.spec.train.steps, _LEAST)
 
 

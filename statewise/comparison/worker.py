@@ -77,7 +77,7 @@ def run_trial(path: Path, *, tell: Tell = lambda _: None, mixers: Sequence[Custo
 
 
 def _explained(error: Exception) -> str:
-    """PyTorch says by its words alone that memory ran out on a CPU."""
+    """On a CPU, only the message of the error says that memory ran out."""
     said = f"{type(error).__name__}: {error}"
     if lacking := lack_of_memory(error):
         return f"{lacking}; a smaller model, a smaller train.batch or fewer workers may help"

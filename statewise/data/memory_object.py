@@ -289,6 +289,8 @@ def _choose_columns(table: Table, roles: Sequence[Role], *, training: bool) -> l
             chosen[at] = fitting[0]
         if chosen[at] is None:
             names = list(table.columns)
+            if not names:
+                raise UserError(f"the {table.kind} has no columns", fix=f"name the column of the {role.what}")
             raise UserError(
                 f"it is not clear which column of the {table.kind} holds the {role.what}: {', '.join(names)}",
                 fix=_how_to_name(role, names[0], training=training) + role.otherwise,

@@ -3,14 +3,16 @@
 N nodes, K children, I input width, D width.
 """
 
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Composer, Stacked, state_type
+from statewise.core import Composer, Stacked, State, state_type
 from statewise.kernels.tree import ChildSumWeights, NaryWeights, PlainWeights, child_sum, nary, plain
 from statewise.layers import Scheme, fill_input, fill_recurrent
+
+S = TypeVar("S", bound=State)
 
 
 @state_type
@@ -24,8 +26,16 @@ class TreeLSTMState(NamedTuple):
     c_ND: Tensor
 
 
+class _Sized(Composer[S]):
+    def __init__(self, width: int, input_width: int | None, arity: int | None) -> None:
+        super().__init__()
+        self.input_width = input_width or width
+        self.output_width = width
+        self.arity = arity
+
+
 @final
-class Composition(Composer[NodeState]):
+class Composition(_Sized[NodeState]):
     """`h = tanh(W x + Σ_k U_k h_k + b)`; for two children and nothing at the node, `tanh(U [l; r] + b)`."""
 
     def __init__(
@@ -37,10 +47,7 @@ class Composition(Composer[NodeState]):
         init: Scheme = "orthogonal",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.arity = arity
+        super().__init__(width, input_width, arity)
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.u_DKD = nn.Parameter(torch.empty(width, arity, width))
         self.b_D = nn.Parameter(torch.zeros(width))
@@ -57,7 +64,7 @@ class Composition(Composer[NodeState]):
         return state.h_ND
 
 
-class _TreeLSTM(Composer[TreeLSTMState], Stacked):
+class _TreeLSTM(_Sized[TreeLSTMState], Stacked):
     b_G: Tensor
 
     def absent(self) -> TreeLSTMState:
@@ -80,10 +87,7 @@ class ChildSumTreeLSTM(_TreeLSTM):
         init: Scheme = "orthogonal",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.arity = None
+        super().__init__(width, input_width, arity=None)
         self.w_GI = nn.Parameter(torch.empty(4 * width, self.input_width))
         self.u_GD = nn.Parameter(torch.empty(4 * width, width))
         self.b_G = nn.Parameter(torch.zeros(4 * width))
@@ -114,10 +118,7 @@ class NaryTreeLSTM(_TreeLSTM):
         init: Scheme = "orthogonal",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.input_width = input_width or width
-        self.output_width = width
-        self.arity = arity
+        super().__init__(width, input_width, arity)
         self.w_GI = nn.Parameter(torch.empty(4 * width, self.input_width))
         self.u_RKD = nn.Parameter(torch.empty((3 + arity) * width, arity, width))
         self.b_G = nn.Parameter(torch.zeros(4 * width))

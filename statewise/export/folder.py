@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch._inductor
+from torch import Tensor, nn
+from torch._inductor import cpp_builder
 
 from statewise import __version__, runtime
 from statewise.core import Machine, leaves, save_state
@@ -21,7 +23,7 @@ from statewise.export.proof import Call, Proof, prove, prove_whole, session, ste
 from statewise.export.scan import scan_over
 from statewise.models import ConditionalMachine, TokenMachine
 from statewise.specs import UserError, option, optional
-from statewise.tasks import Portable, Run
+from statewise.tasks import Port, Portable, Run
 
 Target = Literal["onnx", "pt2"]
 _PRODUCTS = ["MatMul", "Gemm"]  # what is quantised; tables that are looked up stay exact
@@ -29,17 +31,27 @@ _WRITTEN = 512  # tokens of the model's own text, on which the loss by int8 is m
 
 
 def export_run(
-    run: Run, out: str | Path, *, to: Target = "onnx", taps: Sequence[str] = (), int8: bool = False
+    run: Run,
+    out: str | Path,
+    *,
+    to: Target = "onnx",
+    taps: Sequence[str] = (),
+    int8: bool = False,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Write a run's graphs to a new folder, compare them with PyTorch, and return what `export.json` then holds.
 
     `taps`: patterns of observed names, such as `*forget_gate`, that become outputs of the step graph. `int8`: smaller
-    graphs beside the others, with their loss.
+    graphs beside the others, with their loss. `compiled`: with `to="pt2"`, a step for C++ and this kind of processor.
     """
     if to not in ("onnx", "pt2"):
         raise UserError(f"{option('to', to)} is not a format of graphs", fix="onnx or pt2")
     if to == "pt2" and (int8 or taps):
         raise UserError(f"{option('int8')} and {option('taps')} are for ONNX", fix=f"leave out {option('to', 'pt2')}")
+    if compiled and to != "pt2":
+        raise UserError(f"{option('compiled')} is for PyTorch's programs", fix=f"add {option('to', 'pt2')}")
+    if compiled:
+        _refuse_no_compiler()
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{str(folder)!r} already exists", fix=f"choose another folder: {option('out', 'DIR')}")
@@ -64,6 +76,8 @@ def export_run(
         about["taps"] = list(taps)
         about["proof"] = _as_json(prove(portable.machine, step, sequence))
         about["milliseconds"] = step_times(portable.machine, step)
+        if compiled:
+            about["compiled"] = _as_json(prove(portable.machine, _compiled(portable.machine, files), sequence))
         if int8:
             about["int8"] = _int8_graphs(portable, files, sequence)
     whole = portable.whole
@@ -114,17 +128,39 @@ def _pt2_graphs(machine: Machine[Any], files: dict[str, bytes], taps: Sequence[s
     calls = []
     for name, is_step in (("step.pt2", True), ("sequence.pt2", False)):
         module, ports, outputs = flat(machine, step=is_step)
-        free = tuple(dict.fromkeys(port.axes, torch.export.Dim.DYNAMIC) for port in ports)
         with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-            program = torch.export.export(
-                module, tuple(port.example for port in ports), dynamic_shapes=(free[0], free[1:])
-            )
-            torch.export.save(program, Path(folder) / name)
+            torch.export.save(_program(module, ports), Path(folder) / name)
             files[name] = (Path(folder) / name).read_bytes()
             loaded: Callable[..., tuple[Tensor, ...]] = torch.export.load(Path(folder) / name).module()
         inputs, names = [port.name for port in ports], [name for name, _ in outputs]
         calls.append(_pt2_call(loaded, inputs, names))
     return calls[0], calls[1]
+
+
+def _refuse_no_compiler() -> None:
+    try:
+        cpp_builder.get_cpp_compiler()
+    except Exception as error:  # PyTorch's own kinds differ by version
+        raise UserError(
+            f"{option('compiled')} needs a C++ compiler, and PyTorch finds none: {str(error).partition(chr(10))[0]}",
+            fix=f"install g++, or name one in the variable CXX; or leave out {option('compiled')}",
+        ) from None
+
+
+def _compiled(machine: Machine[Any], files: dict[str, bytes]) -> Call:
+    """The step as a package of AOTInductor: code for this processor, which C++ runs without Python."""
+    module, ports, outputs = flat(machine, step=True)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder, quiet():
+        package = Path(folder) / "step.compiled.pt2"
+        torch._inductor.aoti_compile_and_package(_program(module, ports), package_path=str(package))
+        files[package.name] = package.read_bytes()
+        loaded = torch._inductor.aoti_load_package(str(package))
+    return _pt2_call(loaded, [port.name for port in ports], [name for name, _ in outputs])
+
+
+def _program(module: nn.Module, ports: Sequence[Port]) -> torch.export.ExportedProgram:
+    free = tuple(dict.fromkeys(port.axes, torch.export.Dim.DYNAMIC) for port in ports)
+    return torch.export.export(module, tuple(port.example for port in ports), dynamic_shapes=(free[0], free[1:]))
 
 
 def _pt2_call(program: Callable[..., tuple[Tensor, ...]], inputs: Sequence[str], outputs: Sequence[str]) -> Call:

@@ -10,7 +10,7 @@ MOST = 60  # answers that are kept of a run
 
 
 class Answer(NamedTuple):
-    """What was asked, what is true, and what a model said. Of a word in a sentence, `asked` is the word."""
+    """The question, the true answer and the answer of a model. Of a word in a sentence, `asked` is the word."""
 
     given: str
     asked: str

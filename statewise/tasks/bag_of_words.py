@@ -29,7 +29,7 @@ class BagOfWords(NamedTuple):
     bias_L: Tensor
 
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Of each class `[N, K]`. A word that training did not show says nothing."""
+        """Of each class `[N, K]`. Words that training did not show are ignored."""
         score_NL = _rows(self.words, texts) @ self.weight_VL + self.bias_L
         return _log_probabilities(score_NL).numpy()
 

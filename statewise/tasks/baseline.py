@@ -1,4 +1,4 @@
-"""What knows next to nothing: every figure of a model stands beside one of these.
+"""Trivial baselines, which every metric of a model is compared with.
 
 B batch, T time, C channels, H time steps ahead, P order of an autoregression.
 """

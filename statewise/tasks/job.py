@@ -95,7 +95,7 @@ class Job(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Payload]:
-        """What must stand beside weights so that they can be used anywhere."""
+        """The files that weights need besides themselves: vocabularies, labels, checksums."""
 
     @abstractmethod
     def headline(self) -> str:
@@ -121,7 +121,7 @@ class Job(ABC):
         return worse_than_trivial(name, trivial.metric, own, known, label=f"validation {trivial.metric}")
 
     def begin(self, model: Any, rows: int) -> Any:
-        """The state before anything was read. Whoever reads whole sequences carries nothing along."""
+        """The initial state; empty for jobs that read whole sequences."""
         return ()
 
     @abstractmethod

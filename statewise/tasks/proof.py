@@ -228,7 +228,7 @@ def _check_any(model: Machine[Any] | Encoder, *, name: str) -> Iterator[Finding]
 
 
 def given_a_source(model: Machine[Any], batch: int, *, source: int | None = None) -> Any:
-    """What a decoder begins from: sources of different lengths, one of them empty, read by whoever reads."""
+    """The initial states of a decoder: from encoded sources of different lengths, one of them empty."""
     assert isinstance(model, ConditionalMachine)
     source = source or batch
     generator = torch.Generator().manual_seed(0)

@@ -324,7 +324,7 @@ def _name_and_arrays(pattern: str) -> tuple[str, str]:
 
 
 def _differ(paths: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether one of the files is none of those that the figure is of; without their sums nobody can tell."""
+    """Whether one of the files differs from those of the published metric; False where their checksums are unknown."""
     return bool(known) and not all(_sha256(path).startswith(tuple(known)) for path in paths)
 
 

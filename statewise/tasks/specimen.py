@@ -102,7 +102,7 @@ class Specimen:
 
 
 class Words(NamedTuple):
-    """How a lens speaks of a task."""
+    """The words that lenses use for a task."""
 
     place: str  # what stands at a place: token, word, time step, cell, node
     question: str  # what an answer is of: row, word, node, time step

@@ -31,7 +31,7 @@ def form(module: object, inner: str, *, normed: bool, mini_batch: int):
     def run(inputs: list[Tensor], states: list[Tensor], lengths_B: Tensor | None) -> tuple[Tensor, ...]:
         start, norm = tuple(inputs[4 : 4 + layers]), InnerNorm(*inputs[-2:]) if normed else None
         state = Carried(tuple(states[:layers]), tuple(states[layers:-1]), states[-1])
-        y, after = module.ttt(*inputs[:4], state, start, norm, mini_batch, lengths_B)
+        y, after = module.ttt(tuple(inputs[:4]), state, start, norm, mini_batch, lengths_B)
         # The count as numbers with a point, so that it is compared too.
         return y, *after.change, *after.pending, after.left_B.double()
 

@@ -35,7 +35,14 @@ QUICK: dict[str, Any] = {
 WIDE = {"model.width": 8}
 LANGUAGE = {**WIDE, "train.window": 8, "train.truncation": 8, "train.evaluate_tokens": 100}
 CLASSES = {**WIDE, "model.embedding": 8, "data.min_count": 1}
-SIDES = {"model.encoder.width": 8, "model.decoder.width": 8, "data.min_count": 1, "decoding.watch": 0}
+SIDES = {
+    "model.encoder.width": 8,
+    "model.decoder.width": 8,
+    "data.min_count": 1,
+    "decoding.watch": 0,
+    "decoding.beam": 1,
+    "decoding.draws": 4,
+}
 AHEAD = {**WIDE, "forecast.context": 12, "forecast.horizon": 4}
 
 TEXT = "the cat sat on the mat and the dog sat on the log. " * 20

@@ -6,12 +6,14 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
+import torch._inductor
 from command import call
 
 import statewise as sw
@@ -70,6 +72,8 @@ def check(name: str) -> None:
     proof = prove(model, session(step), session(sequence))
     assert proof.passed, proof
     assert proof.step <= 2e-6 or "ttt" in name, proof  # whose inner learning amplifies rounding within one step
+    plain = prove(model, *(runtime.interpreted(graph.SerializeToString()) for graph in (step, sequence)))
+    assert plain.passed, plain
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -159,12 +163,43 @@ def test_the_folder_runs_where_torch_is_not(exported: Path, here: Path) -> None:
     assert done.stdout == call("generate", "runs/lstm", *asked).out
 
 
+def test_the_folder_runs_with_numpy_alone(exported: Path, here: Path) -> None:
+    """Neither onnxruntime nor tokenizers: the same text of a character model, and saved states."""
+    absent = ("torch", "statewise", "onnxruntime", "tokenizers")
+    hidden = f"import sys, runpy; sys.modules.update(dict.fromkeys({absent})); sys.argv = sys.argv[1:]"
+    asked = ["--prompt", "the c", "--tokens", "60", "--seed", "5"]
+    code = f"{hidden}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    words = [sys.executable, "-c", code, str(exported / "runtime.py"), *asked]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == call("generate", "runs/lstm", *asked).out
+
+
+@pytest.mark.parametrize("kind", ["byte", "char"])
+def test_symbols_without_the_library(kind: str) -> None:
+    texts = ["naïve café\n", "日本", "", "a b  c"]
+    tokenizer = sw.data.Tokenizer.train(kind, texts[:2])
+    encode, decode = runtime._symbols(json.loads(tokenizer.to_json()))
+    for text in texts:
+        ids = tokenizer.encode(text).tolist()
+        assert encode(text) == ids
+        assert decode(ids) == tokenizer.decode(ids)
+        assert decode(ids[:-1]) == tokenizer.decode(ids[:-1])
+
+
+def test_words_need_the_library() -> None:
+    with pytest.raises(ValueError, match="needs the library tokenizers"):
+        runtime._symbols(json.loads(sw.data.Tokenizer.train("word", ["a b c"]).to_json()))
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         ("runs/lstm --out runs", "'runs' already exists"),
         ("runs/lstm --out new --taps nothing", "no value of this model is observed under 'nothing'"),
         ("runs/lstm --out new --to pt2 --int8", "--int8 and --taps are for ONNX"),
+        ("runs/lstm --out new --compiled", "--compiled is for PyTorch's programs"),
+        ("runs/lstm --out new --to hf --compiled", "--taps, --int8 and --compiled are of graphs"),
         ("runs", "'runs' is not a run folder"),
     ],
 )
@@ -207,6 +242,13 @@ def classifier(folder: Path, recipe: str, data: Any, **settings: Any) -> tuple[A
     return trained.load(), runtime.load(folder / "out")
 
 
+def in_numpy(folder: Path) -> Any:
+    """The exported run where onnxruntime is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "onnxruntime", None)
+        return runtime.load(folder / "out")
+
+
 def agree(run: Any, out: Any, rows: list[Any]) -> None:
     assert out.predict(rows) == run.predict(rows)
     for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
@@ -217,6 +259,7 @@ def test_a_classifier_of_texts(tmp_path: Path) -> None:
     texts = [("a great film", "good"), ("an awful plot, a long one", "bad"), ("great", "good")] * 8
     run, out = classifier(tmp_path, "classification", texts)
     agree(run, out, ["a great plot", "awful", "", "one " * 40])
+    agree(run, in_numpy(tmp_path), ["a great plot", "awful", "", "one " * 40])
     assert out.generate("great") == run.generate("great")
     with pytest.raises(ValueError, match="classifies texts; got int"):
         out.predict([3])
@@ -255,6 +298,7 @@ def test_a_tagger(settings: dict[str, Any], tmp_path: Path) -> None:
     for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
         assert theirs.pop("probabilities") == pytest.approx(ours.pop("probabilities"), abs=1e-6)
         assert theirs == ours
+    assert in_numpy(tmp_path).predict(rows) == run.predict(rows)
     assert out.generate("Anna sees\na cat") == run.generate("Anna sees\na cat")
     with pytest.raises(ValueError, match="a sentence is a list of words"):
         out.predict(["Anna sees"])
@@ -280,7 +324,8 @@ def test_a_forecaster(settings: dict[str, Any], tmp_path: Path) -> None:
     for given in (series, [array[40:90] + 3 for array in series], [series[1][:60]]):
         for ours, theirs in zip(run.predict(given), out.predict(given), strict=True):
             np.testing.assert_allclose(theirs, ours, atol=1e-5)
-    np.testing.assert_allclose(out.predict(series[2]), run.predict(series[2]), atol=1e-5)
+    for one in (out, in_numpy(tmp_path)):
+        np.testing.assert_allclose(one.predict(series[2]), run.predict(series[2]), atol=1e-5)
     np.testing.assert_allclose(out.predict(np.stack(series)), run.predict(np.stack(series)), atol=1e-5)
     with pytest.raises(ValueError, match=r"expected \[T, 2\] with T at least 16"):
         out.predict(series[0][:5])
@@ -309,6 +354,7 @@ def test_a_translator(kind: str, tmp_path: Path) -> None:
     out = runtime.load(tmp_path / "out")
     texts = ["a b c", "f e d c b a", "c"]
     assert out.predict([*texts, ""]) == run.predict([*texts, ""])
+    assert in_numpy(tmp_path).predict(texts) == run.predict(texts)
     for text in texts:
         for sampling in SAMPLINGS:
             ours = run.generate(text, sampling=sw.Sampling(**sampling))
@@ -338,7 +384,7 @@ def test_a_tree_run(settings: dict[str, Any], tmp_path: Path) -> None:
         "(1 (0 (1 a)) (0 b))",
         "(1 (0 a) b (1 c) (0 (1 d) (0 x) (1 a)))",
     ]
-    assert out.predict(rows) == run.predict(rows)
+    assert out.predict(rows) == in_numpy(tmp_path).predict(rows) == run.predict(rows)
     for ours, theirs in zip(run.predict_rows(rows), out.predict_rows(rows), strict=True):
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-6)
         for mine, its in zip(ours["nodes"], theirs["nodes"], strict=True):
@@ -377,6 +423,25 @@ def test_pt2(here: Path, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     assert json.loads(said.out)["proof"]["passed"]
     assert {path.name for path in (tmp_path / "out").glob("*.pt2")} == {"step.pt2", "sequence.pt2"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="AOTInductor needs a C++ compiler")
+def test_a_compiled_step(here: Path, tmp_path: Path) -> None:
+    said = call("export", "runs/lstm", "--to", "pt2", "--compiled", "--out", str(tmp_path / "out"), "--json")
+    assert said.code == 0, said.err
+    proof = json.loads(said.out)["compiled"]
+    assert proof["passed"]
+    assert proof["batches"] == [1, 3, 8]
+    assert (tmp_path / "out/step.compiled.pt2").is_file()
+
+
+def test_a_compiled_step_needs_a_compiler(here: Path) -> None:
+    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
+        said = call("export", "runs/lstm", "--to", "pt2", "--compiled", "--out", "new")
+    assert said.code == 2
+    assert "needs a C++ compiler, and PyTorch finds none" in said.err
+    assert not Path("new").exists()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.figures import html
@@ -44,8 +45,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: one.write(folder / name) for name, one in found.items()}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("lens", ["surprise", "gradient", "attention", "bptt"])
+@covered("lens, width", ["surprise", "gradient", "attention", "bptt"], WIDTHS, strength=1)
 def test_a_page_opens(lens: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
     with Watched(browser, pages[lens], width=width) as seen:
         page = seen.page

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.inspection import Inspection, apply_lens, live_subject
@@ -42,8 +43,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
-@pytest.mark.parametrize(("kind", "width"), [("static", 360), ("live", 1400)])
-@pytest.mark.parametrize("name", ["gates", "updates", "intervene", "lists", "probes"])
+@covered(
+    "name, kind, width",
+    ["gates", "updates", "intervene", "lists", "probes"],
+    ["static", "live"],
+    [360, 1400],
+    strength=1,
+)
 def test_opens_from_disk(name: str, kind: str, width: int, browser: Any, pages: dict[str, Path]) -> None:
     with Watched(browser, pages[f"{name} {kind}"], width=width) as seen:
         assert seen.page.evaluate(STICKING_OUT) == []

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import made_study as made
 import pytest
+from covering import covered
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
 
 from statewise.comparison.report import Part
@@ -52,8 +53,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", ["two", "one", "static"])
+@covered("kind, width", ["two", "one", "static"], WIDTHS, strength=1)
 def test_opens_from_disk(kind: str, width: int, browser: Any, reports: dict[str, Path]) -> None:
     """In light and in dark, folded and unfolded."""
     with Watched(browser, reports[kind], width=width) as seen:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import call
+from covering import covered
 from task_runs import RUNS, make_run, write_files
 
 from statewise.training.checkpoint import MANIFEST
@@ -30,8 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", RUNS)
+@covered("name, damage", list(RUNS), list(DAMAGES), strength=1)
 def test_a_damaged_folder_is_refused(name: str, damage: str, folder: Path, tmp_path: Path) -> None:
     whole = make_run(name, folder)
     files = json.loads((whole / MANIFEST).read_text())["files"]

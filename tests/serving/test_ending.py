@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from asking import Client, Running, Said, running
 
+from statewise import cli
+from statewise.serving.http import exchange
 from statewise.serving.scheduler import Scheduler
 from statewise.specs import ServingSpec
 
@@ -128,6 +130,24 @@ def test_a_silent_stream_gets_comments(text_runs: dict[str, Path], monkeypatch: 
         while b"[DONE]" not in said:
             said += waiting.recv(1000)
         waiting.close()
+
+
+def test_in_a_crowd_tokens_share_a_write(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every request were above the number from which streams pause between two writes."""
+    asked = {"prompt": "the cat", "max_tokens": 100, "seed": 1, "ignore_eos": True}
+    with running(text_runs) as live, slowed(monkeypatch):
+        each = live.client.chunks(**asked)
+        monkeypatch.setattr(exchange, "_CROWD", 0)
+        monkeypatch.setattr(exchange, "_PAUSE", 0.25)
+        shared = live.client.chunks(**asked)
+        monkeypatch.setattr(exchange, "_PAUSE", 1000.0)  # only what is written once a second
+        seldom = live.client.chunks(**asked)
+    assert len(each) > 50
+    assert 4 <= len(shared) < 20
+    assert 2 <= len(seldom) < 6
+    first, *_ = texts = [[chunk["choices"][0]["text"] for chunk in chunks] for chunks in (each, shared, seldom)]
+    assert len({"".join(parts) for parts in texts}) == 1
+    assert texts[1][0] == first[0], "the first token is not held back"
 
 
 # ------------------------------------------------------------------ more than fits
@@ -303,25 +323,24 @@ def test_an_engine_that_dies_is_told_and_ends_the_process(
         assert b'"engine_failed"' in read_all(stream)
 
 
-def test_what_is_wrong_with_the_command_is_said_before_anything_starts(text_runs: dict[str, Path]) -> None:
+def test_what_is_wrong_with_the_command_is_said_before_anything_starts(
+    text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refused(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "statewise", "serve", *words],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 2, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
+        monkeypatch.setattr(sys, "argv", ["statewise", "serve", *words])
+        assert cli._run() == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        return said.err
 
     run = str(text_runs["lstm"])
     assert "STATEWISE_KEY" in refused(run, "--host", "0.0.0.0")
     assert "drain_seconds" in refused(run, "--set", "drain_second=3")
     assert "slots" in refused(run, "--slots", "0")
     assert "two runs have one name" in refused(run, run)
+    assert "2 names for 1 runs" in refused(run, "--name", "a", "--name", "b")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused(run, "--port", str(taken.getsockname()[1]))
     assert "is not a folder" in refused("no/such/run", "--port", "0")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "[serve]" in refused(run)

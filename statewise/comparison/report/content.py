@@ -1,4 +1,4 @@
-"""All that the report says, before it has a form: HTML, Markdown and JSON are three ways to write this down."""
+"""The content of the report, independent of its format: HTML, Markdown and JSON are written from it."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _NOISY = 4.0  # times the median standard deviation over seeds
 
 
 class Part(NamedTuple):
-    """One study of a report: what was asked, solved and found, and the folder with its trials."""
+    """One study of a report: its question, plan and results, and the folder with its trials."""
 
     name: str
     study: StudySpec
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 class PartContent(NamedTuple):
-    """What the report says of one study."""
+    """The part of the report about one study."""
 
     name: str
     title: str

@@ -377,7 +377,7 @@ def _by_context(
 
 
 def _growth(series: list[Series], form: Callable[[float], str], *, noise: float) -> str:
-    """Who grows and who stays flat. Times vary between runs, so growth has to exceed the factor `noise`."""
+    """Entries that grow and entries that stay flat. Times vary between runs: growth must exceed the factor `noise`."""
     if not series:
         return ""
     last = max(curve.x[-1] for curve in series)

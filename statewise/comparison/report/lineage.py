@@ -39,7 +39,7 @@ _DOI = re.compile(r"doi (10\.\S+)")
 
 
 class Model(NamedTuple):
-    """A model of the lineage that some entries are: what a reader wants to know of it, and where to read on."""
+    """A model of the lineage that entries use: its description, and a link to its page."""
 
     year: int
     kind: str

@@ -133,7 +133,7 @@ def _tied(results: Results, ranking: Ranking, best: Standing) -> str:
 
 
 def best_sentence(results: Results, ranking: Ranking) -> str:
-    """Who has the best score, by how much, and who is statistically tied with it."""
+    """The entry with the best score, by how much, and the entries that are statistically tied with it."""
     best = ranking.standings[0]
     score = f"{score_text(best)} {results.metric}"
     seeds = f"mean of {len(best.figures)} seeds" if best.deviation != 0 else f"on each of {len(best.figures)} seeds"

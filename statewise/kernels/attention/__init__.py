@@ -32,7 +32,7 @@ def attention(
     dropout: float = 0.0,
     wish: Wish = "auto",
 ) -> Tensor:
-    """`dropout` is that of attention's weights, for whoever is training; else leave it at 0."""
+    """`dropout` is that of attention's weights, while training; otherwise 0."""
     run = fused.attention if choice(wish=wish).implementation == "fused" else naive.attention
     # A list may be kept in another precision than queries are computed in (autocast).
     return run(q_BTHK, k_BSGK.to(q_BTHK.dtype), v_BSGK.to(q_BTHK.dtype), mask, scale, dropout)

@@ -27,7 +27,7 @@ def append(list_BS: Tensor, new_BT: Tensor, at_BT: Tensor) -> Tensor:
 
 
 def up_to(list_BS: Tensor, length_B: Tensor) -> Tensor:
-    """Where rows end early, the list need not be as long as the padding; whoever traces cannot ask where they end."""
+    """Where rows end early, the list need not be as long as the padding; while tracing, lengths are not known."""
     return list_BS[:, : int(length_B.max())] if is_known(length_B) else list_BS
 
 
@@ -40,7 +40,7 @@ def with_room(list_BS: Tensor, slots: int) -> Tensor:
     """A copy of so many slots. In memory each head's slots lie together, so that a query reads them in one go."""
     batch, held, *entry = list_BS.shape
     heads, width = entry[:-1], entry[-1:]
-    # Whoever reads all slots hides the free ones by a mask, and a mask does not hide a NaN: they are 0.
+    # Free slots are masked when all slots are read, and a mask does not hide a NaN: they are 0.
     copy_BS = list_BS.new_zeros(batch, *heads, slots, *width).movedim(-2, 1)
     held = min(slots, held)
     copy_BS[:, :held] = list_BS[:, :held]

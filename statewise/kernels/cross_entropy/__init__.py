@@ -55,7 +55,7 @@ def token_nats(
     smoothing: float = 0.0,
     form: Form | None = None,
 ) -> Tensor:
-    """Each token's own, for whoever only looks: no gradients."""
+    """The nats of each token, without gradients."""
     form = form or choice(tokens=len(y_ND), vocab=len(weight_VD), device=y_ND.device).form
     run = naive.token_nats if form == "naive" else chunked.token_nats
     return run(y_ND, weight_VD, bias_V, target_N, smoothing)

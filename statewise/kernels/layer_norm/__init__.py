@@ -15,7 +15,7 @@ WIDEST = 8192  # numbers that one program holds
 
 
 def choice(like_D: Tensor) -> Choice:
-    """There is one fast form: whoever asks for a form by name means the products around it, and gets PyTorch's op."""
+    """There is one fast form: a wish for another form concerns the products around it, so PyTorch's op runs."""
     if is_asked():
         return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
     reason = obstacle(like_D)

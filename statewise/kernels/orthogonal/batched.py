@@ -24,7 +24,7 @@ def orthogonal(
         if void is not None:
             x_NSL = x_NSL.masked_fill(void, 0.0)
         results |= zip(wide, x_NSL[: len(wide)])
-        # In rows again, as whoever adds them to many weights at once needs them.
+        # In rows again: they are added to many weights at once.
         results |= zip(tall, x_NSL[len(wide) :].mT.contiguous())
     return [results[place] for place in range(len(matrices))]
 

@@ -64,7 +64,7 @@ class Kernel(NamedTuple):
     room: int  # clusters that fit on the chip at once
 
     def fits(self, batch: int) -> bool:
-        """Whether all blocks run at once. Clusters that wait for nobody outside may also come sequentially."""
+        """Whether all blocks run at once. Clusters that do not wait for other clusters may also run sequentially."""
         across, down = self.plan.grid(batch)
         return not self.plan.cooperative or across * down // self.plan.blocks <= self.room
 
@@ -120,7 +120,7 @@ def _room(plan: Plan, function: ctypes.c_void_p, gpu: Gpu) -> int:
 def _prepare(
     plan: Plan, grid: tuple[int, int], *, stream: int | None, cooperative: bool
 ) -> tuple[Launch, ctypes.Array[Attribute]]:
-    """What the driver reads and nobody writes again, so that later launches, and other threads, have it ready."""
+    """Launch arguments that are written once, so that later launches and other threads can reuse them."""
     attributes = (Attribute * 2)()
     count = 0
     if plan.blocks > 1:

@@ -149,7 +149,7 @@ def proposals(
 
 @cache
 def expected(cell: Cell, width: int, batch: int, gpu: Gpu) -> tuple[Plan, Plan] | None:
-    """Forward and backward for a GPU that nobody measured; None where the model does not promise enough."""
+    """Forward and backward plans for a GPU without measurements; None where the predicted speed is too low."""
     padded = next((known for known in WIDTHS if known >= width), None)
     if padded is None or batch > BATCHES[-1]:
         return None

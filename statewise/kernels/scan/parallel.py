@@ -57,7 +57,7 @@ class _Scan(torch.autograd.Function):
         first = -1 if ctx.backwards else 0
         nothing_BD = torch.zeros_like(h_BD)
         later_BTD = _before(a_BTD, nothing_BD, not ctx.backwards)
-        # Its own `apply`, so that the gradient can be differentiated again. Into many at once nobody can write.
+        # Its own `apply`, so that the gradient can be differentiated again. It cannot write to several tensors at once.
         run = _equation if is_many(dy_BTD) else _Scan.apply
         g_BTD = run(later_BTD, dy_BTD, nothing_BD, not ctx.backwards)
         return g_BTD * _before(y_BTD, h_BD, ctx.backwards), g_BTD, a_BTD[:, first] * g_BTD[:, first], None

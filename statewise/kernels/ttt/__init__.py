@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from statewise.core import map_state
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.choice import PLAIN_CHUNKS, Choice, Wish, choose
 from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.ttt import dual, naive
@@ -42,10 +43,10 @@ def ttt(
         run = load("ttt", "triton" if len(start) == 1 else "triton_mlp").ttt
     like = state.change[0]
     with no_autocast(like):
-        q, k, v, rate = (q_BTHK, k_BTHK, v_BTHK, rate_BTH)
+        inputs: Inputs = (q_BTHK, k_BTHK, v_BTHK, rate_BTH)
         if chosen != "triton":  # which widens in registers what it reads
-            q, k, v, rate = wide(q, k, v, rate)
+            inputs = wide(*inputs)
         wide_state = map_state(lambda leaf: wide(leaf)[0] if leaf.is_floating_point() else leaf, state)
         wide_norm = None if norm is None else InnerNorm(*wide(*norm))
-        y_BTHK, after = run(q, k, v, rate, wide_state, wide(*start), wide_norm, mini_batch, lengths_B)
+        y_BTHK, after = run(inputs, wide_state, wide(*start), wide_norm, mini_batch, lengths_B)
     return y_BTHK, after

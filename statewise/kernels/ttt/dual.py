@@ -17,27 +17,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_known
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.time_axis import past_end
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 from statewise.kernels.ttt.naive import Carried
 
 
 def ttt(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHK: Tensor,
-    rate_BTH: Tensor,
-    state: Carried,
-    start: Weights,
-    norm: InnerNorm | None,
-    mini_batch: int,
-    lengths_B: Tensor | None,
+    inputs: Inputs, state: Carried, start: Weights, norm: InnerNorm | None, mini_batch: int, lengths_B: Tensor | None
 ) -> tuple[Tensor, Carried]:
-    time, inputs = q_BTHK.shape[1], (q_BTHK, k_BTHK, v_BTHK, rate_BTH)
+    time = inputs[0].shape[1]
     lengths = torch.full_like(state.left_B, time)
     if lengths_B is not None:
         lengths = lengths_B.clamp(max=time)
-        inputs = tuple(past_end(value, lengths_B) for value in inputs)  # type: ignore[assignment]  # as many as before
+        inputs = tuple(past_end(value, lengths_B) for value in inputs)
     place_B = mini_batch - state.left_B
     end_B = place_B + lengths
     # Asking a GPU where its rows stand would stop it, and a tracer has no answer: there, an empty mini-batch at the end

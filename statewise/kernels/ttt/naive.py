@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import is_observed, observe, unroll_many
-from statewise.kernels.associative_memory import outer
+from statewise.kernels.associative_memory import Inputs, outer
 from statewise.kernels.ttt.inner import InnerNorm, Weights, inner_gradient, shown
 
 
@@ -37,15 +37,7 @@ def read(q_BHK: Tensor, weights: Weights, norm: InnerNorm | None) -> Tensor:
 
 
 def ttt(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHK: Tensor,
-    rate_BTH: Tensor,
-    state: Carried,
-    start: Weights,
-    norm: InnerNorm | None,
-    mini_batch: int,
-    lengths_B: Tensor | None,
+    inputs: Inputs, state: Carried, start: Weights, norm: InnerNorm | None, mini_batch: int, lengths_B: Tensor | None
 ) -> tuple[Tensor, Carried]:
     def step(q_BHK: Tensor, k_BHK: Tensor, v_BHK: Tensor, rate_BH: Tensor, state: Carried) -> tuple[Tensor, Carried]:
         rate_BH = observe("ttt.rate", rate_BH)
@@ -53,8 +45,8 @@ def ttt(
         gradient = inner_gradient(k_BHK, v_BHK, begin, norm, rows=False)
         observe("ttt.inner_loss", gradient.loss)
         pending = tuple(
-            sum_so_far + outer(rate_BH[..., None] * inputs, errors)
-            for sum_so_far, inputs, errors in zip(state.pending, gradient.inputs, gradient.errors, strict=True)
+            sum_so_far + outer(rate_BH[..., None] * entered, errors)
+            for sum_so_far, entered, errors in zip(state.pending, gradient.inputs, gradient.errors, strict=True)
         )
         now = tuple(w - p for w, p in zip(begin, pending, strict=True))
         if is_observed():
@@ -70,4 +62,4 @@ def ttt(
             torch.where(full_B, mini_batch, state.left_B - 1),
         )
 
-    return unroll_many(step, (q_BTHK, k_BTHK, v_BTHK, rate_BTH), state, lengths_B)
+    return unroll_many(step, inputs, state, lengths_B)

@@ -10,6 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
+from statewise.kernels.associative_memory import Inputs
 from statewise.kernels.gradients import is_wanted, through
 from statewise.kernels.time_axis import wide
 from statewise.kernels.ttt import dual
@@ -41,10 +42,7 @@ def tile_sizes(q_BTHK: Tensor, mini_batch: int, *, keep: int, warps: int) -> dic
 
 def run_kernel(
     apply: Callable[..., tuple[Tensor, ...]],
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHK: Tensor,
-    rate_BTH: Tensor,
+    inputs: Inputs,
     state: Carried,
     start: tuple[Tensor, ...],
     norm: InnerNorm | None,
@@ -52,6 +50,7 @@ def run_kernel(
     lengths_B: Tensor | None,
 ) -> tuple[Tensor, Carried]:
     """`dual.ttt` by an autograd function that takes its tensors one by one; `second_gradient` has the same order."""
+    q_BTHK, k_BTHK, v_BTHK, rate_BTH = inputs
     length_B = torch.full_like(state.left_B, q_BTHK.shape[1])
     if lengths_B is not None:
         length_B = torch.minimum(lengths_B.to(length_B), length_B)
@@ -77,6 +76,5 @@ def second_gradient(ctx: Any, gradients: tuple[Tensor, ...], *, matrices: int) -
     change, pending, start = (tuple(held[at * matrices : (at + 1) * matrices]) for at in range(3))
     state = Carried(change, pending, ctx.mini_batch - place_B)
     norm = None if gain is None else InnerNorm(gain, bias)
-    q, k, v, rate = wide(q, k, v, rate)
-    y, after = dual.ttt(q, k, v, rate, state, start, norm, ctx.mini_batch, length_B)
+    y, after = dual.ttt(wide(q, k, v, rate), state, start, norm, ctx.mini_batch, length_B)
     return *through((y, *after.change, *after.pending), inputs, gradients), None, None, None, None, None

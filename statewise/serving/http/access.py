@@ -9,7 +9,6 @@ import re
 import secrets
 from urllib.parse import urlsplit
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from statewise.serving.http.error import HttpError
@@ -18,7 +17,6 @@ from statewise.specs import LOOPBACK, ServingSpec
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _OPEN = "/health"  # the one path that needs no key
-_SAID = {404: "there is no such path; the list is at /openapi.json", 405: "this path does not take that method"}
 _log = logging.getLogger("statewise.serving")
 
 
@@ -54,15 +52,11 @@ class Gate:
 
         try:
             scope.setdefault("state", {})["owner"] = self._admit(scope)
-            body = await self._body(scope, receive)
-            await self._app(scope, _Replay(body, receive), send_more)
+            await self._app(scope, _Replay(await self._body(scope, receive), receive), send_more)
         except Gone:
             return
         except HttpError as error:
             await error.response()(scope, receive, send_more)
-        except HTTPException as error:
-            said = HttpError(error.status_code, _SAID.get(error.status_code, str(error.detail)), headers=error.headers)
-            await said.response()(scope, receive, send_more)
         except Exception:
             _log.exception("request %s failed", request_id.decode())
             if started:

@@ -1,20 +1,19 @@
 """The routes, and their description in OpenAPI's form, made of the same table."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic.json_schema import models_json_schema
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from statewise import __version__
 from statewise.serving.http import completion, info, responses, states
 from statewise.serving.http.access import Gate
-from statewise.serving.http.error import as_json
+from statewise.serving.http.error import HttpError, as_json
 from statewise.serving.http.request import (
     STATE_ID,
     Body,
@@ -71,20 +70,38 @@ PATHS = (
 )
 
 
-class _Endpoint:
-    """The functions of one path, by method, as an application: one frame for the whole of a stream."""
+class _Routes:
+    """Calls the function of a path and a method: one frame for the whole of a stream, where a router takes four."""
 
-    def __init__(self, service: Service, answers: Mapping[str, Answer]) -> None:
-        self._service, self._answers = service, answers
+    def __init__(self, service: Service, paths: Sequence[Path]) -> None:
+        self._service = service
+        self._fixed: dict[str, dict[str, Answer]] = {}
+        self._patterns: dict[re.Pattern[str], dict[str, Answer]] = {}
+        for path in paths:
+            if "{id}" in path.path:
+                pattern = re.compile(path.path.replace("{id}", "(?P<id>[^/]+)"))
+                self._patterns.setdefault(pattern, {})[path.method] = path.answer
+            else:
+                self._fixed.setdefault(path.path, {})[path.method] = path.answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        response = await self._answers[method](self._service, Request(scope, receive))
+        response = await self._find(scope)(self._service, Request(scope, receive))
         await response(scope, receive, send)
 
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    raise HTTPException(404)
+    def _find(self, scope: Scope) -> Answer:
+        answers = self._fixed.get(scope["path"])
+        if answers is None:
+            for pattern, several in self._patterns.items():
+                if found := pattern.fullmatch(scope["path"]):
+                    scope["path_params"], answers = found.groupdict(), several
+                    break
+            else:
+                raise HttpError(404, "there is no such path; the list is at /openapi.json", code="path_not_found")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        if method not in answers:
+            allowed = sorted({*answers, *(["HEAD"] if "GET" in answers else ())})
+            raise HttpError(405, f"this path takes {', '.join(allowed)}", headers={"allow": ", ".join(allowed)})
+        return answers[method]
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -93,17 +110,8 @@ def make_app(service: Service) -> ASGIApp:
     async def describe(service: Service, request: Request) -> Response:
         return as_json(openapi(service))
 
-    by_path: dict[str, dict[str, Answer]] = {"/openapi.json": {"GET": describe}}
-    for path in PATHS:
-        by_path.setdefault(path.path, {})[path.method] = path.answer
-    routes = [Route(path, _Endpoint(service, answers), methods=list(answers)) for path, answers in by_path.items()]
-    router = Router(routes, redirect_slashes=False, default=_not_found)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = router  # so that a wrong method is raised, not answered as text
-        await router(scope, receive, send)
-
-    return Gate(app, service.spec)
+    described = Path("GET", "/openapi.json", describe, "This description")
+    return Gate(_Routes(service, [*PATHS, described]), service.spec)
 
 
 _ERROR = {

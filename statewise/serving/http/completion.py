@@ -68,19 +68,23 @@ async def token_prompts(service: Service, served: Any, prompt: Any) -> list[tupl
 
 
 class Completion:
-    """One request: its jobs, and the answer in either form."""
+    """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
+
+    __slots__ = ("_pieces", "_served", "candidates", "created", "echo", "id", "n", "prompts", "with_ids", "with_usage")
 
     def __init__(
         self, service: Service, served: Any, asked: CompletionRequest, prompts: Sequence[tuple[list[int], str]]
     ) -> None:
-        self.asked, self.prompts, self._served = asked, prompts, served
-        self.candidates = asked.best_of or asked.n
+        self.prompts, self._served = prompts, served
+        self.n, self.candidates = asked.n, asked.best_of or asked.n
+        self.echo, self.with_ids = asked.echo, asked.return_token_ids
+        self.with_usage = bool(asked.stream_options.include_usage)
         self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
         self._pieces = service.pieces(served) if asked.logprobs is not None else None
-        self._check(service)
+        self._check(service, asked)
 
-    def _check(self, service: Service) -> None:
-        asked, spec = self.asked, service.spec
+    def _check(self, service: Service, asked: CompletionRequest) -> None:
+        spec = service.spec
         texts = self.candidates * len(self.prompts)
         most = min(4 * spec.slots, spec.slots + spec.queue)
         if asked.suffix:
@@ -112,9 +116,9 @@ class Completion:
         for prompt, _ in self.prompts:
             service.check_length(self._served, prompt, asked.max_tokens)
 
-    def choices(self, service: Service, owner: str) -> list[Choice]:
+    def choices(self, service: Service, asked: CompletionRequest, owner: str) -> list[Choice]:
         """A job for each text, in the order of the answer."""
-        asked, seed, deadline = self.asked, first_seed(self.asked), service.deadline()
+        seed, deadline = first_seed(asked), service.deadline()
         start, save = asked.state, asked.save_state
         if asked.session_id:
             save, start = asked.session_id, service.existing(asked.session_id, owner)
@@ -172,13 +176,13 @@ class Completion:
         kept = []
         for group in groups:
             taken = [(choice, *choice.take()) for choice in group]
-            if self.candidates > self.asked.n:
+            if self.candidates > self.n:
                 taken.sort(key=lambda one: -_mean([token.logprob or 0.0 for token in one[3]]))
-            kept += taken[: self.asked.n]
+            kept += taken[: self.n]
         made = []
         for index, (choice, text, ids, scored) in enumerate(kept):
             prompt_text = self.prompt_of(choice)[1]
-            shown = prompt_text + text if self.asked.echo else text
+            shown = prompt_text + text if self.echo else text
             made.append(
                 {
                     "index": index,
@@ -193,13 +197,13 @@ class Completion:
     def logprobs(self, choice: Choice, scored: list[Scored], *, offset: int, first: bool) -> dict[str, Any] | None:
         if self._pieces is None:
             return None
-        if first and self.asked.echo:
+        if first and self.echo:
             return self._pieces.report([*choice.prompt, *scored], offset=0)
         return self._pieces.report(scored, offset=offset)
 
     def extras(self, choice: Choice, ids: list[int], *, first: bool) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        if self.asked.return_token_ids:
+        if self.with_ids:
             made["token_ids"] = ids
             if first:
                 made["prompt_token_ids"] = self.prompt_of(choice)[0]
@@ -211,15 +215,16 @@ class Completion:
 class Chunks:
     """A completion as chunks of a stream: one prepared beginning, one string for each write."""
 
-    def __init__(self, completion: Completion, exchange: Exchange) -> None:
+    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_head", "_offsets", "_plain")
+
+    def __init__(self, completion: Completion, exchange: Exchange, *, scored: bool) -> None:
         self._completion, self._exchange = completion, exchange
-        asked = completion.asked
         head = json.dumps(completion.head(), separators=(",", ":"))[:-1]
-        usage = ',"usage":null' if asked.stream_options.include_usage else ""
+        usage = ',"usage":null' if completion.with_usage else ""
         self._head, self._before = head, f'data: {head}{usage},"choices":[{{"index":'
-        self._plain = asked.logprobs is None and not asked.return_token_ids
+        self._plain = not scored and not completion.with_ids
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
-        special = not self._plain or asked.echo
+        special = not self._plain or completion.echo
         self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
 
     def news(self) -> bytes:
@@ -235,7 +240,7 @@ class Chunks:
         first = index in self._fresh
         self._fresh.discard(index)
         completion, offset = self._completion, self._offsets[index]
-        shown = completion.prompt_of(choice)[1] + text if first and completion.asked.echo else text
+        shown = completion.prompt_of(choice)[1] + text if first and completion.echo else text
         logprobs = completion.logprobs(choice, scored, offset=offset, first=first)
         self._offsets[index] = offset + len(text)
         extras = "".join(
@@ -249,7 +254,7 @@ class Chunks:
         )
 
     def end(self) -> bytes:
-        if not self._completion.asked.stream_options.include_usage:
+        if not self._completion.with_usage:
             return _DONE
         usage = json.dumps(self._completion.usage(self._exchange.choices))
         return f'data: {self._head}, "choices": [], "usage": {usage}}}\n\n'.encode("ascii") + _DONE
@@ -274,8 +279,8 @@ async def complete(service: Service, request: Request) -> Response:
     served = service.served(asked.model, task="language_model")
     completion = Completion(service, served, asked, await token_prompts(service, served, asked.prompt))
     owner = owner_of(request)
-    exchange = Exchange(service, completion.choices(service, owner), request.scope["state"].get("abort"))
+    exchange = Exchange(service, request, completion.choices(service, asked, owner))
     if asked.stream:
-        return EventStream(exchange, Chunks(completion, exchange))
-    await exchange.finish(request.receive)
+        return EventStream(exchange, Chunks(completion, exchange, scored=asked.logprobs is not None))
+    await exchange.finish()
     return as_json(completion.answer(exchange.choices))

@@ -1,10 +1,11 @@
 """One request and the jobs that answer it: what came of them since the last look, and what ends them early."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from starlette.types import Receive
+from starlette.requests import Request
 
 from statewise.serving.http.error import HttpError, of_refusal
 from statewise.serving.job import Event, Finish, Job, Scored
@@ -12,7 +13,18 @@ from statewise.serving.job import Event, Finish, Job, Scored
 if TYPE_CHECKING:
     from statewise.serving.http.service import Service
 
+_CROWD = 128  # open requests above which streams are written to less often
+_PAUSE = 1e-4  # seconds between two writes of a stream, for each request above that
 _SCORED_BYTES = 100  # of one token with its probabilities, about
+
+
+class Connection(Protocol):
+    """What an exchange needs of the connection that it answers. A task that waits for its end would cost kilobytes."""
+
+    lost: Callable[[], None] | None  # called once, when the client is gone
+
+    def is_open(self) -> bool: ...
+    def abort(self) -> None: ...
 
 
 class Gone(Exception):
@@ -67,11 +79,11 @@ class Exchange:
     """The jobs of one request. One task waits; it is woken once for all that came."""
 
     __slots__ = (
+        "_connection",
         "_limit",
         "_service",
         "_size",
         "_waiter",
-        "abort",
         "choices",
         "failure",
         "gone",
@@ -80,22 +92,30 @@ class Exchange:
         "sending",
         "touched",
         "unfinished",
+        "whole",
+        "written",
     )
 
-    def __init__(self, service: "Service", choices: Sequence[Choice], abort: Callable[[], None] | None = None) -> None:
-        self._service, self._limit, self.abort = service, service.spec.unread_bytes, abort
+    def __init__(self, service: "Service", request: Request, choices: Sequence[Choice]) -> None:
+        self._service, self._limit = service, service.spec.unread_bytes
+        self._connection: Connection = request.scope["state"]["connection"]
         self.choices = choices
         self.touched: list[Choice] = []  # those that something came for, in order
         self.unfinished = len(choices)
         self.failure: HttpError | None = None
         self.gone = self.sending = self.pinged = False
-        self.idle_since = asyncio.get_running_loop().time()
+        self.whole = False  # the answer is sent in one piece
+        self.idle_since = time.monotonic()
+        self.written = 0.0  # when something was sent last; 0: never
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         for choice in choices:
             choice.exchange = self
         service.submit([choice.job for choice in choices])
         service.exchanges.add(self)
+        self._connection.lost = self.leave
+        if not self._connection.is_open():
+            self.leave()
 
     def came(self, choice: Choice, size: int) -> None:
         if not self.touched or self.touched[-1] is not choice:
@@ -103,7 +123,15 @@ class Exchange:
         self._size += size
         if self.sending and self._size > self._limit:
             self.drop()
-        self._wake()
+        if not self.unfinished or self.failure or self._is_due():
+            self._wake()
+
+    def _is_due(self) -> bool:
+        """Whether text is written now. A write costs more than a token, so in a crowd several tokens share one."""
+        if self.whole:
+            return False
+        crowd = len(self._service.exchanges) - _CROWD
+        return crowd <= 0 or not self.written or time.monotonic() - self.written >= crowd * _PAUSE
 
     def taken(self) -> list[Choice]:
         """The choices that something came for since the last call."""
@@ -127,41 +155,35 @@ class Exchange:
     def drop(self) -> None:
         """The client does not read: end the connection."""
         self.leave()
-        if self.abort is not None:
-            self.abort()
+        self._connection.abort()
 
     def tick(self, now: float) -> None:
-        """Once a second: a comment for a silent stream, an end for a client that stopped reading."""
+        """Once a second: what was held back, a comment for a silent stream, an end for a client that does not read."""
         if now - self.idle_since >= self._service.spec.ping_seconds:
             if self.sending:
                 self.drop()
             else:
                 self.pinged, self.idle_since = True, now
                 self._wake()
+        elif self.touched and not self.whole:
+            self._wake()  # what was held back in a crowd
 
     async def wait(self) -> None:
         """Until something came, or until there is nothing left to wait for."""
-        if self.touched or self.gone or self.failure or not self.unfinished or self.pinged:
+        if self.gone or self.failure or not self.unfinished or self.pinged or (self.touched and self._is_due()):
             return
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
         self._waiter = None
 
-    async def watch(self, receive: Receive) -> None:
-        """Notice that the client leaves. The body was read before, so nothing else can come."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.leave()
-
-    async def finish(self, receive: Receive) -> None:
+    async def finish(self) -> None:
         """Wait for all of it, for an answer in one piece."""
-        watcher = asyncio.ensure_future(self.watch(receive))
+        self.whole = True
         try:
             while self.unfinished and not (self.gone or self.failure):
                 self.touched, self.pinged = [], False
                 await self.wait()
         finally:
-            watcher.cancel()
             self.close()
         if self.gone:
             raise Gone
@@ -170,6 +192,7 @@ class Exchange:
 
     def close(self) -> None:
         """Give back what still runs."""
+        self._connection.lost = None
         self._service.exchanges.discard(self)
         running = [choice.job for choice in self.choices if choice.finish is None]
         if running:

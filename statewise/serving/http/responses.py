@@ -167,10 +167,10 @@ async def respond(service: Service, request: Request) -> Response:
             code="previous_response_not_found",
         )
     reply, owner = Reply(asked, served, prompt), owner_of(request)
-    exchange = Exchange(service, [reply.choice(service, owner)], request.scope["state"].get("abort"))
+    exchange = Exchange(service, request, [reply.choice(service, owner)])
     if asked.stream:
         return EventStream(exchange, Events(service, owner, reply, exchange, store=asked.store))
-    await exchange.finish(request.receive)
+    await exchange.finish()
     choice = exchange.choices[0]
     done = reply.object(choice, choice.take()[0])
     if asked.store:

@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -33,6 +34,13 @@ _ABORT = 3  # seconds for answers to leave after a stop
 class Protocol(HttpToolsProtocol):
     """uvicorn's, with a deadline for a request to arrive, a limit for its head, and errors in our form."""
 
+    __slots__ = (
+        "_deadline",
+        "_head",
+        "_in_head",
+        "_refused",
+        "lost",
+    )  # outside the dictionary, which is as long as it gets
     seconds = 10.0  # for a request to arrive
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -41,6 +49,7 @@ class Protocol(HttpToolsProtocol):
         self._head = 0  # bytes of an unfinished head
         self._in_head = True
         self._refused = False
+        self.lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -49,6 +58,14 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        if self.lost is not None:
+            self.lost()
+
+    def is_open(self) -> bool:
+        return not self.transport.is_closing()
+
+    def abort(self) -> None:
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -61,7 +78,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["state"]["abort"] = self.transport.abort
+        self.scope["state"]["connection"] = self
         self._in_head, self._head = True, 0
         self._arm()
 
@@ -112,9 +129,13 @@ def listen(spec: ServingSpec) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(spec.host, spec.port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # connections inherit it
-        listener.bind(address)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # connections inherit it
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
     except OSError as error:
         raise UserError(
             f"cannot listen on {spec.host}, port {spec.port}: {error.strerror}",
@@ -146,7 +167,7 @@ class Server:
     def __init__(self, spec: ServingSpec, listener: socket.socket) -> None:
         self._spec, self._listener = spec, listener
         self.service = Service(spec)
-        protocol = type("BoundedProtocol", (Protocol,), {"seconds": spec.receive_seconds})
+        protocol = type("BoundedProtocol", (Protocol,), {"__slots__": (), "seconds": spec.receive_seconds})
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 make_app(self.service),
@@ -157,6 +178,7 @@ class Server:
                 log_level="error",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 backlog=_BACKLOG,
                 timeout_keep_alive=_KEEP_ALIVE,
                 timeout_graceful_shutdown=_ABORT,
@@ -197,13 +219,13 @@ class Server:
 
     async def _watch(self, engine: Engine) -> int:
         """Until a signal, and then until all is finished or a second one."""
-        service, loop = self.service, asyncio.get_running_loop()
+        service = self.service
         draining: asyncio.Task[None] | None = None
-        ticked = loop.time()
+        ticked = time.monotonic()
         while engine.alive:
             await _first(self._abort.wait() if draining else self._stop.wait(), asyncio.sleep(_WATCH))
-            if loop.time() - ticked >= 1.0:
-                ticked = loop.time()
+            if time.monotonic() - ticked >= 1.0:
+                ticked = time.monotonic()
                 service.tick(ticked)
             if self._stop.is_set() and draining is None:
                 service.draining = True

@@ -1,6 +1,6 @@
 """Server-sent events: one write for all that came since the last, and a comment where nothing comes for long."""
 
-import asyncio
+import time
 from typing import Protocol
 
 from starlette.responses import Response
@@ -38,8 +38,6 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange, writer = self._exchange, self._writer
         started = False
-        loop = asyncio.get_running_loop()
-        watcher = asyncio.ensure_future(exchange.watch(receive))
         try:
             while True:
                 await exchange.wait()
@@ -57,14 +55,14 @@ class EventStream(Response):
                 if last and exchange.failure is None:
                     body += writer.end()
                 if body or last:
-                    exchange.sending, exchange.idle_since = True, loop.time()
+                    exchange.sending, exchange.idle_since = True, time.monotonic()
                     if not started:
                         started = True
                         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                     await send({"type": "http.response.body", "body": body, "more_body": not last})
-                    exchange.sending, exchange.idle_since = False, loop.time()
+                    exchange.sending, exchange.idle_since = False, time.monotonic()
+                    exchange.written = exchange.idle_since
                 if last:
                     return
         finally:
-            watcher.cancel()
             exchange.close()

@@ -44,8 +44,8 @@ async def read_text(service: Service, request: Request) -> Response:
         owner=owner_of(request),
         deadline=service.deadline(),
     )
-    exchange = Exchange(service, [choice])
-    await exchange.finish(request.receive)
+    exchange = Exchange(service, request, [choice])
+    await exchange.finish()
     return as_json(choice.state, status=201)
 
 

@@ -325,7 +325,7 @@ class ClassificationRun(PredictingRun):
         return str(row["label"])
 
     def _is_one(self, data: Data) -> bool:
-        """Of numbers, one row has an axis less than several have; which it is, the number of channels tells."""
+        """One row of numbers has one axis less than several rows; the number of channels decides which it is."""
         array = None if self.spec.data.kind == "text" else array_of(data)
         if array is None:
             return isinstance(data, str)

@@ -206,7 +206,7 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
     def _chosen(
         self, data: Data | None, part: Part | None, *, scaled: bool = True
     ) -> tuple[str, tuple[Span, ...], Known]:
-        """What figures are asked of, as it is read or as it was measured. Other files need no training data."""
+        """The series that metrics are computed on, scaled or in original units. Other files need no training data."""
         if data is not None:
             if part is not None:
                 raise UserError(f"part = {part!r} is a part of the training data, but other data are named")

@@ -43,7 +43,7 @@ _LANES, _WINDOW, _WARM = 16, 256, 256
 
 @shows_report
 class LanguageModelEvaluation(NamedTuple):
-    """Surprise per token and per byte, beside its anchors: 1 is perfect, `uniform` knows nothing."""
+    """Loss per token and per byte, with reference values: 1 is a perfect perplexity, `uniform` an uninformed one."""
 
     nats_per_token: float
     perplexity: float
@@ -113,7 +113,7 @@ class LanguageModelJob(Job):
         self.batches = Batches(
             corpus.train.tokens,
             end_id=self._end_id,
-            # Whoever counts reads the text in one go: it may be shorter than a batch is wide.
+            # A counting model reads the text at once, so the text may be shorter than a batch.
             batch=spec.train.batch if spec.learns == "gradient" else par.world,
             window=spec.train.window_tokens(),
             order=spec.data.order,

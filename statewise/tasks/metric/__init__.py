@@ -1,4 +1,4 @@
-"""Metrics as the field defines them, one file a kind of task; each score knows its name and its signature."""
+"""Metrics as the field defines them, one file per kind of task; each score has its name and signature."""
 
 from statewise.tasks.metric import label as label
 from statewise.tasks.metric import probability as probability

@@ -1,4 +1,4 @@
-"""How surprising the truth was, and whether a probability means what it says."""
+"""Surprisal of the truth, and calibration of probabilities."""
 
 import math
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ def learn_encoding(spec: WordsSpec, train: Sequence[Tagged]) -> Encoding:
 
 
 class Known(NamedTuple):
-    """All that stands beside a tagger's weights."""
+    """What is saved with a tagger's weights: vocabularies and tags."""
 
     encoding: Encoding
     tags: Labels

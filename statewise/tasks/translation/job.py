@@ -138,7 +138,7 @@ class TranslationJob(Job):
         return total, state
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        """Nats with the truth told; BLEU, exact matches and right lengths of a few greedy translations."""
+        """Nats under teacher forcing; BLEU, exact matches and correct lengths of a few greedy translations."""
         rows = self.held_rows.first(self.spec.train.evaluate_tokens)
         figures = {"nats": told(self.translator, model, rows, poll=poll).nats_per_token}
         if watch := self.spec.decoding.watch:

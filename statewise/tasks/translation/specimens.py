@@ -52,7 +52,7 @@ class Given(NamedTuple):
 
 @final
 class TranslationSpecimens(Specimens):
-    """Every token of a target, its end among them, is asked after the source and what stands before it."""
+    """Each target token, the end symbol included, is predicted from the source and the tokens before it."""
 
     model: Translating
 
@@ -108,7 +108,7 @@ class TranslationSpecimens(Specimens):
         return spelled(self._languages.target, self._rows.targets[number].tolist())
 
     def _asked(self, number: int) -> int:
-        """The end is no question to whoever has been told the length."""
+        """With a given length, the end symbol is not predicted."""
         length = len(self._rows.targets[number])
         return length - 1 if self._knows_the_end and length > self._rows.whole[number] else length
 

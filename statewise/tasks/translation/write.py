@@ -59,7 +59,7 @@ class Writer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the true targets cost a model that is told the truth at every step."""
+    """Loss of the true targets under teacher forcing."""
 
     nats: float
     tokens: int  # ends included

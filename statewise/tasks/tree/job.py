@@ -122,7 +122,7 @@ class TreeJob(Job):
         )
 
     def _not_renamed(self) -> str:
-        """Classes that a spec which renames others says nothing of: written for five, it may meet seven."""
+        """Classes that `data.labels` does not name, where it renames others."""
         named = self.spec.data.labels
         kept = [name for name in self.classes.names if name not in named.values()] if named else []
         more = ", …" if len(kept) > 8 else ""

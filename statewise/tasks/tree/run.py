@@ -290,7 +290,7 @@ class TreeRun(PredictingRun):
             return "\n".join(self._lines([str(file)], encoding="utf-8"))
 
     def _rows(self, paths: Sequence[str], data: TreeDataSpec) -> Iterator[dict[str, Any]]:
-        """Of each tree; an empty line between trees has nothing to say, and says so at its place."""
+        """One row per tree; an empty line between trees gives an empty row in its place."""
         for one, answer in self._answers(paths, data.encoding):
             if answer is None:
                 assert isinstance(one, Where)
