@@ -104,7 +104,8 @@ def guard_step(method: Method) -> Method:
         if check.holds:
             check.returned = result[1], shape
             if check.bytes_a_token:
-                check.count_down()
+                check.steps_to_hold -= 1
+                check.holds = check.steps_to_hold > 0
         else:
             check.returned = _NOTHING
         return result
@@ -212,11 +213,6 @@ class StateCheck:
             self.bytes_a_token = _HELD_BYTES + 1
         self.steps_to_hold = 0 if self.bytes_a_token else 1
         self.expected: tuple[tuple[Any, ...], list[tuple[Any, ...]]] = ((), [])  # for what, the `_facts` of each leaf
-
-    def count_down(self) -> None:
-        """A list has grown by a token."""
-        self.steps_to_hold -= 1
-        self.holds = self.steps_to_hold > 0
 
     def fits(self, x: Tensor, state: Any) -> bool:
         """False asks for a closer look by `_refuse`, which knows states that fit and are rare."""

@@ -60,8 +60,10 @@ class CapturedStep:
             for leaf, value in zip(kept, saved, strict=True):
                 leaf.copy_(value)
 
-        self._run = Replay(lambda: self._step(model), device, reset=restore)
-        restore()
+        try:
+            self._run = Replay(lambda: self._step(model), device, reset=restore)
+        finally:
+            restore()
 
     @torch.no_grad()
     def _step(self, model: TokenMachine[Any]) -> None:

@@ -23,6 +23,7 @@ from statewise.models import TokenMachine
 from statewise.runtime import STREAM as _STREAM
 from statewise.runtime import random_bits
 from statewise.serving.captured import CapturedStep, keep, padded
+from statewise.specs import UserError
 
 _FIRST_ROWS, _FIRST_SLOTS = 4, 256
 _BLOCKED, _MANY = 3, 65  # rows from which a product of matrices has another form: see `kernels.few_rows`
@@ -185,6 +186,8 @@ class Pool:
 
     def _make_room(self, slots: int) -> None:
         """Memory for the rows in use, and lists of so many slots."""
+        if self._context is not None and slots > self._context:
+            raise UserError(f"this model cannot read more than {self._context} tokens", fix="end the text earlier")
         grows = any(axis is not None for axis in self._lists)
         if self.count <= self._capacity and (slots <= self._slots or not grows):
             return

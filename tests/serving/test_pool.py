@@ -9,8 +9,9 @@ import torch
 
 from statewise.decoding import Sampling, begin, extend
 from statewise.models import LINEAGE, CountingMachine, build_sample
+from statewise.serving import captured
 from statewise.serving.pool import NewRow, Pool
-from statewise.specs import ModelSpec
+from statewise.specs import ModelSpec, UserError
 
 VOCAB, TOKENS = 11, 24
 WAYS = [
@@ -61,7 +62,7 @@ def test_company_changes_no_text_on_a_gpu(spec: ModelSpec) -> None:
 def check_company(model: Any, *, graphs: bool) -> None:
     rng, device = random.Random(0), model.like.device
     generator = torch.Generator().manual_seed(0)
-    prompts = [torch.randint(VOCAB, (1, rng.randint(1, 20)), generator=generator).to(device) for _ in WAYS]
+    prompts = [torch.randint(VOCAB, (1, rng.randint(1, 8)), generator=generator).to(device) for _ in WAYS]
     pool = Pool(model, graphs=graphs)
     waiting, live, written = list(range(len(WAYS))), [], {i: [] for i in range(len(WAYS))}
     while waiting or live:
@@ -102,6 +103,34 @@ def test_a_row_that_was_taken_out_goes_on_elsewhere(name: str) -> None:
     moved = [second.step().tokens[0] for _ in range(10)]
     stayed = [first.step().tokens[1] for _ in range(10)]
     assert moved == stayed
+
+
+def test_learned_positions_end_with_a_message() -> None:
+    spec = next(spec for row in LINEAGE for spec in row.variants if getattr(spec, "position", "") == "learned")
+    model = made(spec)
+    pool = Pool(model, context=spec.context)
+    pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
+    for _ in range(spec.context):
+        pool.step()
+    with pytest.raises(UserError, match=f"more than {spec.context} tokens"):
+        pool.step()
+
+
+def test_a_step_that_cannot_be_captured_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made(next(row.spec for row in LINEAGE if row.name == "lstm"))
+    prompt = torch.tensor([[1, 2, 3]])
+    at = begin(model, prompt, vocab=VOCAB)
+
+    class Failing:
+        def __init__(self, work: Any, *_: Any, **__: Any) -> None:
+            work()
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(captured, "Replay", Failing)
+    pool = Pool(model, graphs=True)
+    pool.join([NewRow(3, 2, Sampling(seed=1))], at.state)
+    assert [pool.step().tokens[0] for _ in range(TOKENS)] == alone(model, prompt, Sampling(seed=1))
+    assert pool._graphs is None
 
 
 def test_lists_grow_beyond_what_was_reserved() -> None:
