@@ -22,7 +22,8 @@ from statewise.serving.pool import NewRow, Pool, cut
 from statewise.serving.prompt import TAIL, Group, PromptReader, Text
 from statewise.tasks import LanguageModelRun
 
-_SWEEP = 0.05  # seconds between two looks for texts that have waited or run too long
+_IDLE_BYTES = 64 << 20  # of states that are kept for the next text; more is given back when the last text ends
+_SWEEP = 0.25  # seconds between two looks for texts that have waited or run too long
 
 Deliver = Callable[[Job, Event], None]
 Save = Callable[[Job, Continuation, Event], None]  # keeps the continuation and then delivers the event
@@ -79,10 +80,8 @@ class Scheduler:
             before, position = prompt, 0
         else:
             prompt = [int(start.token_B), *given]
-            before, position = (
-                [*(token for token in start.tail_BK[0].tolist() if token >= 0), *given],
-                int(start.position_B),
-            )
+            before = [token for token in [*start.tail_BK[0].tolist(), *given] if token >= 0]
+            position = int(start.position_B)
         decode, pieces = self.run.tokenizer.decode, self.run.tokenizer.pieces
         texts = [
             Text(job, arrived, TextStream(decode, before=before[-TAIL:], stop=job.stop, pieces=pieces)) for job in jobs
@@ -140,8 +139,9 @@ class Scheduler:
             self._begin(groups, state)
         for pool, texts in list(self._pools):
             self._step(pool, texts)
-        if self._alone:
-            self._pools = [(pool, texts) for pool, texts in self._pools if texts]
+        self._pools = [
+            (pool, texts) for pool, texts in self._pools if texts or not (self._alone or pool.state_bytes > _IDLE_BYTES)
+        ]
         return True
 
     def _sweep(self, now: float) -> None:
@@ -224,8 +224,11 @@ class Scheduler:
         ]
         found = pool.step(forbid=forbid, scored=scored)
         now = time.monotonic()
+        broken = set(found.broken)
         over: dict[int, tuple[Finish, str, tuple[Scored, ...]]] = {}  # by row
         for row, (text, token) in enumerate(zip(texts, found.tokens)):
+            if row in broken:
+                continue
             job, ids = text.job, text.ids
             ids.append(token)
             if text.last:
@@ -249,10 +252,10 @@ class Scheduler:
                 text.first = None
             else:
                 self._deliver(job, Event(piece, (token,), rated))
-        self._metrics.generated(len(texts))
-        for row in sorted({*over, *found.broken}, reverse=True):  # from the end: the last row moves into a hole
+        self._metrics.generated(len(texts) - len(broken))
+        for row in sorted({*over, *broken}, reverse=True):  # from the end: the last row moves into a hole
             text = texts[row]
-            if row in found.broken:
+            if row in broken:
                 self._fail(text, Refused("failed", "the model's outputs are not numbers"))
             else:
                 state = pool.row(row) if text.job.save is not None else None

@@ -13,6 +13,7 @@ import torch
 import statewise as sw
 from statewise.decoding import Sampling
 from statewise.serving import Engine, Event, Job, Refused
+from statewise.serving.pool import Pool
 from statewise.serving.scheduler import Scheduler
 from statewise.specs import ServingSpec
 
@@ -309,6 +310,23 @@ def test_a_failure_ends_the_texts_of_that_model_and_the_engine_goes_on(
 
     run(main)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_broken_outputs_end_their_text_alone(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serving(runs) as engine:
+            step = Pool.step
+            monkeypatch.setattr(
+                Pool, "step", lambda *_, **how: (s := step(*_, **how))._replace(broken=s.tokens[1:] and [1])
+            )
+            asked = [Asked(engine, LSTM, "O", max_tokens=9, ignore_end=True) for _ in range(3)]
+            engine.submit([each.job for each in asked])
+            for each in asked:
+                await asyncio.wait_for(each.over.wait(), 20)
+            assert sorted(len(each.ids) for each in asked) == [0, 1, 9]
+            assert [each.events[-1].finish for each in asked].count("error") == 2
+
+    run(main)
 
 
 def test_bad_jobs_are_refused_before_they_run(runs: dict[str, Any]) -> None:
