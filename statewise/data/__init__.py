@@ -20,6 +20,7 @@ from statewise.data.corpus import open_corpus as open_corpus
 from statewise.data.corpus import token_counts as token_counts
 from statewise.data.corpus import unigram_nats as unigram_nats
 from statewise.data.date_format import date_format as date_format
+from statewise.data.file import STDIN as STDIN
 from statewise.data.flat_tree import FlatTree as FlatTree
 from statewise.data.flat_tree import binarised as binarised
 from statewise.data.flat_tree import collapsed as collapsed
@@ -82,7 +83,6 @@ from statewise.data.series_window import SeriesBatch as SeriesBatch
 from statewise.data.series_window import SeriesRows as SeriesRows
 from statewise.data.series_window import SeriesWindows as SeriesWindows
 from statewise.data.series_window import series_rows as series_rows
-from statewise.data.source import STDIN as STDIN
 from statewise.data.source import Source as Source
 from statewise.data.source import open_source as open_source
 from statewise.data.split import SeriesParts as SeriesParts

@@ -5,6 +5,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from statewise.data.batch import release
 from statewise.data.cache import Facts, default_folder, open_entry
-from statewise.data.source import STDIN, Source, measure, open_source
+from statewise.data.file import STDIN
+from statewise.data.source import Source, measure, open_source
 from statewise.data.text import PIECE, Piece, num_bytes
 from statewise.data.tokenizer import Tokenizer
 from statewise.specs import TOKENIZERS, DataSpec, UserError, nearest
@@ -72,8 +74,8 @@ def open_corpus(
         raise UserError(
             "standard input '-' is both text and validation", fix="leave validation out, or name a file for it"
         )
-    text = open_source(spec.text, separator=spec.separator, spool=spool)
-    held = open_source(spec.validation, separator=spec.separator, spool=spool) if spec.validation else None
+    opened = partial(open_source, separator=spec.separator, text_column=spec.text_column, spool=spool)
+    text, held = opened(spec.text), opened(spec.validation) if spec.validation else None
     if tokenizer is None and spec.tokenizer not in TOKENIZERS:
         tokenizer = _named_tokenizer(spec)
     making = _Making(spec, text, held, tokenizer, progress)
@@ -86,18 +88,19 @@ def encode_files(
     paths: Sequence[str],
     tokenizer: Tokenizer,
     *,
-    separator: str | None = None,
-    direction: Direction = "forward",
+    spec: DataSpec | None = None,
     spool: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """Any text as one stream, with an existing tokenizer."""
+    """Any text as one stream, with an existing tokenizer; `spec` says how it is read."""
+    spec = spec or DataSpec()
     with tempfile.TemporaryDirectory() as temporary:
-        source = open_source(paths, separator=separator, spool=spool or Path(temporary, "stdin"))
+        spool = spool or Path(temporary, "stdin")
+        source = open_source(paths, separator=spec.separator, text_column=spec.text_column, spool=spool)
         # A large stream is in an unnamed file, which is removed with its array.
         file: BinaryIO = BytesIO() if source.size <= IN_MEMORY else tempfile.TemporaryFile()  # noqa: SIM115  (its array closes it)
         pieces = _watched(source.pieces(), "tokenising", source.size, progress)
-        split = _split(file, tokenizer, write_tokens(pieces, tokenizer, file=file, direction=direction))
+        split = _split(file, tokenizer, write_tokens(pieces, tokenizer, file=file, direction=spec.direction))
     if len(split.tokens) < 3:
         raise UserError(f"{source.name!r} holds no text", fix="name a file with at least one word in it")
     return split

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
+from statewise.data.columnar import is_columnar, read_columnar
 from statewise.data.lines import Examples, Where
 from statewise.data.table import Column, Row, TableOptions, read_table
 from statewise.specs import UserError, nearest, optional
 
 _HUB = "hub:"
-_COLUMNAR = (".parquet", ".arrow", ".feather")
 
 
 class HubName(NamedTuple):
@@ -23,7 +23,7 @@ class HubName(NamedTuple):
 def hub_name(path: str | Path) -> HubName | None:
     """The dataset that a path names (a Parquet or Arrow file is one), or None if it is an ordinary path."""
     text = str(path)
-    if text.lower().endswith(_COLUMNAR) and not text.startswith(_HUB):
+    if is_columnar(text) and not text.startswith(_HUB):
         return HubName(text, None, "train")
     if not text.startswith(_HUB):
         return None
@@ -51,11 +51,12 @@ def read_hub(
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     """
     datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets, Parquet and Arrow files")
+    if is_columnar(name_or_path):
+        dataset = datasets.Dataset(read_columnar(Path(name_or_path)))
+        return dataset_rows(dataset, columns, name=str(name_or_path))
     try:
         saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
-        if str(name_or_path).lower().endswith(_COLUMNAR):
-            dataset = datasets.Dataset(_columnar(Path(name_or_path)))
-        elif saved and data_files is None:
+        if saved and data_files is None:
             dataset = datasets.load_from_disk(str(name_or_path))
         else:
             dataset = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
@@ -63,29 +64,13 @@ def read_hub(
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"the dataset {str(name_or_path)!r} cannot be loaded: {reason[0]}",
-            fix="name a folder, a dataset of the hub, a whole .parquet or .arrow file, or csv, json or text files",
+            fix="name a folder, a dataset of the hub, or csv, json or text files",
         ) from None
     if isinstance(dataset, dict):
         if split not in dataset:
             raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, dataset))
         dataset = dataset[split]
     return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
-
-
-def _columnar(path: Path) -> Any:
-    """The table of a Parquet, Feather or Arrow file, the latter as a file or as a stream."""
-    import pyarrow  # comes with `datasets`
-    import pyarrow.ipc
-    import pyarrow.parquet
-
-    if path.suffix.lower() == ".parquet":
-        return pyarrow.parquet.read_table(path)
-    with pyarrow.OSFile(str(path)) as file:
-        try:
-            return pyarrow.ipc.open_file(file).read_all()
-        except pyarrow.ArrowInvalid:
-            file.seek(0)
-            return pyarrow.ipc.open_stream(file).read_all()
 
 
 def dataset_rows(dataset: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from statewise.data.source import STDIN, files_at
+from statewise.data.file import STDIN, files_at
 from statewise.specs import UserError, setting
 
 E = TypeVar("E")

@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
+from statewise.data.file import STDIN, files_at
 from statewise.data.memory_numbers import labelled_numbers_file, series_file
 from statewise.data.memory_object import Data, MemoryFile, library_type
 from statewise.data.memory_text import labelled_file, pair_file, tagged_file, text_file, tree_file
-from statewise.data.source import STDIN, files_at
 from statewise.disk import LOCK, write
 from statewise.specs import (
     AnyRunSpec,

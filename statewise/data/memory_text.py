@@ -44,7 +44,8 @@ _LINE_BREAKS = re.compile(r"[\n\r\v\f]+")
 
 def text_file(spec: DataSpec, data: Data, *, training: bool) -> MemoryFile:
     """A string is one document; a list or a column holds several."""
-    role = Role("text", "", None, None, TEXT_NAMES, _is_text)
+    default = type(spec).model_fields["text_column"].default
+    role = Role("text", "data.text_column", spec.text_column, default, TEXT_NAMES, _is_text)
     cells = [data] if isinstance(data, str) else rows_of(data, [role], training=training).columns[0]
     documents = _texts(cells, "text")
     for number, document in enumerate(documents):

@@ -1,34 +1,43 @@
 """Where text comes from: files, folders, standard input, or the corpus inside Python itself."""
 
 import hashlib
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from statewise.data.columnar import is_columnar, read_texts, text_bytes
+from statewise.data.file import STDIN, files_at
+from statewise.data.table import Column
 from statewise.data.text import PIECE, Piece, at_borders, between, num_bytes, read_text, split_documents
 from statewise.disk import replacing
-from statewise.specs import UserError, nearest
+from statewise.specs import UserError
 
-STDIN = "-"
 EMBEDDED = "pydoc_data.topics"
 
 
 class Origin(NamedTuple):
-    """One file, or one text in memory (`path` is None)."""
+    """One file, one column of a Parquet or Arrow file, or one text in memory (`path` is None)."""
 
     size: int
     path: Path | None = None
     text: str = ""
+    column: Column | None = None
 
-    def chunks(self, *, piece: int) -> Iterator[str]:
-        return iter((self.text,)) if self.path is None else read_text(self.path, piece=piece)
+    def texts(self, *, piece: int) -> Iterator[Iterator[str]]:
+        """Each text in parts: a file is one, a column has one in each row."""
+        if self.path is None:
+            yield iter((self.text,))
+        elif self.column is None:
+            yield read_text(self.path, piece=piece)
+        else:
+            for text in read_texts(self.path, self.column):
+                yield (text[start : start + piece] for start in range(0, len(text), piece))
 
 
 class Source(NamedTuple):
-    """Origins in reading order; each is a document, or several with a `separator`."""
+    """Origins in reading order; each of their texts is a document, or several with a `separator`."""
 
     name: str
     origins: tuple[Origin, ...]
@@ -45,7 +54,8 @@ class Source(NamedTuple):
 
     def _documents(self, piece: int) -> Iterator[Piece]:
         for origin in self.origins:
-            yield from at_borders(split_documents(origin.chunks(piece=piece), separator=self.separator))
+            for chunks in origin.texts(piece=piece):
+                yield from at_borders(split_documents(chunks, separator=self.separator))
 
     def fingerprint(self) -> str:
         """sha256 of the stored bytes, without decoding: a fast check for changes."""
@@ -56,6 +66,8 @@ class Source(NamedTuple):
                 digest.update(origin.text.encode())
             else:
                 digest.update(file_sha256(origin.path).encode())
+            if origin.column is not None:
+                digest.update(f":{origin.column}:".encode())
         return digest.hexdigest()
 
 
@@ -87,11 +99,14 @@ def file_sha256(path: Path) -> str:
         raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
 
 
-def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Path | None = None) -> Source:
-    """Find the files of `paths`; nothing is read yet, except standard input, which is copied to `spool`.
+def open_source(
+    paths: Sequence[str], *, separator: str | None = None, text_column: Column = "text", spool: Path | None = None
+) -> Source:
+    """Find the files of `paths`; texts are not read yet, except standard input, which is copied to `spool`.
 
-    No paths at all: the embedded corpus. A `spool` that exists already is read instead of standard
-    input, so that a resumed run sees the same text.
+    Of a Parquet or Arrow file each row of `text_column` is a text, and only their sizes are read. No paths at all:
+    the embedded corpus. A `spool` that exists already is read instead of standard input, so that a resumed run sees
+    the same text.
     """
     if separator is not None:
         separator = separator.replace("\r\n", "\n").replace("\r", "\n")
@@ -101,11 +116,17 @@ def open_source(paths: Sequence[str], *, separator: str | None = None, spool: Pa
         raise UserError("standard input '-' is named twice", fix="it can be read only once; name it once")
     origins: list[Origin] = []
     for path in paths:
-        origins += _spooled(spool) if path == STDIN else files_at(Path(path))
+        origins += _spooled(spool) if path == STDIN else [_origin(file, text_column) for file in files_at(Path(path))]
     source = Source(", ".join(paths), tuple(origins), separator)
     if not source.size:
         raise UserError(f"{source.name!r} holds no text", fix="name a file or a folder with UTF-8 text in it")
     return source
+
+
+def _origin(path: Path, column: Column) -> Origin:
+    if is_columnar(path):
+        return Origin(text_bytes(path, column), path, column=column)
+    return Origin(path.stat().st_size, path)
 
 
 def _embedded() -> tuple[Origin, ...]:
@@ -126,48 +147,3 @@ def _spooled(spool: Path | None) -> list[Origin]:
         except OSError as error:
             raise UserError(f"standard input cannot be kept in {str(spool)!r}: {error.strerror or error}") from None
     return [Origin(spool.stat().st_size, spool)]
-
-
-def files_at(path: Path) -> list[Origin]:
-    """The file, or the files of the folder; a missing name is refused with the most similar one."""
-    try:
-        if path.is_dir():
-            return [Origin(file.stat().st_size, file) for file in _files_below(path)]
-        if path.is_file():
-            return [Origin(path.stat().st_size, path)]
-        if path.exists():
-            raise UserError(
-                f"{str(path)!r} is neither a file nor a folder, and text is read twice",
-                fix="pipe it in as standard input: name it '-'",
-            )
-        if str(path).startswith("hub:"):
-            raise UserError(
-                f"{str(path)!r} names a dataset of rows, and one running text is read here",
-                fix="write its texts to a file first, and name that",
-            )
-        beside = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
-    except UserError:
-        raise
-    except (OSError, ValueError) as error:
-        # The parent is absent or unreadable, or the name is too long or contains \0.
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{str(path)!r} cannot be read: {reason}", fix="check the path") from None
-    hint = nearest(path.name, beside) if 0 < len(beside) <= 20 else _closest(path.name, beside)
-    raise UserError(f"{str(path)!r} does not exist", fix=f"in {str(path.parent)!r}: {hint}")
-
-
-def _closest(name: str, beside: Sequence[str]) -> str:
-    """Only the close match: a list of a large folder would fill the screen."""
-    guess, valid, _ = nearest(name, beside).partition("valid: ")
-    return guess.strip() if guess and valid else f"{len(beside)} other names, none of them close"
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """Regular files by relative path, without hidden ones and links out of the folder."""
-    inside = folder.resolve()
-    regular: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files = [Path(parent, name) for name in names if not name.startswith(".")]
-        regular += [file for file in files if file.is_file() and file.resolve().is_relative_to(inside)]
-    return sorted(regular, key=lambda file: file.relative_to(folder).as_posix())

@@ -331,7 +331,7 @@ def _guess(role: str, name: str, columns: Mapping[str, Sequence[str]]) -> str | 
         return spelled[close[0]]
     words = {column: cells for column, cells in columns.items() if cells and not all(map(_is_number, cells))}
     match role:
-        case "text" | "source_column" | "target_column":
+        case "text" | "text_column" | "source_column" | "target_column":
             longest = {column: sum(map(len, cells)) / len(cells) for column, cells in words.items()}
             return max(longest, key=lambda column: longest[column], default=None)
         case "label" | "id":

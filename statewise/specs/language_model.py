@@ -27,6 +27,9 @@ class DataSpec(Spec):
     separator: str | None = Field(
         None, min_length=1, description="text that ends a document inside a file; the state is reset there"
     )
+    text_column: str | int = Field(
+        "text", description="column of the text in Parquet and Arrow files, by name or by number from 0"
+    )
     direction: Literal["forward", "reverse"] = Field("forward", description="read from the start or from the end")
     order: Literal["sequential", "random"] = Field(
         "sequential", description="sequential carries the state from window to window; random resets it"

@@ -604,7 +604,7 @@ BAD: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "a missing document": ("text", ["a b", None], ("row 1", "text is missing")),
     "a zero": ("text", ["a b", "c\0d"], ("row 1", "character 1", "zero")),
     "one short text": ("text", ["abc"], ("larger than the training text",)),
-    "no text column": ("text", pandas.DataFrame({"a": ["x y"], "b": ["x y"]}), ("a, b", 'data["a"]')),
+    "no text column": ("text", pandas.DataFrame({"a": ["x y"], "b": ["x y"]}), ("a, b", '"data.text_column": "a"')),
 }
 
 

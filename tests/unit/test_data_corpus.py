@@ -144,7 +144,7 @@ def test_encode_files(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         mapped = encode_files([str(path)], tokenizer)
     assert isinstance(mapped.tokens, np.memmap)
     assert np.array_equal(mapped.tokens, split.tokens)
-    reverse = encode_files([str(path)], tokenizer, direction="reverse", separator="\n")
+    reverse = encode_files([str(path)], tokenizer, spec=DataSpec(direction="reverse", separator="\n"))
     assert documents(reverse.tokens, tokenizer) == [line[::-1] for line in ASCII.splitlines()]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("liné".encode())))
     piped = encode_files(["-"], tokenizer)

@@ -237,8 +237,7 @@ class LanguageModelRun(SelfReadingRun):
             self._refuse_without_text()
             return open_corpus(self.spec.data, tokenizer=self.tokenizer).validation
         with as_files(self.spec, data) as files:
-            spec = files.data
-            return encode_files(files.paths, self.tokenizer, separator=spec.separator, direction=spec.direction)
+            return encode_files(files.paths, self.tokenizer, spec=files.data)
 
     def _refuse_without_text(self) -> None:
         if is_shipped(self.path):

@@ -1,0 +1,54 @@
+"""The files at a path: one, or those of a folder in path order."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from statewise.specs import UserError, nearest
+
+STDIN = "-"
+
+
+def files_at(path: Path) -> list[Path]:
+    """The file, or the files of the folder; a missing name is refused with the most similar one."""
+    try:
+        if path.is_dir():
+            return _files_below(path)
+        if path.is_file():
+            return [path]
+        if path.exists():
+            raise UserError(
+                f"{str(path)!r} is neither a file nor a folder, and text is read twice",
+                fix="pipe it in as standard input: name it '-'",
+            )
+        if str(path).startswith("hub:"):
+            raise UserError(
+                f"{str(path)!r} names a dataset of rows, and one running text is read here",
+                fix="save it as a file first, as in Dataset.to_parquet('texts.parquet'), and name that",
+            )
+        beside = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
+        # The parent is absent or unreadable, or the name is too long or contains \0.
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{str(path)!r} cannot be read: {reason}", fix="check the path") from None
+    hint = nearest(path.name, beside) if 0 < len(beside) <= 20 else _closest(path.name, beside)
+    raise UserError(f"{str(path)!r} does not exist", fix=f"in {str(path.parent)!r}: {hint}")
+
+
+def _closest(name: str, beside: Sequence[str]) -> str:
+    """Only the close match: a list of a large folder would fill the screen."""
+    guess, valid, _ = nearest(name, beside).partition("valid: ")
+    return guess.strip() if guess and valid else f"{len(beside)} other names, none of them close"
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """Regular files by relative path, without hidden ones and links out of the folder."""
+    inside = folder.resolve()
+    regular: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files = [Path(parent, name) for name in names if not name.startswith(".")]
+        regular += [file for file in files if file.is_file() and file.resolve().is_relative_to(inside)]
+    return sorted(regular, key=lambda file: file.relative_to(folder).as_posix())
