@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, Unpack
 
 from statewise.data.columnar import is_columnar, read_columnar
 from statewise.data.lines import Examples, Where
-from statewise.data.table import Column, Row, TableOptions, read_table
+from statewise.data.table import Column, Row, TableOptions, no_column, read_table
 from statewise.specs import UserError, nearest, optional
 
 _HUB = "hub:"
+_SHOWN = 256  # rows to guess by which column is meant
 
 
 class HubName(NamedTuple):
@@ -39,7 +40,7 @@ def hub_name(path: str | Path) -> HubName | None:
 
 def read_hub(
     name_or_path: str | Path,
-    columns: Sequence[Column] | None,
+    columns: Sequence[Column] | Mapping[str, Column] | None,
     *,
     split: str = "train",
     config: str | None = None,
@@ -49,6 +50,7 @@ def read_hub(
 
     A column of class ids is given as the names of the classes. `translation.de` is a column inside a column.
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
+    As a mapping, `columns` also says which setting names each column.
     """
     datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets, Parquet and Arrow files")
     if is_columnar(name_or_path):
@@ -73,9 +75,12 @@ def read_hub(
     return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
 
 
-def dataset_rows(dataset: Any, columns: Sequence[Column] | None, *, name: str, part: str = "") -> Examples[Row]:
+def dataset_rows(
+    dataset: Any, columns: Sequence[Column] | Mapping[str, Column] | None, *, name: str, part: str = ""
+) -> Examples[Row]:
     """Rows of an opened `datasets.Dataset`, as `read_hub` gives them. `name` and `part` are for messages."""
-    whole, columns = columns is None, columns or ()
+    settings = columns if isinstance(columns, Mapping) else {}
+    whole, columns = columns is None, list(settings.values()) or columns or ()
     numbered = [int(column) for column in columns if _is_number(column)]
     for number in numbered:
         if not 0 <= number < len(dataset.column_names):
@@ -87,6 +92,10 @@ def dataset_rows(dataset: Any, columns: Sequence[Column] | None, *, name: str, p
     names = tuple(dict.fromkeys([*(dataset.column_names if numbered or whole else ()), *named]))
     for column in names:
         if column.partition(".")[0] not in dataset.column_names:
+            if settings:
+                shown = dataset.with_format(None)[:_SHOWN]
+                cells = {known: [str(cell) for cell in shown[known] if isinstance(cell, str | int)] for known in shown}
+                raise no_column(name, {path: str(one) for path, one in settings.items() if str(one) in named}, cells)
             raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, dataset.column_names))
     outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
     features = {column: dataset.features[column] for column in outer}
@@ -129,5 +138,5 @@ def read_rows(path: Path, *, columns: Mapping[str, Column], **options: Unpack[Ta
     """Rows of a dataset or a file; the options are those of `read_table` and apply to files only."""
     hub = hub_name(path)
     if hub is not None:
-        return read_hub(hub.name, list(columns.values()), config=hub.config, split=hub.split)
+        return read_hub(hub.name, columns, config=hub.config, split=hub.split)
     return read_table(path, columns=columns, **options)

@@ -9,8 +9,8 @@ import pytest
 from command import call
 
 import statewise as sw
-from statewise.data import open_source, read_hub
-from statewise.specs import UserError
+from statewise.data import open_corpus, open_source, read_hub
+from statewise.specs import DataSpec, UserError
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
@@ -74,6 +74,14 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
     assert [row.text("text") for row in read_hub(folder, ["text"])] == ROWS["classification"]["text"] * 2
 
 
+def test_a_row_task_says_how_to_name_a_column(tmp_path: Path) -> None:
+    rows = {"verdict": ROWS["classification"]["label"], "review": ROWS["classification"]["text"]}
+    path = write(pa.table(rows), "parquet", tmp_path)
+    refused = call("train", "classification", "--data", str(path), "--out", str(tmp_path / "run"))
+    assert refused.code == 2
+    assert "--set data.text=review --set data.label=verdict" in refused.err
+
+
 TEXTS = ["the cat sat on the mat", "", "the dog\r\nsat on the log é", "a cat and a dog"] * 5
 SMALL = ("train.steps=3", "train.batch=2", "train.window=8", "train.truncation=8", "model.width=8", "seed=3")
 
@@ -135,6 +143,16 @@ def test_data_in_memory_has_the_same_setting(tmp_path: Path) -> None:
         sw.train("gru", data=rows, settings=settings, steps=1, out=tmp_path / "run")
     sw.train("gru", data=rows, settings={**settings, "data.text_column": "second"}, steps=1, out=tmp_path / "run")
     assert (tmp_path / "run" / "data.txt").read_bytes().count(b"the cat sat") == TEXTS.count(TEXTS[0])
+
+
+def test_the_cache_knows_the_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statewise.data.corpus.IN_MEMORY", 0)
+    path = write(pa.table({"text": TEXTS, "upper": [text.upper() for text in TEXTS]}), "parquet", tmp_path)
+    for _ in range(2):  # written, then read
+        for column, prompt in (("text", "the cat"), ("upper", "THE CAT")):
+            corpus = open_corpus(DataSpec(text=(str(path),), text_column=column), cache=tmp_path / "cache")
+            assert corpus.tokenizer.decode(corpus.train.tokens[1 : len(prompt) + 1].tolist()) == prompt
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 @pytest.mark.parametrize(

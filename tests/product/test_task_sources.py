@@ -135,7 +135,11 @@ def test_columns_by_number(saved: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("{}:tset", "no split 'tset'"), ("{}:train", "no column 'text'"), ("hub:/nowhere:train", "cannot be loaded")],
+    [
+        ("{}:tset", "no split 'tset'"),
+        ("{}:train", "--set data.text=review --set data.label=stars"),
+        ("hub:/nowhere:train", "cannot be loaded"),
+    ],
 )
 def test_what_is_not_there_is_named(name: str, says: str, saved: str, tmp_path: Path) -> None:
     said = call("train", "classification", "--data", name.format(saved), "--out", str(tmp_path / "run"))
