@@ -41,7 +41,9 @@ def serve(
     ] = False,
     prefix_sharing: Annotated[
         Literal["none", "own", "all"],
-        typer.Option(help="Whose earlier prompts a prompt may start from; all: timing reveals them."),
+        typer.Option(
+            metavar="WHOSE", help="Whose earlier prompts a prompt may start from: none, own, all (timing reveals them)."
+        ),
     ] = "own",
     device: Device = None,
     mixer: MixerOption = None,

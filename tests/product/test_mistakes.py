@@ -16,7 +16,11 @@ MISTAKES = [
     ("trian lstm", "'trian'", "did you mean 'train'?", "verify"),
     ("Train lstm", "'Train'", "did you mean 'train'?"),
     ("modles", "'modles'", "did you mean 'models'?"),
-    ("runs/lstm", "'runs/lstm'", "generate, import, inspect, models, predict, reproduce, settings, train, verify"),
+    (
+        "runs/lstm",
+        "'runs/lstm'",
+        "generate, import, inspect, models, predict, reproduce, serve, settings, train, verify",
+    ),
     ("--verson", "--verson", "--version"),
     ("--bogus", "--bogus", "try: statewise --help"),
     ("models extra", "'extra'", "elman, "),

@@ -256,7 +256,7 @@ REFUSALS = {
         "embedding 3 is not the layer's output width 4",
     ),
     "options beside a spec": ((ElmanSpec(),), {"vocab": 9, "width": 3}, r"options \['width'\] go with a name"),
-    "no vocabulary": (("lstm",), {"vocab": 0}, "vocab is 0, expected at least 1"),
+    "no vocabulary": (("lstm",), {"vocab": 0}, "vocab is 0, expected a whole number of at least 1"),
 }
 
 

@@ -186,7 +186,7 @@ class TaggingRun(PredictingRun):
         return self.model.reader.layers.machine
 
     def portable(self) -> Portable:
-        """Scores are what the graph gives; the runtime finds the best tags, along a chain too."""
+        # Scores are what the graph gives; the runtime finds the best tags, along a chain too.
         encoding, head = self.known.encoding, self.model.head
         entry = self.model.reader.entry
         assert isinstance(entry, WordEntry)

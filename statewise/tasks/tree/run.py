@@ -214,7 +214,7 @@ class TreeRun(PredictingRun):
         return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
 
     def portable(self) -> Portable:
-        """One composition is the graph; the runtime goes from the leaves of a tree to its root."""
+        # One composition is the graph; the runtime goes from the leaves of a tree to its root.
         model, data = self.model, self.spec.read_data
         if not isinstance(model, TreeClassifier):
             raise UserError(
