@@ -286,7 +286,8 @@ class Engine:
     def _run(self) -> None:
         if not self.spec.batch_invariant:  # `generate` computes with all of them
             # One core is for the event loop: threads that wait for each other must not wait for it, too.
-            torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - 1)))
+            spare = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - 1))
+            torch.set_num_threads(self.spec.threads or spare)
         with torch.no_grad():
             while not self._stopping:
                 self._turn_began = time.monotonic()
