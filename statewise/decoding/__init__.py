@@ -6,6 +6,7 @@ from statewise.decoding.generate import begin as begin
 from statewise.decoding.generate import extend as extend
 from statewise.decoding.generate import generate as generate
 from statewise.decoding.generate import read as read
+from statewise.decoding.graph import overwrite as overwrite
 from statewise.decoding.graph import prefill as prefill
 from statewise.decoding.sampling import RowSampling as RowSampling
 from statewise.decoding.sampling import Sampling as Sampling

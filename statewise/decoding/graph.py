@@ -62,6 +62,21 @@ def copy_(into: State, values: State) -> None:
     torch._foreach_copy_(to, given)
 
 
+def overwrite(old: State, new: State) -> None:
+    """Copy a new state over the old one; a list that was extended in place is there already."""
+    mine = [leaf for _, leaf in leaves(old)]
+    held = {leaf.untyped_storage().data_ptr() for leaf in mine}
+    moves = []
+    for before, after in zip(mine, (leaf for _, leaf in leaves(new)), strict=True):
+        assert before.shape == after.shape, "a state in a loop keeps its shapes"
+        if after.data_ptr() == before.data_ptr() and after.stride() == before.stride():
+            continue
+        # A view of an old leaf is cloned before any old leaf is overwritten.
+        moves.append((before, after.clone() if after.untyped_storage().data_ptr() in held else after))
+    if moves:  # one launch for many
+        torch._foreach_copy_([before for before, _ in moves], [after for _, after in moves])
+
+
 def _drop_oldest(kept: dict[object, T], most: int) -> None:
     while len(kept) > most:
         del kept[next(iter(kept))]
@@ -128,26 +143,12 @@ class Loop:
         token_B = draw(logits_BV, self.ways, below_B1=below_B1, seen_BV=self.seen_BV, count_BV=self.count_BV)
         if below_B1 is not None:
             self.done_B1 += 1
-        self._keep(after)
+        overwrite(self.state, after)
         self.token_B.copy_(token_B)
         if self.ways.repetition_B1 is not None:
             self.seen_BV.scatter_(1, token_B[:, None], True)
         if self.count_BV is not None:
             self.count_BV.scatter_add_(1, token_B[:, None], torch.ones_like(self.count_BV[:, :1]))
-
-    def _keep(self, after: State) -> None:
-        """Copy the new state over the old one; a list that was extended in place is there already."""
-        mine = [leaf for _, leaf in leaves(self.state)]
-        held = {leaf.untyped_storage().data_ptr() for leaf in mine}
-        moves = []
-        for old, new in zip(mine, (leaf for _, leaf in leaves(after)), strict=True):
-            assert old.shape == new.shape, "a state in a loop keeps its shapes"
-            if new.data_ptr() == old.data_ptr() and new.stride() == old.stride():
-                continue
-            # A view of an old leaf is cloned before any old leaf is overwritten.
-            moves.append((old, new.clone() if new.untyped_storage().data_ptr() in held else new))
-        if moves:  # one launch for many
-            torch._foreach_copy_([old for old, _ in moves], [new for _, new in moves])
 
     def step(self) -> Tensor:
         """One more token of each row."""

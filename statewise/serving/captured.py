@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import Replay, State, leaves, onto, rows
-from statewise.decoding import RowSampling, draw
+from statewise.decoding import RowSampling, draw, overwrite
 from statewise.kernels.few_rows import packed_products, prepare_gpu
 from statewise.models import TokenMachine
 
@@ -72,7 +72,7 @@ class CapturedStep:
                 leaf.mul_(self._alive_B)  # a row nobody uses must not count on, beyond the end of its list
         with packed_products(len(self._token_B), {}, prepare_gpu):
             self.logits_BV, after = model.step_(self._token_B, self._state)
-        keep(self._state, after)
+        overwrite(self._state, after)
         logits_BV = self.logits_BV
         if len(self._never_N):
             logits_BV = logits_BV.index_fill(1, self._never_N, -torch.inf)
@@ -92,18 +92,3 @@ class CapturedStep:
         self._alive_B[:used] = 1
         self._alive_B[used:] = 0
         self._run()
-
-
-def keep(old: State, new: State) -> None:
-    """Copy a new state over the old one; a list that was extended in place is there already."""
-    mine = [leaf for _, leaf in leaves(old)]
-    held = {leaf.untyped_storage().data_ptr() for leaf in mine}
-    moves = []
-    for before, after in zip(mine, (leaf for _, leaf in leaves(new)), strict=True):
-        assert before.shape == after.shape, "a state in a loop keeps its shapes"
-        if after.data_ptr() == before.data_ptr() and after.stride() == before.stride():
-            continue
-        # A view of an old leaf is cloned before any old leaf is overwritten.
-        moves.append((before, after.clone() if after.untyped_storage().data_ptr() in held else after))
-    if moves:  # one launch for many
-        torch._foreach_copy_([before for before, _ in moves], [after for _, after in moves])

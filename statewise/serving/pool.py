@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import State, leaves, map_state, rows
-from statewise.decoding import RowSampling, Sampling, draw
+from statewise.decoding import RowSampling, Sampling, draw, overwrite
 from statewise.kernels import threads_for
 from statewise.kernels.few_rows import LARGE, Product, packed_products, prepare_cpu, prepare_gpu
 from statewise.models import TokenMachine
 from statewise.runtime import STREAM as _STREAM
 from statewise.runtime import random_bits
-from statewise.serving.captured import CapturedStep, keep, padded
+from statewise.serving.captured import CapturedStep, padded
 from statewise.specs import UserError
 
 _FIRST_ROWS, _FIRST_SLOTS = 4, 256
@@ -246,7 +246,7 @@ class Pool:
         token_B = self._token_C[: self.count]
         with self._threads(), packed_products(self.count, self._products.setdefault(kind, {}), prepare):
             own_BV, after = self.model.step_(token_B, self._view)
-        keep(self._view, after)
+        overwrite(self._view, after)
         logits_BV = own_BV
         if len(self._never_N):
             logits_BV = logits_BV.index_fill(1, self._never_N, -torch.inf)
