@@ -84,7 +84,8 @@ async def overhead(folder: Path, device: str, streams: int = 32, tokens: int = 2
     found = {}
     for name, sizes in (("lstm", {"width": 256, "depth": 2}), ("transformer", {"width": 256, "depth": 4})):
         run = made(name, folder, device, **sizes)
-        engine = await started({name: run}, slots=streams)
+        engine = await started({name: run}, slots=streams, threads=1)
+        torch.set_num_threads(1)  # as many as the engine has
         bare, served = [], []
         for turn in range(4):
             pool = Pool(run.model)

@@ -22,7 +22,7 @@ from statewise.serving.pool import NewRow, Pool, cut
 from statewise.serving.prompt import TAIL, Group, PromptReader, Text
 from statewise.tasks import LanguageModelRun
 
-_IDLE_BYTES = 64 << 20  # of states that are kept for the next text; more is given back when the last text ends
+_IDLE_BYTES = 256 << 20  # of states that are kept for the next text; more is given back when the last text ends
 _SWEEP = 0.25  # seconds between two looks for texts that have waited or run too long
 
 Deliver = Callable[[Job, Event], None]
