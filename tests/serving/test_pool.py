@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from statewise.core import state_bytes
 from statewise.decoding import Sampling, begin, extend
 from statewise.models import LINEAGE, CountingMachine, build_sample
 from statewise.serving import captured
@@ -174,7 +175,7 @@ def test_memory_is_counted_and_reused() -> None:
     for _ in range(5):
         pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
     held = pool.state_bytes
-    assert held == 8 * pool.state_bytes // 8 > 0
+    assert held == 8 * state_bytes(model.init_state(1))  # five rows in memory for eight
     for _ in range(5):
         pool.leave(0)
     for _ in range(5):
