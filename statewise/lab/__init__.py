@@ -1,0 +1,3 @@
+"""The lab: every model of the lineage, live, in one HTML file that opens from disk."""
+
+from statewise.lab.page import page as page

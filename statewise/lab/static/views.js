@@ -1,0 +1,16 @@
+// @ts-check
+/** The views, in the order of the page. */
+
+import { eigenvaluesView } from "./views/eigenvalues.js";
+
+/** @typedef {import("./dom.js").Words} Words */
+/** @typedef {{equation: string, code: string, command: string}} How */
+/** @typedef {{update: () => void}} Mounted */
+/**
+ * `needs`: keys of `extra` without which the view is left out; `needsModels`: it shows the page's models.
+ * @typedef {{id: string, title: Words, lookFor: Words, how: How, needs?: string[], needsModels?: boolean,
+ *   mount: (root: HTMLElement, lab: any) => Mounted}} View
+ */
+
+/** @type {View[]} */
+export const VIEWS = [eigenvaluesView];
