@@ -1,7 +1,11 @@
 // @ts-check
 /** The views, in the order of the page. */
 
+import { attentionView } from "./views/attention.js";
+import { billView } from "./views/bill.js";
 import { eigenvaluesView } from "./views/eigenvalues.js";
+import { trainView } from "./views/train.js";
+import { truncationView } from "./views/truncation.js";
 
 /** @typedef {import("./dom.js").Words} Words */
 /** @typedef {{equation: string, code: string, command: string}} How */
@@ -13,4 +17,4 @@ import { eigenvaluesView } from "./views/eigenvalues.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [eigenvaluesView];
+export const VIEWS = [attentionView, truncationView, eigenvaluesView, trainView, billView];
