@@ -3,7 +3,10 @@
 B batch, T time, V vocabulary or classes.
 """
 
+import gzip
+import io
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any, final
 
 import torch
@@ -11,16 +14,19 @@ from torch import Tensor
 
 from statewise.core import Machine, leaves, unroll
 from statewise.data import Tokenizer
-from statewise.decoding import Continuation
+from statewise.decoding import Continuation, Sampling
 from statewise.export import step_graph
 from statewise.lab.graph import lens_of, record_of, state_record
 from statewise.lab.tokenizer import tokenizer_record
 from statewise.models import LINEAGE, Classifier, Markov, TokenMachine
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json
 from statewise.tasks import Run
 from statewise.tasks.classification import ClassificationRun
 
 VERSION = 1
+_PREPARED = "lineage.json.gz"
+_LARGEST = 1 << 24  # bytes of what is prepared, unpacked
+_SHOWN = 120  # tokens of a text that a model writes, where the page begins with one
 _KNOWN = {row.name: row for row in LINEAGE}
 
 
@@ -34,6 +40,14 @@ def bundle(runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | 
     unique = [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
     models = [model_record(run, name=name, exact=exact) for run, name in zip(runs, unique)]
     return {"version": VERSION, "models": models, "extra": dict(extra or {})}
+
+
+def lineage() -> dict[str, Any]:
+    """The bundle that comes with the package: all models of the lineage, trained on one text (`lineage.toml`)."""
+    packed = resources.files("statewise.lab").joinpath(_PREPARED).read_bytes()
+    with gzip.open(io.BytesIO(packed)) as file:
+        prepared: dict[str, Any] = from_json(file.read(_LARGEST).decode())
+    return prepared
 
 
 def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
@@ -57,6 +71,7 @@ def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
         "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
+        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else "",
         **machine_record(machine, state, exact=exact),
     }
 

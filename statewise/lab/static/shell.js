@@ -3,6 +3,7 @@
 
 import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
+import { makeMachine } from "./machine.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -50,7 +51,7 @@ function palette() {
 /** What a view may ask of the page. @param {any} bundle */
 function makeLab(bundle) {
   return {
-    models: /** @type {any[]} */ ([]),
+    models: bundle.models.map(makeMachine),
     extra: bundle.extra || {},
     t: translate,
     lang: currentLanguage,

@@ -1,6 +1,7 @@
 // @ts-check
 /** The views, in the order of the page. */
 
+import { stepView } from "./views/step.js";
 import { eigenvaluesView } from "./views/eigenvalues.js";
 
 /** @typedef {import("./dom.js").Words} Words */
@@ -13,4 +14,4 @@ import { eigenvaluesView } from "./views/eigenvalues.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [eigenvaluesView];
+export const VIEWS = [stepView, eigenvaluesView];
