@@ -61,9 +61,8 @@ function makeLab(bundle) {
     },
     /** @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} [format] */
     download: (name, picture, format) => download(name, picture, format || (picture.rows ? "csv" : "png")),
-    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get */
-    exports: (name, get) => {
-      const formats = /** @type {const} */ (["csv", "svg", "png"]);
+    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get @param {("csv" | "svg" | "png")[]} [formats] */
+    exports: (name, get, formats = ["csv", "svg", "png"]) => {
       const save = (/** @type {"csv" | "svg" | "png"} */ format) =>
         make(
           "button",

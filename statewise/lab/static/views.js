@@ -1,8 +1,12 @@
 // @ts-check
 /** The views, in the order of the page. */
 
-import { stepView } from "./views/step.js";
+import { askView } from "./views/ask.js";
+import { clampView } from "./views/clamp.js";
 import { eigenvaluesView } from "./views/eigenvalues.js";
+import { hoverView } from "./views/hover.js";
+import { stepView } from "./views/step.js";
+import { touchView } from "./views/touch.js";
 
 /** @typedef {import("./dom.js").Words} Words */
 /** @typedef {{equation: string, code: string, command: string}} How */
@@ -14,4 +18,4 @@ import { eigenvaluesView } from "./views/eigenvalues.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [stepView, eigenvaluesView];
+export const VIEWS = [stepView, touchView, hoverView, askView, eigenvaluesView, clampView];

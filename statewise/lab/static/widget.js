@@ -54,9 +54,9 @@ export function oneModel(machines, value, pick, label = { en: "Model", zh: "模�
   return make("label", { class: "pick" }, say(label), select);
 }
 
-/** @param {string} value @param {(text: string) => void} input @param {Words} [label] */
-export function textBox(value, input, label = { en: "Text", zh: "文本" }) {
-  const box = make("textarea", { rows: 4, spellcheck: "false", maxlength: 600, ...named(label) });
+/** @param {string} value @param {(text: string) => void} input @param {Words} [label] @param {number} [rows] */
+export function textBox(value, input, label = { en: "Text", zh: "文本" }, rows = 4) {
+  const box = make("textarea", { rows, spellcheck: "false", maxlength: 600, ...named(label) });
   box.value = value;
   box.addEventListener("input", () => input(box.value));
   return { element: make("label", { class: "typed" }, say(label), box), box };
