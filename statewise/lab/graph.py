@@ -25,10 +25,13 @@ _INLINE = 64  # numbers of a constant that stay exact, in the JSON: shapes, rate
 _KINDS = {"f": "f", "i": "i", "u": "i", "b": "b"}
 
 
-def record_of(graph: Graph, *, exact: bool) -> dict[str, Any]:
-    """`graph` (nodes, constants, names) and `weights` (base64 of float16, or of float32 if `exact`)."""
+def record_of(graph: Graph, *, exact: bool, fold: bool = True) -> dict[str, Any]:
+    """`graph` (nodes, constants, names) and `weights` (base64 of float16, or of float32 if `exact`).
+
+    `fold`: for a batch of 1, compute what then is constant. Without, the graph is taken as it is.
+    """
     onnx = optional("onnx", extra="onnx", needed_by="the lab")
-    graph = _for_one_text(graph).graph
+    graph = (_for_one_text(graph) if fold else graph).graph
     number: dict[str, int] = {}
     alias: dict[str, str] = {}
 
