@@ -12,6 +12,7 @@ _LETTERS = r"\p{L}\p{M}\p{Nd}\p{Pc}"
 # As in `statewise.data.tokenizer_training`, in the syntax of JavaScript.
 _SPACES = r"\n|<(?=end>)|(?:(?!<end>)\S)+"
 _PUNCTUATION = rf"[{_SCRIPTS}]|(?:(?![{_SCRIPTS}])[{_LETTERS}])+|[^{_LETTERS}\s]+|\n"
+_UNSPACED = rf"[{_SCRIPTS}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
@@ -31,7 +32,7 @@ def tokenizer_record(tokenizer: Tokenizer) -> dict[str, Any]:
         case "WordLevel", _ if cut.get("type") == "Sequence":
             kind = {"kind": "word", "split": _SPACES}
         case "WordLevel", _ if cut.get("type") == "Split":
-            kind = {"kind": "word", "split": _PUNCTUATION}
+            kind = {"kind": "word", "split": _PUNCTUATION, "unspaced": _UNSPACED}
         case _:
             kind = {}
     if not kind or (table.get("normalizer") and not lower):

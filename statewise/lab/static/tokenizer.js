@@ -4,8 +4,8 @@
 /** A token and the part of the text that it stands for. @typedef {{id: number, text: string}} Piece */
 /**
  * `kind`: char, byte, word or bpe. `tokens[id]` is its text (of bpe, in the alphabet of bytes); `split`: a regular
- * expression whose matches are words. @typedef {{kind: string, tokens: string[], unknown: number | null, end: number,
- * lower: boolean, merges?: string[], split?: string, joined?: boolean}} TokenizerRecord
+ * expression whose matches are words; `unspaced`: signs that no space parts. @typedef {{kind: string, tokens: string[], unknown: number | null, end: number,
+ * lower: boolean, merges?: string[], split?: string, unspaced?: string}} TokenizerRecord
  */
 
 const MARK = "\ufffd";
@@ -96,7 +96,11 @@ export class Tokenizer {
   /** @param {Iterable<number>} ids @returns {string} */
   decode(ids) {
     const tokens = Array.from(ids).filter((id) => id !== this.end).map((id) => this.record.tokens[id] ?? MARK);
-    return this.letters.length ? this.shown(tokens.join("")) : tokens.join(this.record.kind === "word" && !this.record.joined ? " " : "");
+    if (this.letters.length) return this.shown(tokens.join(""));
+    if (this.record.kind !== "word") return tokens.join("");
+    const text = tokens.join(" ").replaceAll(" \n", "\n").replaceAll("\n ", "\n");
+    const { unspaced } = this.record;
+    return unspaced ? text.replace(new RegExp(`(?<=${unspaced}) (?=${unspaced})`, "gu"), "") : text;
   }
 }
 
