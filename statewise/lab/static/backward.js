@@ -288,6 +288,7 @@ function parted(values, gradients) {
 export function gradientOf(machine, start, tokens, t, target) {
   const { graph } = machine;
   const { flows, entries } = flow(graph);
+  /** @type {Tape[]} */
   const tapes = [];
   let state = start;
   for (let s = 0; s <= t; s += 1) {

@@ -4,7 +4,6 @@
 import { chart } from "../chart.js";
 import { button, fill, make, say, slider } from "../dom.js";
 import { softmaxOf } from "../machine.js";
-import { Reading } from "../reading.js";
 import { bytesText, titleOf } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
@@ -42,16 +41,13 @@ export const askView = {
       const passage = among[turn % among.length];
       shown.textContent = `${passage.text} …`;
       const answers = machines.map((machine) => {
-        const reading = new Reading(machine);
         // The classifiers read the words alone, without a token before them.
-        const tokens = machine.vocab.encode(passage.text);
-        let state = machine.start();
-        let logits = new Float32Array(0);
-        for (const token of tokens) ({ state, logits } = reading.machine.step(state, token));
-        const p = softmaxOf(logits);
+        let step = { state: machine.start(), logits: /** @type {ArrayLike<number>} */ ([]) };
+        for (const token of machine.vocab.encode(passage.text)) step = machine.step(step.state, token);
+        const p = softmaxOf(step.logits);
         const best = p.indexOf(Math.max(...p));
         const labels = /** @type {string[]} */ (machine.record.labels);
-        return { machine, answer: labels[best], p: p[labels.indexOf(passage.label)], bytes: machine.bytes(state) };
+        return { machine, answer: labels[best], p: p[labels.indexOf(passage.label)], bytes: machine.bytes(step.state) };
       });
       rows = [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])];
       const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "remembers", zh: "记住" }, { en: "right, of 250 passages", zh: "正确率（250 段）" }];
