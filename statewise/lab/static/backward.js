@@ -51,7 +51,10 @@ function unary(node, [x], y, dy) {
 }
 
 /** @type {Reverse} */
-const movement = (node, given, _y, dy) => [returned(given[0], /** @type {Int32Array} */ (node.table?.maps[0]), dy), ...given.slice(1).map(() => null)];
+const movement = (node, given, _y, dy) => {
+  const map = /** @type {import("./node.js").Table} */ (node.table).maps[0];
+  return [map === null ? dy : returned(given[0], map, dy), ...given.slice(1).map(() => null)];
+};
 /** @type {Reverse} */
 const view = (_node, given, _y, dy) => [dy, ...given.slice(1).map(() => null)];
 

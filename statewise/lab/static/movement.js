@@ -8,10 +8,11 @@ import { count, places, spread, stridesOf } from "./tensor.js";
 /** @typedef {import("./node.js").Node} Node */
 /** @typedef {import("./node.js").Table} Table */
 
-/** A movement: `map[i]` is the place in the input of number i, -1 where `fill` stands. @param {Node} node @param {Tensor} x @param {Table} table @param {number} [fill] @returns {Tensor} */
+/** A movement: `map[i]` is the place in the input of number i, -1 where `fill` stands; null: all stay where they are. @param {Node} node @param {Tensor} x @param {Table} table @param {number} [fill] @returns {Tensor} */
 export function moved(node, x, table, fill = 0) {
+  const map = table.maps[0];
+  if (map === null) return viewed(x, table.dims);
   const y = result(node, x.kind, table.dims);
-  const map = /** @type {Int32Array} */ (table.maps[0]);
   for (let i = 0; i < map.length; i += 1) y.data[i] = map[i] < 0 ? fill : x.data[map[i]];
   return y;
 }

@@ -191,11 +191,13 @@ export const OPERATORS = {
     y.data.fill(value ? value.data[0] : 0);
     return y;
   },
-  Expand: (node, [x, shape]) =>
-    moved(node, x, tabled(node, [x], shape.data.join(), () => {
+  Expand: (node, [x, shape]) => {
+    const table = tabled(node, [x], shape.data.join(), () => {
       const dims = broadcast(x.dims, Array.from(shape.data));
-      return { dims, maps: [spread(x.dims, dims)] };
-    })),
+      return { dims, maps: [count(dims) === count(x.dims) ? null : spread(x.dims, dims)] };
+    });
+    return moved(node, x, table);
+  },
   Gather: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
   GatherElements: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
   GatherND: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
@@ -243,7 +245,9 @@ export const OPERATORS = {
     const table = tabled(node, [x], "", () => {
       const strides = stridesOf(x.dims);
       const dims = order.map((axis) => x.dims[axis]);
-      return { dims, maps: [places(dims, order.map((axis) => strides[axis]))] };
+      const real = order.filter((axis) => x.dims[axis] !== 1); // axes of 1 may stand anywhere
+      const inPlace = real.every((axis, i) => i === 0 || axis > real[i - 1]);
+      return { dims, maps: [inPlace ? null : places(dims, order.map((axis) => strides[axis]))] };
     });
     return moved(node, x, table);
   },

@@ -86,22 +86,30 @@ export function matmul(node, [a, b]) {
   return y;
 }
 
+/** Four sums side by side, which a processor adds at once. @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt @param {number} size */
+function dot(a, aAt, b, bAt, size) {
+  let [s0, s1, s2, s3] = [0, 0, 0, 0];
+  let i = 0;
+  for (; i + 3 < size; i += 4) {
+    s0 += a[aAt + i] * b[bAt + i];
+    s1 += a[aAt + i + 1] * b[bAt + i + 1];
+    s2 += a[aAt + i + 2] * b[bAt + i + 2];
+    s3 += a[aAt + i + 3] * b[bAt + i + 3];
+  }
+  for (; i < size; i += 1) s0 += a[aAt + i] * b[bAt + i];
+  return s0 + s1 + s2 + s3;
+}
+
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function gemm(node, [a, b, c]) {
   const { alpha = 1, beta = 1, transA = 0, transB = 0 } = node.attributes;
   const [m, k] = transA ? [a.dims[1], a.dims[0]] : a.dims;
   const n = transB ? b.dims[0] : b.dims[1];
   const y = result(node, "f", [m, n]);
-  const [rowA, stepA] = transA ? [1, m] : [k, 1];
+  const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
   if (transB) {
-    for (let row = 0; row < m; row += 1)
-      for (let j = 0; j < n; j += 1) {
-        let sum = 0;
-        for (let i = 0; i < k; i += 1) sum += a.data[row * rowA + i * stepA] * b.data[j * k + i];
-        y.data[row * n + j] = alpha * sum;
-      }
+    for (let row = 0; row < m; row += 1) for (let j = 0; j < n; j += 1) y.data[row * n + j] = alpha * dot(rows, row * k, b.data, j * k, k);
   } else {
-    const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
     product(y.data, 0, rows, 0, b.data, 0, m, k, n);
     if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;
   }
