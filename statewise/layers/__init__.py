@@ -9,14 +9,14 @@ from statewise.layers.dropout import drop as drop
 from statewise.layers.dropout import one_sequence as one_sequence
 from statewise.layers.embedding import Embedding as Embedding
 from statewise.layers.embedding import check_tokens as check_tokens
+from statewise.layers.heads import AttentionOptions as AttentionOptions
 from statewise.layers.heads import Heads as Heads
 from statewise.layers.heads import MultiHead as MultiHead
 from statewise.layers.heads import check_heads as check_heads
 from statewise.layers.heads import placed as placed
+from statewise.layers.initialise import Filler as Filler
 from statewise.layers.initialise import Scheme as Scheme
 from statewise.layers.initialise import fill_decay as fill_decay
-from statewise.layers.initialise import fill_input as fill_input
-from statewise.layers.initialise import fill_recurrent as fill_recurrent
 from statewise.layers.linear import make_linear as make_linear
 from statewise.layers.linear import unfilled_linear as unfilled_linear
 from statewise.layers.mlp import MLP as MLP

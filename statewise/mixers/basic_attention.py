@@ -28,7 +28,7 @@ class BasicAttention(KernelMixer[BasicAttentionState]):
     """`y_i = Σ_{j <= i} softmax_j(x_i · x_j) x_j`: query, key and value are the input itself."""
 
     def __init__(self, width: int, *, kernel: Wish = "auto") -> None:
-        super().__init__(width, kernel=kernel)
+        self.prepare(width, kernel=kernel)
 
     def init_state(self, batch: int) -> BasicAttentionState:
         length_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)

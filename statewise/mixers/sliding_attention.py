@@ -3,16 +3,15 @@
 B batch, T time, S slots, I input width, D width, H heads, G heads of keys and values, K width of a head.
 """
 
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor
 
 from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.attention import Mask, choice
-from statewise.kernels.rotary import Scaling
-from statewise.layers import MultiHead, Scheme, placed
+from statewise.layers import AttentionOptions, MultiHead, placed
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 
@@ -34,43 +33,8 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
     fixed. Other options as in `Attention`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        heads: int,
-        window: int,
-        input_width: int | None = None,
-        kv_heads: int | None = None,
-        head_width: int | None = None,
-        query_key_norm: float | None = None,
-        position: Literal["none", "rotary", "alibi"] = "none",
-        rotary_base: float = 10_000.0,
-        rotary_scaling: Scaling | None = None,
-        bias: bool = True,
-        scale: float | None = None,
-        dropout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            width,
-            heads=heads,
-            input_width=input_width,
-            kv_heads=kv_heads,
-            head_width=head_width,
-            query_key_norm=query_key_norm,
-            position=position,
-            rotary_base=rotary_base,
-            rotary_scaling=rotary_scaling,
-            bias=bias,
-            scale=scale,
-            dropout=dropout,
-            init=init,
-            kernel=kernel,
-            generator=generator,
-        )
+    def __init__(self, width: int, *, window: int, **options: Unpack[AttentionOptions]) -> None:
+        super().__init__(width, **options)
         self.window = window
 
     def init_state(self, batch: int) -> SlidingAttentionState:
