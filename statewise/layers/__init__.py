@@ -20,6 +20,7 @@ from statewise.layers.initialise import fill_decay as fill_decay
 from statewise.layers.linear import make_linear as make_linear
 from statewise.layers.linear import unfilled_linear as unfilled_linear
 from statewise.layers.mlp import MLP as MLP
+from statewise.layers.mlp import Around as Around
 from statewise.layers.norm import Norm as Norm
 from statewise.layers.norm import make_norm as make_norm
 from statewise.layers.position import alibi_slopes as alibi_slopes
