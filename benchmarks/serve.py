@@ -209,6 +209,7 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
         again = Asked(engine, "lstm", [1], max_tokens=1, ignore_end=True, start=f"s{rng.randrange(streams)}")
         await again.over.wait()
         resumed.append(again.first)
+    size = engine.store.describe("s0", "")["bytes"]
     engine.stop()
     return {
         "texts at once": round(most),
@@ -218,7 +219,7 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
         "MB of the states in use": round(streams * one / 1e6, 1),
         "MB held, known prompts included": round(held / 1e6, 1),
         "saved states": streams,
-        "bytes of a saved state": engine.store.list("")[0]["bytes"],
+        "bytes of a saved state": size,
         "ms to the first token of a saved text (median, worst of 200)": [
             round(1000 * statistics.median(resumed), 2),
             round(1000 * max(resumed), 2),
