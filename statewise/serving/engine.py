@@ -98,7 +98,8 @@ class Engine:
             self._unread += len(jobs)
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
-            key = (job.model, job.start, job.owner, job.echo, job.logprobs, bytes(str(list(job.prompt)), "ascii"))
+            how = (job.model, job.start, job.owner, job.echo, job.logprobs, job.whole, job.read)
+            key = (*how, bytes(str(list(job.prompt)), "ascii"))
             groups.setdefault(key, []).append(job)
         arrived = time.monotonic()
         self._put(lambda: self._accept(list(groups.values()), len(jobs), arrived))

@@ -8,9 +8,13 @@ import statewise
 from statewise.core import State, leaves
 from statewise.data import Tokenizer
 from statewise.models import longest_context
-from statewise.specs import UserError
+from statewise.serving.chat import FILE, ChatFormat
+from statewise.serving.job import Refused
+from statewise.specs import UserError, read_small
 from statewise.tasks import LanguageModelRun, Run
 from statewise.training import weights_sha256
+
+_LARGEST_TEMPLATE = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class Served:
     run: Run
     weights: str  # sha256
     created: int
+    chat: ChatFormat | None  # None: the run has no chat format
+    chat_problem: str = ""  # why it cannot be used, if it is there
 
     @property
     def task(self) -> str:
@@ -76,4 +82,14 @@ def served_runs(runs: Mapping[str, Run]) -> dict[str, Served]:
         if isinstance(run, LanguageModelRun) and run.spec.data.direction == "reverse":
             raise UserError(f"{name} reads backwards, so it cannot continue a text", fix="serve another run")
     now = int(time.time())
-    return {name: Served(name, run, weights_sha256(run.model), now) for name, run in runs.items()}
+    return {name: Served(name, run, weights_sha256(run.model), now, *_chat_format(run)) for name, run in runs.items()}
+
+
+def _chat_format(run: Run) -> tuple[ChatFormat | None, str]:
+    path = run.path / FILE
+    if not isinstance(run, LanguageModelRun) or not path.is_file():
+        return None, ""
+    try:
+        return ChatFormat(read_small(path, largest=_LARGEST_TEMPLATE), run.tokenizer), ""
+    except (OSError, ValueError, UserError, Refused) as error:
+        return None, str(error)
