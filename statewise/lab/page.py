@@ -77,7 +77,7 @@ def stylesheet() -> str:
     """That of reports, with a theme that a button sets, and the lab's own rules after it."""
     shared, found = _DARK.subn(r':root[data-theme="dark"] {\1}', html.part("style.css"))
     assert found == 1
-    return shared + _source("style.css")
+    return shared + _source("style.css") + _source("machines.css")
 
 
 def _ordered(path: str, above: tuple[str, ...] = ()) -> list[str]:

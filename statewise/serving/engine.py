@@ -11,87 +11,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
 
-import statewise
-from statewise.core import State, leaves
-from statewise.data import Tokenizer
 from statewise.decoding import Continuation
-from statewise.models import longest_context
 from statewise.runtime import STREAM
 from statewise.serving.job import Event, Job, Refused
 from statewise.serving.metrics import Metrics
 from statewise.serving.scheduler import Scheduler
-from statewise.serving.store import StateStore
+from statewise.serving.served import Served, served_runs
+from statewise.serving.store import New, StateStore, is_state_id
 from statewise.specs import ServingSpec, UserError
 from statewise.tasks import LanguageModelRun, PredictingRun, Run
-from statewise.training import weights_sha256
 
+_SAVED_AT_ONCE = 256  # states of one transaction
 _HANGS = 60.0  # seconds of one turn after which the engine counts as dead
 _log = logging.getLogger("statewise.serving")
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A run under the name that requests use."""
-
-    name: str
-    run: Run
-    weights: str  # sha256
-    created: int
-
-    @property
-    def task(self) -> str:
-        return self.run.spec.task
-
-    @property
-    def family(self) -> str:
-        """The name in the lineage, or the task."""
-        return self.run.spec.name
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        return self.run.tokenizer if isinstance(self.run, LanguageModelRun) else None
-
-    @property
-    def vocab(self) -> int | None:
-        return self.run.tokenizer.vocab if isinstance(self.run, LanguageModelRun) else None
-
-    @property
-    def parameters(self) -> int:
-        return sum(p.numel() for p in self.run.model.parameters())
-
-    @property
-    def max_context(self) -> int | None:
-        """Tokens that the model can read; None: any number."""
-        return longest_context(self.run.model)
-
-    @property
-    def fingerprint(self) -> str:
-        return f"{self.weights[:12]}-{statewise.__version__}"
-
-    def state_bytes(self, tokens: int) -> int | None:
-        """Memory of one text's state after so many tokens; None for a run that has no state to keep."""
-        if not isinstance(self.run, LanguageModelRun):
-            return None
-        return bytes_after(self.run.model.init_state(1), tokens)
-
-
-def bytes_after(initial: State, tokens: int) -> int:
-    """Of a state after so many tokens: an axis that is empty at the beginning grows by one a token."""
-    total = 0
-    for _, leaf in leaves(initial):
-        numbers = 1
-        for size in leaf.shape:
-            numbers *= size or tokens
-        total += numbers * leaf.element_size()
-    return total
 
 
 class Engine:
@@ -99,12 +38,8 @@ class Engine:
 
     def __init__(self, runs: Mapping[str, Run], spec: ServingSpec) -> None:
         self.spec, self.metrics = spec, Metrics()
-        now = int(time.time())
-        self.models = {name: Served(name, run, weights_sha256(run.model), now) for name, run in runs.items()}
+        self.models: dict[str, Served] = served_runs(runs)
         texts = {name: run for name, run in runs.items() if isinstance(run, LanguageModelRun)}
-        for name, run in texts.items():
-            if run.spec.data.direction == "reverse":
-                raise UserError(f"{name} reads backwards, so it cannot continue a text", fix="serve another run")
         self.store = StateStore(
             most=spec.state_count,
             most_bytes=spec.state_memory,
@@ -133,7 +68,8 @@ class Engine:
         self._outbox: list[tuple[Job, Event]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="statewise-engine", daemon=True)
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="statewise-states")
+        self._unsaved: SimpleQueue[tuple[Job, New, Event] | None] = SimpleQueue()  # None: no more
+        self._writer = threading.Thread(target=self._write_states, name="statewise-states", daemon=True)
         self._calls = 0  # predictions that are asked for and not answered
         self._stopping = self._draining = False
         self._turn_began = 0.0  # 0: idle
@@ -143,6 +79,7 @@ class Engine:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread.start()
+        self._writer.start()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Accept all of these jobs or none. Jobs with one prompt and one start share its reading."""
@@ -161,7 +98,8 @@ class Engine:
             self._unread += len(jobs)
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
-            key = (job.model, job.start, job.owner, job.echo, job.logprobs, bytes(str(list(job.prompt)), "ascii"))
+            how = (job.model, job.start, job.owner, job.echo, job.logprobs, job.whole, job.read)
+            key = (*how, bytes(str(list(job.prompt)), "ascii"))
             groups.setdefault(key, []).append(job)
         arrived = time.monotonic()
         self._put(lambda: self._accept(list(groups.values()), len(jobs), arrived))
@@ -183,6 +121,8 @@ class Engine:
             job.sampling.check()
         except UserError as error:
             raise Refused("invalid", error.what) from None
+        if job.save is not None and not is_state_id(job.save):
+            raise Refused("invalid", f"{job.save!r} is not a valid id for a state", param="save_state")
         begun = 1
         if job.start is not None:
             about = self.store.describe(job.start, job.owner)
@@ -256,7 +196,10 @@ class Engine:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(10.0)
-        self._disk.shutdown(wait=True)
+        self._unsaved.put(None)
+        if self._writer.is_alive():
+            self._writer.join()
+        self.store.close()
 
     @property
     def alive(self) -> bool:
@@ -322,8 +265,7 @@ class Engine:
             start: Continuation | None = None
             try:
                 if first.start is not None:
-                    _, content = self.store.get(first.start, first.owner)
-                    start = self._unpacked(first.model, content)
+                    start = self._unpacked(first.model, self.store.get(first.start, first.owner).content)
                 self._schedulers[first.model].add(jobs, start, arrived)
             except (Refused, UserError) as error:
                 refused = error if isinstance(error, Refused) else Refused("invalid", str(error), param="state")
@@ -342,30 +284,36 @@ class Engine:
 
     def _save(self, job: Job, at: Continuation, event: Event) -> None:
         """Keep a state, then deliver. With a folder another thread waits for the disk."""
-        name, owner, model = job.save or "", job.owner, job.model
-        run = self.models[model].run
+        run = self.models[job.model].run
         assert isinstance(run, LanguageModelRun)
-        content = run.pack(at, weights=self.models[model].weights)
-        tokens = int(at.position_B) % STREAM
-
-        def keep() -> Event:
-            try:
-                return event._replace(state=self.store.put(name, owner, model, content, tokens))
-            except (OSError, Refused) as error:
-                refused = error if isinstance(error, Refused) else Refused("failed", "the state could not be written")
-                return event._replace(finish="error", error=refused)
-
+        content = run.pack(at, weights=self.models[job.model].weights)
+        new = New(job.save or "", job.owner, job.model, content, int(at.position_B) % STREAM)
         if self.spec.states is None:
-            self._deliver(job, keep())
+            self._outbox += self._kept([(job, new, event)])
             return
-
-        def keep_and_tell() -> None:
-            done = keep()
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(job.receive, done)
-
         self._hand_over()  # earlier events first
-        self._disk.submit(keep_and_tell)
+        self._unsaved.put((job, new, event))
+
+    def _kept(self, unsaved: Sequence[tuple[Job, New, Event]]) -> list[tuple[Job, Event]]:
+        """The last events of texts whose states are saved now, or could not be."""
+        try:
+            saved = self.store.put_all([new for _, new, _ in unsaved])
+        except Refused as error:
+            return [(job, event._replace(finish="error", error=error)) for job, _, event in unsaved]
+        return [(job, event._replace(state=about)) for (job, _, event), about in zip(unsaved, saved)]
+
+    def _write_states(self) -> None:
+        """In a thread of its own: all states that came while the disk was busy are one transaction."""
+        while (unsaved := self._unsaved.get()) is not None:
+            several = [unsaved]
+            while not self._unsaved.empty() and len(several) < _SAVED_AT_ONCE:
+                if (unsaved := self._unsaved.get()) is None:
+                    self._unsaved.put(None)
+                    break
+                several.append(unsaved)
+            done = self._kept(several)
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(_receive, done)
 
     def _unpacked(self, model: str, content: bytes) -> Continuation:
         served = self.models[model]
@@ -374,10 +322,6 @@ class Engine:
 
     def _tokens_read(self, model: str, content: bytes) -> int:
         return int(self._unpacked(model, content).position_B) % STREAM
-
-
-def _no_model(message: str) -> Refused:
-    return Refused("not_found", message, param="model", code="model_not_found")
 
 
 def _receive(events: Sequence[tuple[Job, Event]]) -> None:

@@ -3,6 +3,7 @@
 
 import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
+import { makeMachine } from "./machine.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -50,7 +51,7 @@ function palette() {
 /** What a view may ask of the page. @param {any} bundle */
 function makeLab(bundle) {
   return {
-    models: /** @type {any[]} */ ([]),
+    models: bundle.models.map(makeMachine),
     extra: bundle.extra || {},
     t: translate,
     lang: currentLanguage,
@@ -60,9 +61,8 @@ function makeLab(bundle) {
     },
     /** @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} [format] */
     download: (name, picture, format) => download(name, picture, format || (picture.rows ? "csv" : "png")),
-    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get */
-    exports: (name, get) => {
-      const formats = /** @type {const} */ (["csv", "svg", "png"]);
+    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get @param {("csv" | "svg" | "png")[]} [formats] */
+    exports: (name, get, formats = ["csv", "svg", "png"]) => {
       const save = (/** @type {"csv" | "svg" | "png"} */ format) =>
         make(
           "button",

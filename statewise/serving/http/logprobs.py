@@ -36,6 +36,21 @@ class Pieces:
             "text_offset": self._offsets([one.id for one in scored], offset),
         }
 
+    def report_chat(self, scored: Sequence[Scored], *, offset: int) -> dict[str, Any]:
+        """The `logprobs` of a chat's choice. It has no offsets."""
+        return {
+            "content": [
+                {**self._token(one.id, one.logprob), "top_logprobs": [self._token(*best) for best in one.top]}
+                for one in scored
+            ],
+            "refusal": None,
+        }
+
+    def _token(self, token: int, logprob: float | None) -> dict[str, Any]:
+        text = self.of(token)
+        known = None if text.startswith("token_id:") else list(text.encode())
+        return {"token": text, "logprob": _finite(logprob), "bytes": known}
+
     def _top(self, scored: Scored) -> dict[str, float] | None:
         if scored.logprob is None:
             return None

@@ -21,6 +21,7 @@ from statewise.serving.http.error import HttpError
 from statewise.serving.http.service import Service
 from statewise.specs import ServingSpec, UserError, option
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _HEAD_BYTES = 64 << 10  # of a request, before its body
 _KEEP_ALIVE = 5  # seconds between two requests of a connection
 _BACKLOG = 4096
@@ -149,14 +150,19 @@ def serve(
 ) -> int:
     """Serve until a signal or the engine's end. Returns an exit code: 128 and the signal's number, or 1.
 
-    `load` runs in a thread of its own, while the server already answers that it is not ready.
+    `load` runs in a thread of its own, while the server already answers that it is not ready. The process is meant to
+    end afterwards: further signals are ignored, so that they do not change the exit code.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a stream is an open file
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(Server(spec, listener).run(load, ready))
+            try:
+                return runner.run(Server(spec, listener).run(load, ready))
+            finally:
+                for number in _SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -195,8 +201,8 @@ class Server:
     async def run(self, load: Callable[[], Engine], ready: Callable[[Engine], None]) -> int:
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self.stop, number)
+            for number in _SIGNALS:  # (Handlers of the loop would end with it, before the process does.)
+                signal.signal(number, lambda number, _: loop.call_soon_threadsafe(self.stop, number))
         serving = asyncio.create_task(self._uvicorn.serve([self._listener]))
         engine: Engine | None = None
         try:
