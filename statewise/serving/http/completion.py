@@ -70,7 +70,10 @@ async def token_prompts(service: Service, served: Any, prompt: Any) -> list[tupl
 class Completion:
     """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
 
-    __slots__ = ("_pieces", "_served", "candidates", "created", "echo", "id", "n", "prompts", "with_ids", "with_usage")
+    __slots__ = (
+        *("_as_ids", "_pieces", "_served", "always_usage", "candidates", "created", "echo", "id", "n", "prompts"),
+        *("with_ids", "with_usage"),
+    )
 
     def __init__(
         self, service: Service, served: Any, asked: CompletionRequest, prompts: Sequence[tuple[list[int], str]]
@@ -79,6 +82,8 @@ class Completion:
         self.n, self.candidates = asked.n, asked.best_of or asked.n
         self.echo, self.with_ids = asked.echo, asked.return_token_ids
         self.with_usage = bool(asked.stream_options.include_usage)
+        self.always_usage = self.with_usage and bool(asked.stream_options.continuous_usage_stats)
+        self._as_ids = asked.return_tokens_as_token_ids
         self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
         self._pieces = service.pieces(served) if asked.logprobs is not None else None
         self._check(service, asked)
@@ -104,6 +109,8 @@ class Completion:
             raise invalid(f"{texts} texts at once; this server allows {most}: fewer prompts, or a smaller n", param="n")
         if asked.logprobs is not None and asked.logprobs > spec.max_logprobs:
             raise invalid(f"logprobs {asked.logprobs}; this server allows {spec.max_logprobs}", param="logprobs")
+        if not asked.stream and "stream_options" in asked.model_fields_set:
+            raise invalid("stream_options is for streams: set stream to true, or leave it out", param="stream_options")
         if asked.max_tokens == 0 and not (asked.echo or asked.save_state or asked.session_id):
             raise invalid("max_tokens 0 needs echo or save_state: there would be nothing to answer", param="max_tokens")
         if asked.min_tokens > asked.max_tokens:
@@ -198,8 +205,8 @@ class Completion:
         if self._pieces is None:
             return None
         if first and self.echo:
-            return self._pieces.report([*choice.prompt, *scored], offset=0)
-        return self._pieces.report(scored, offset=offset)
+            return self._pieces.report([*choice.prompt, *scored], offset=0, as_ids=self._as_ids)
+        return self._pieces.report(scored, offset=offset, as_ids=self._as_ids)
 
     def extras(self, choice: Choice, ids: list[int], *, first: bool) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -222,7 +229,7 @@ class Chunks:
         head = json.dumps(completion.head(), separators=(",", ":"))[:-1]
         usage = ',"usage":null' if completion.with_usage else ""
         self._head, self._before = head, f'data: {head}{usage},"choices":[{{"index":'
-        self._plain = not scored and not completion.with_ids
+        self._plain = not (scored or completion.with_ids or completion.always_usage)
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
         special = not self._plain or completion.echo
         self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
@@ -248,8 +255,13 @@ class Chunks:
             for name, value in completion.extras(choice, ids, first=first).items()
         )
         ended = "null" if finish is None else quoted(finish)
+        before = self._before
+        if completion.always_usage:
+            before = before.replace(
+                '"usage":null', f'"usage": {json.dumps(completion.usage(self._exchange.choices))}', 1
+            )
         return (
-            f'{self._before}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
+            f'{before}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
             f'"finish_reason": {ended}{extras}}}]}}\n\n'
         )
 
