@@ -238,6 +238,7 @@ def test_a_bomb_is_not_unpacked(client: Client) -> None:
         ({"input": [{"role": "system", "content": "x"}]}, "input"),
         ({"input": [{"role": "user", "content": 5}]}, "input"),
         ({"input": "a", "instructions": "be kind"}, "instructions"),
+        ({"input": "a", "background": True}, "background"),
         ({"input": "a", "previous_response_id": "../x"}, "previous_response_id"),
         ({"input": "a", "max_output_tokens": -1}, "max_output_tokens"),
         ({"input": "a", "max_output_tokens": 5000}, "max_tokens"),

@@ -55,13 +55,11 @@ def _as_id(token: int) -> str:
 
 
 def _top(scored: Scored, name_of: Callable[[int], str]) -> dict[str, float] | None:
-    """The best alternatives, and the token itself if it is not one of them."""
+    """The token itself, and then the best alternatives."""
     if scored.logprob is None:
         return None
     named: dict[str, float] = {}
-    best = dict(scored.top)
-    best.setdefault(scored.id, scored.logprob)
-    for token, logprob in best.items():
+    for token, logprob in {scored.id: scored.logprob, **dict(scored.top)}.items():
         name = name_of(token)
         while name in named:  # two tokens with one text
             name += f" ({_as_id(token)})"

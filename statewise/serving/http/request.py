@@ -19,10 +19,10 @@ _MOST_STOPS = 4
 # What other servers can do: if it were ignored, the answer would not be what was asked for.
 _UNSUPPORTED = frozenset(
     [
-        *("allowed_token_ids", "bad_words", "dry_multiplier", "functions", "grammar", "guided_choice"),
+        *("allowed_token_ids", "background", "bad_words", "dry_multiplier", "functions", "grammar", "guided_choice"),
         *("guided_grammar", "guided_json", "guided_regex", "include_stop_str_in_output", "json_schema", "mirostat"),
         *("prompt_embeds", "prompt_logprobs", "response_format", "structured_outputs", "tools"),
-        *("truncate_prompt_tokens", "use_beam_search", "xtc_probability"),
+        *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "xtc_probability"),
     ]
 )
 _PLAIN_TEXT = {"type": "text"}  # as a response's format, what is answered anyway
@@ -46,7 +46,7 @@ async def parse(kind: type[T], request: Request) -> T:
     if not isinstance(value, dict):
         raise invalid("the body is JSON, but not an object; expected {...}", code="invalid_json")
     given = {name: item for name, item in value.items() if item is not None}
-    for name in _UNSUPPORTED.intersection(given) if issubclass(kind, Drawing) else ():
+    for name in sorted(_UNSUPPORTED.intersection(given) - kind.model_fields.keys()):
         if given[name] and given[name] != _PLAIN_TEXT:
             raise invalid(f"{name} is not supported; leave it out", param=name, code="unsupported_parameter")
     try:
