@@ -8,13 +8,12 @@ import pytest
 for _library in ("starlette", "uvicorn", "httptools", "uvloop"):
     pytest.importorskip(_library, reason="the extra `serve` is not installed")
 
-from asking import Client, Running, running  # noqa: E402
+from asking import TEXT, Client, Running, running  # noqa: E402
 from task_runs import STEPS, make_run, write_files  # noqa: E402
 
 from statewise.tasks import train  # noqa: E402
 from statewise.training.progress import Silent  # noqa: E402
 
-TEXT = "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
 TASKS = {"classifier": "classifier", "tagger": "tagger", "translator": "translator", "forecaster": "direct"}
 
 
