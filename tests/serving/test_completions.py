@@ -142,7 +142,7 @@ def test_every_chunk_counts_tokens_where_that_was_asked(client: Client) -> None:
         assert chunk["usage"]["prompt_tokens"] == 7
         assert chunk["usage"]["completion_tokens"] >= seen
         assert chunk["usage"]["total_tokens"] == 7 + chunk["usage"]["completion_tokens"]
-    assert chunks[-1]["usage"] == last["usage"]
+    assert chunks[-1]["usage"].items() <= last["usage"].items()
     assert all(
         "usage" not in chunk for chunk in client.chunks(**asked, stream_options={**options, "include_usage": False})
     )

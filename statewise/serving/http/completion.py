@@ -19,6 +19,7 @@ from statewise.serving.http.sse import EventStream
 from statewise.serving.job import Job, Scored
 
 _DONE = b"data: [DONE]\n\n"
+_CHOICES = ',"choices":[{"index":'
 _GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
 _SEEDS = 2**63
 
@@ -222,17 +223,26 @@ class Completion:
 class Chunks:
     """A completion as chunks of a stream: one prepared beginning, one string for each write."""
 
-    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_head", "_offsets", "_plain")
+    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_head", "_offsets", "_plain", "_read")
 
     def __init__(self, completion: Completion, exchange: Exchange, *, scored: bool) -> None:
         self._completion, self._exchange = completion, exchange
         head = json.dumps(completion.head(), separators=(",", ":"))[:-1]
         usage = ',"usage":null' if completion.with_usage else ""
-        self._head, self._before = head, f'data: {head}{usage},"choices":[{{"index":'
-        self._plain = not (scored or completion.with_ids or completion.always_usage)
+        self._head, self._before = head, f"data: {head}{usage}{_CHOICES}"
+        self._read = sum(len(prompt) for prompt, _ in completion.prompts) if completion.always_usage else None
+        self._plain = not scored and not completion.with_ids
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
         special = not self._plain or completion.echo
         self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
+
+    def _begin(self) -> str:
+        """A chunk as far as the number of its choice."""
+        if self._read is None:
+            return self._before
+        read, written = self._read, sum([choice.tokens for choice in self._exchange.choices])
+        usage = f'"prompt_tokens":{read},"completion_tokens":{written},"total_tokens":{read + written}'
+        return f'data: {self._head},"usage":{{{usage}}}{_CHOICES}'
 
     def news(self) -> bytes:
         return "".join([self._chunk(choice) for choice in self._exchange.taken()]).encode("ascii")
@@ -241,7 +251,7 @@ class Chunks:
         text, ids, scored = choice.take()
         index, finish = choice.index, choice.finish
         if finish is None and self._plain and not self._fresh:
-            return f'{self._before}{index},"text":{quoted(text)}{_GOES_ON}' if text else ""
+            return f'{self._begin()}{index},"text":{quoted(text)}{_GOES_ON}' if text else ""
         if not (text or ids or scored or finish):
             return ""
         first = index in self._fresh
@@ -255,13 +265,8 @@ class Chunks:
             for name, value in completion.extras(choice, ids, first=first).items()
         )
         ended = "null" if finish is None else quoted(finish)
-        before = self._before
-        if completion.always_usage:
-            before = before.replace(
-                '"usage":null', f'"usage": {json.dumps(completion.usage(self._exchange.choices))}', 1
-            )
         return (
-            f'{before}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
+            f'{self._begin()}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
             f'"finish_reason": {ended}{extras}}}]}}\n\n'
         )
 
