@@ -67,20 +67,48 @@ def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.01) -> Iterator[N
 # ------------------------------------------------------------------ clients that leave
 
 
-def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams and whole answers, running and waiting, at random tokens; another text is not changed."""
-    client, rng = small.client, random.Random(0)
-    asked = {"prompt": "the dog", "max_tokens": 60, "seed": 2}
+@pytest.mark.parametrize("clients", [72, pytest.param(504, marks=pytest.mark.slow)])
+def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+    """Streams and whole answers, running and waiting, at random tokens. A row is free after one step, and another text
+    is not changed.
+    """
+    client, engine, rng = small.client, small.engine, random.Random(0)
+    asked = {"prompt": "the dog", "max_tokens": 60 * clients // 72, "seed": 2, "ignore_eos": True}
     alone = client.complete(**asked)["choices"][0]["text"]
+    files, turns, late, held = client.metric("process_open_files"), [0], [], []
+    cancel, turn, forget = engine.cancel, Scheduler.turn, Scheduler.cancel
+
+    def counted(self: Scheduler) -> bool:
+        turns[0] += 1
+        return turn(self)
+
+    def noted(jobs: Any) -> None:
+        given_up[id(jobs[0])] = turns[0]
+        cancel(jobs)
+
+    def forgotten(self: Scheduler, jobs: Any) -> None:
+        late.extend(turns[0] - given_up[id(job)] for job in jobs)
+        forget(self, jobs)
+
+    given_up: dict[int, int] = {}
+    monkeypatch.setattr(Scheduler, "turn", counted)
+    monkeypatch.setattr(Scheduler, "cancel", forgotten)
+    monkeypatch.setattr(engine, "cancel", noted)
     with slowed(monkeypatch, 0.002), ThreadPoolExecutor(1) as pool:
         survivor = pool.submit(client.complete, **asked)
-        for _ in range(12):
+        for _ in range(clients // 6):
             leaving = [raw_request(client.port, stream=bool(i % 2)) for i in range(6)]
             for connection in leaving:
                 time.sleep(rng.uniform(0, 0.02))
                 connection.close()
+            held.append(client.metric("state_bytes"))
         assert survivor.result()["choices"][0]["text"] == alone
         assert client.until_idle() < 1.0
+    assert len(late) > clients // 2
+    assert max(late) <= 1
+    half = len(held) // 2
+    assert max(held[half:]) <= max(held[:half]), "the memory of states grew"
+    assert client.metric("process_open_files") <= files
 
 
 def test_a_client_that_does_not_read_is_dropped(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
