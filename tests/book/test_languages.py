@@ -76,6 +76,7 @@ def test_every_formula_is_checked(name: str) -> None:
     checked = {label for block in page.blocks for label in block.checks}
     labels = [label for label, _ in page.formulas]
     assert len(labels) >= 3
+    assert not [tex for _, tex in page.formulas if "\\text{" in tex], "words of one language inside a formula"
     assert set(labels) == checked, "a displayed formula has a label, and a block `# checks` it"
 
 
