@@ -134,7 +134,7 @@ def test_terms_are_those_of_the_reference() -> None:
     rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
     known = dict(tuple(cell.strip() for cell in row.split("|")[1:3]) for row in rows if row.startswith("| "))
     for term in terms():
-        assert known.get(term.en, term.zh) == term.zh, term
+        assert term.zh in known.get(term.en, term.zh).split("、"), term
 
 
 def test_the_index_lists_every_chapter() -> None:
