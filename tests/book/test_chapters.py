@@ -28,7 +28,7 @@ def test_a_chapter_runs_and_shows_what_it_draws(ran: tuple[str, list[Result]]) -
         text = of(name, language).text
         sliders = [argument for kind, argument, _ in of(name, language).directives if kind == "slider"]
         shown = {picture for picture in drawn if f"]({picture})" in text}
-        shown |= {picture for picture in drawn if picture.rsplit("-", 1)[0] in sliders}
+        shown |= {picture for picture in drawn if any(picture.startswith(f"{slider}-") for slider in sliders)}
         assert shown == set(drawn), "a picture that no page shows"
         placed = staged(of(name, language), done)
         assert all(result.printed.rstrip() in placed for result in done)
