@@ -113,6 +113,31 @@ def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: py
     assert client.metric("process_open_files") <= files
 
 
+def test_a_client_that_leaves_several_requests_is_no_error(small: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """One connection, one request behind the other: only the first has begun when the client leaves."""
+    for stream in (True, False):
+        connection = raw_request(small.client.port, stream=stream)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        if stream:
+            assert connection.recv(10)
+        while not small.client.metric("requests_running"):
+            time.sleep(0.01)
+        connection.close()
+        small.client.until_idle()
+    assert caplog.text == ""
+
+
+def test_what_is_no_http_does_not_disturb_the_answer_before_it(small: Running) -> None:
+    whole = small.client.stream(**{**LONG, "max_tokens": 40})
+    connection = raw_request(small.client.port, stream=True, max_tokens=40)
+    connection.sendall(b"\0 nonsense\r\n\r\n")
+    said = read_all(connection)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.endswith(b"0\r\n\r\n")
+    texts = [json.loads(line[6:])["choices"][0]["text"] for line in said.split(b"\n") if line.startswith(b"data: {")]
+    assert "".join(texts) == "".join(json.loads(event)["choices"][0]["text"] for event in whole[:-1])
+
+
 def test_a_client_that_does_not_read_is_dropped(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores are long, so the buffers of the system are soon full."""
     with running(text_runs, unread_bytes=4096, ping_seconds=1.0) as live:
