@@ -65,6 +65,27 @@ def test_openai_continues_responses(openai: Any, live: Running) -> None:
     openai.responses.delete(first.id)
 
 
+def test_openai_chats(openai: Any, live: Running) -> None:
+    asked: dict[str, Any] = {"model": "chatty", "messages": [{"role": "user", "content": "the cat"}], "seed": 1}
+    letters = {str(letter): 50 for letter in b"abcdefghijklmnopqrstuvwxyz "}
+    asked |= {"max_completion_tokens": 12, "logit_bias": letters, "extra_body": {"ignore_eos": True}}
+    made = openai.chat.completions.create(**asked, n=2, logprobs=True, top_logprobs=2)
+    expected = made.choices[0].message.content
+    assert len(made.choices) == 2
+    assert len(made.choices[0].logprobs.content[0].top_logprobs) == 2
+    parts = list(openai.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    assert "".join(part.choices[0].delta.content for part in parts if part.choices) == expected
+    assert parts[-1].usage.prompt_tokens == made.usage.prompt_tokens
+    session = {"session_id": "openai", "ignore_eos": True}
+    first = openai.chat.completions.create(**{**asked, "extra_body": session}).choices[0].message.content
+    assert first == expected
+    more = {"role": "user", "content": "and?"}
+    second = openai.chat.completions.create(**{**asked, "messages": [more], "extra_body": session})
+    whole = [*asked["messages"], {"role": "assistant", "content": first}, more]
+    again = openai.chat.completions.create(**{**asked, "messages": whole})
+    assert second.choices[0].message.content == again.choices[0].message.content
+
+
 def test_openai_has_its_own_errors(openai: Any, address: str) -> None:
     import openai as library
 
@@ -73,7 +94,7 @@ def test_openai_has_its_own_errors(openai: Any, address: str) -> None:
     with pytest.raises(library.BadRequestError) as caught:
         openai.completions.create(**{**ASKED, "temperature": -1})
     assert caught.value.param == "temperature"
-    with pytest.raises(library.NotFoundError, match="/v1/completions"):
+    with pytest.raises(library.BadRequestError, match="no chat format"):
         openai.chat.completions.create(model="lstm", messages=[{"role": "user", "content": "hello"}])
 
 

@@ -222,7 +222,7 @@ def test_many_requests_at_once_are_each_as_alone(client: Client, live: Running) 
 def test_two_requests_of_one_connection(client: Client) -> None:
     connection = client.open("GET", "/v1/models")
     try:
-        assert len(json.loads(connection.getresponse().read())["data"]) == 7
+        assert len(json.loads(connection.getresponse().read())["data"]) == 8
         connection.request("GET", "/version")
         assert json.loads(connection.getresponse().read())["version"]
     finally:

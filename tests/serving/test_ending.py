@@ -1,11 +1,9 @@
 """Clients that leave or do not read, more requests than places, signals, keys, and an engine that dies."""
 
 import json
-import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Client, Running, Said, running
+from asking import Client, Running, Said, process, running
 
 from statewise import cli
 from statewise.serving.http import completion, exchange
@@ -288,33 +286,6 @@ def test_another_address_needs_a_key() -> None:
 # ------------------------------------------------------------------ the end
 
 
-@contextmanager
-def process(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
-    """`statewise serve`, in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "statewise",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--json",
-        "--name",
-        "lstm",
-        *words,
-    ]
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
-        try:
-            assert started.stdout is not None
-            told = "".join(iter(started.stdout.readline, "}\n")) + "}"
-            yield started, Client(int(json.loads(told)["address"].rpartition(":")[2]))
-        finally:
-            if started.poll() is None:
-                started.kill()
-
-
 def test_a_signal_finishes_what_runs(text_runs: dict[str, Path]) -> None:
     with process(text_runs["lstm"], "--set", "drain_seconds=30") as (started, client), ThreadPoolExecutor(4) as pool:
         streams = [raw_request(client.port, stream=True, max_tokens=4000, seed=i) for i in range(4)]
@@ -344,6 +315,19 @@ def test_a_second_signal_ends_at_once(text_runs: dict[str, Path]) -> None:
         started.send_signal(signal.SIGINT)
         assert b'"stopping"' in said.result()
         assert started.wait(10) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_after_the_last_text_do_not_change_the_exit_code(text_runs: dict[str, Path], number: int) -> None:
+    """Until the process is gone: the interpreter takes a while to end."""
+    with process(text_runs["lstm"]) as (started, _):
+        while started.poll() is None:
+            with suppress(ProcessLookupError):
+                started.send_signal(number)
+            time.sleep(0.01)
+        assert started.wait(10) == 128 + number
+        assert started.stderr is not None
+        assert started.stderr.read() == ""
 
 
 def test_an_engine_that_dies_is_told_and_ends_the_process(

@@ -36,6 +36,17 @@ class Pieces:
             "text_offset": self._offsets([one.id for one in scored], offset),
         }
 
+    def report_chat(self, scored: Sequence[Scored], *, offset: int, as_ids: bool = False) -> dict[str, Any]:
+        """The `logprobs` of a chat's choice. It has no offsets."""
+        name = _as_id if as_ids else self.of
+        return {
+            "content": [
+                {**_token(one.id, one.logprob, name), "top_logprobs": [_token(*best, name) for best in one.top]}
+                for one in scored
+            ],
+            "refusal": None,
+        }
+
     def _offsets(self, ids: Sequence[int], offset: int) -> list[int]:
         offsets = []
         if any(self.of(token).startswith("token_id:") for token in ids):
@@ -48,6 +59,12 @@ class Pieces:
             offsets.append(offset)
             offset += len(self.of(token)) if token != self._tokenizer.end_id else 0
         return offsets
+
+
+def _token(token: int, logprob: float | None, name_of: Callable[[int], str]) -> dict[str, Any]:
+    text = name_of(token)
+    known = None if text.startswith("token_id:") else list(text.encode())
+    return {"token": text, "logprob": _finite(logprob), "bytes": known}
 
 
 def _as_id(token: int) -> str:

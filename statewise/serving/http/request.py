@@ -172,21 +172,50 @@ class Drawing(Body):
     stream: bool = False
 
 
-class CompletionRequest(Drawing):
-    prompt: Prompt = ""
-    max_tokens: Count = 16
+class Sessions(Drawing):
+    """Where a text starts and what is kept of it, in completions and chats."""
+
     n: Annotated[int, Field(ge=1, le=128)] = 1
-    best_of: Annotated[int, Field(ge=1, le=128)] | None = None
-    echo: bool = False
-    logprobs: Annotated[int, Field(ge=0, le=128)] | None = None
     stream_options: StreamOptions = StreamOptions()
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = Field(False, description="tokens of logprobs as token_id:N")
-    suffix: Text = ""
     user: Text = ""
     session_id: StateId | None = Field(None, description="continue from this state if it exists, and save under it")
     state: StateId | None = Field(None, description="a saved state to continue from")
     save_state: StateId | bool = Field(False, description="keep the state after the text: under this id, or a new one")
+
+
+class CompletionRequest(Sessions):
+    prompt: Prompt = ""
+    max_tokens: Count = 16
+    best_of: Annotated[int, Field(ge=1, le=128)] | None = None
+    echo: bool = False
+    logprobs: Annotated[int, Field(ge=0, le=128)] | None = None
+    suffix: Text = ""
+
+
+class ChatText(Body):
+    type: Literal["text"] = "text"
+    text: Text
+
+
+class ChatMessage(Body):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[ChatText]
+
+
+class ChatFormatOption(Body):
+    type: Literal["text"] = "text"
+
+
+class ChatRequest(Sessions):
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = Field(None, description="goes before max_tokens; default: 256")
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=128)] = 0
+    response_format: ChatFormatOption = ChatFormatOption()
+    tools: Annotated[list[Any], Field(max_length=0, description="not supported")] = Field(default_factory=list)
 
 
 class InputText(Body):
