@@ -1,9 +1,11 @@
 """Clients that leave or do not read, more requests than places, signals, keys, and an engine that dies."""
 
 import json
+import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
