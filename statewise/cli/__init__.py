@@ -18,6 +18,7 @@ from statewise.cli.export import export
 from statewise.cli.generate import generate
 from statewise.cli.import_ import import_
 from statewise.cli.inspect import inspect
+from statewise.cli.lab import lab
 from statewise.cli.models import models
 from statewise.cli.output import tell
 from statewise.cli.predict import predict
@@ -99,7 +100,21 @@ def _options(
 ) -> None: ...
 
 
-for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, serve, export, reproduce, verify):
+for _verb in (
+    models,
+    train,
+    settings,
+    generate,
+    evaluate,
+    predict,
+    compare,
+    inspect,
+    lab,
+    serve,
+    export,
+    reproduce,
+    verify,
+):
     app.command(cls=_Verb)(_verb)
 app.command("import", cls=_Verb)(import_)
 app.command(cls=_Verb)(book)
