@@ -128,7 +128,9 @@ class Fold(BookDirective):
 
 def titled(svg: str, title: str) -> str:
     opening, rest = svg.split(">", 1)
-    return f'{opening} aria-label="{escape(title)}">{rest}'
+    width = re.search(r'\bwidth="(\d+)"', opening)
+    assert width, opening
+    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 26rem)">{rest}'
 
 
 # ------------------------------------------------------------------ formulas
