@@ -18,7 +18,7 @@ from torch import Tensor
 
 from statewise.kernels.gradients import through
 from statewise.kernels.short_convolution import naive
-from statewise.kernels.tiles import dense, row_lengths
+from statewise.kernels.time_axis import dense, row_lengths
 from statewise.kernels.with_triton import FUSED
 
 _TIME_STEPS, _CHANNELS = 16, 128
