@@ -21,11 +21,12 @@ from statewise.kernels.with_triton import FUSED
 
 
 class Launch(NamedTuple):
-    """How a kernel is launched: columns of v that a program has at a time, warps, stages of its pipeline."""
+    """How a kernel is launched."""
 
-    columns: int
+    columns: int  # of v, that a program has at a time
     warps: int
-    stages: int
+    stages: int  # of its pipeline
+    registers: int | None = None  # of a thread, at most, so that more programs fit on a multiprocessor
 
 
 Plan = dict[str, Launch]
@@ -112,7 +113,7 @@ class Call(NamedTuple):
         value = self.v.shape[-1]
         key_up = max(16, triton.next_power_of_2(key))
         plan = _NARROW[max(64, key_up)] if self.way.kind == torch.bfloat16 else _WIDE
-        columns, warps, stages = plan[name]
+        columns, warps, stages, registers = plan[name]
         columns = min(columns, max(16, triton.next_power_of_2(value)))
         parts = -(-value // columns) if name.startswith("states") else self.chunks
         strides = [stride for part in strided for stride in part.stride()[:3]]
@@ -120,7 +121,8 @@ class Call(NamedTuple):
         kernel[(batch * heads * parts,)](
             *(self.q if part is None else part for part in pointers), *strides, time, heads, self.chunks,
             C=self.way.chunk, K=key, V=value, KP=key_up, VP=columns, RAGGED=self.length_B is not None,
-            PRECISION="tf32x3" if exact else "tf32", num_warps=warps, num_stages=stages, **more, **FUSED,
+            PRECISION="tf32x3" if exact else "tf32", num_warps=warps, num_stages=stages,
+            **({} if registers is None else {"maxnreg": registers}), **more, **FUSED,
         )  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def scan_form(run: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tup
 def short_convolution() -> Iterator[Case]:
     """Rows shorter than what is remembered; channels of more than one program; a slice of something wider; one tap."""
     module = importlib.import_module("statewise.kernels.short_convolution.triton")
-    module._CHANNELS = 16
+    module._TIME_STEPS, module._CHANNELS = 16, 16
     for time, taps, silu, rows in (
         (1, 4, True, None),
         (2, 4, False, ragged(2)),
