@@ -16,7 +16,7 @@ NPM    := typescript@7.0.2 axe-core@4.14.0
 # Tests start many processes; without bytecode files each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test nightly learn check format lock audit clean
+.PHONY: demo serve test nightly learn check format book lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
@@ -42,6 +42,10 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Both sites of the book, from disk: book/_build/en/index.html and book/_build/zh/index.html.
+book: $(VENV)/.installed-book
+	$(BIN)/python book/build.py
 
 # Pins for every platform, and the same with hashes. Pins that still fit stay; to renew them all, remove both files first.
 lock: $(TOOLS)/uv $(VENV)/.installed-dev
@@ -72,6 +76,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.installed-serve: $(VENV)/.installed
 	$(PIP) --editable '.[serve]'
+	@touch $@
+
+$(VENV)/.installed-book: $(VENV)/.installed
+	$(PIP) --editable '.[book]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

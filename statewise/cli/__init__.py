@@ -11,6 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from statewise import __version__
 from statewise.cli.bench import bench
+from statewise.cli.book import book
 from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.export import export
@@ -116,6 +117,7 @@ for _verb in (
 ):
     app.command(cls=_Verb)(_verb)
 app.command("import", cls=_Verb)(import_)
+app.command(cls=_Verb)(book)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 

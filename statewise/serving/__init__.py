@@ -1,5 +1,7 @@
 """One server for any state: an engine that batches texts of every model, and the HTTP side in `serving.http`."""
 
+from statewise.serving.base import AnyEngine as AnyEngine
+from statewise.serving.cluster import Cluster as Cluster
 from statewise.serving.engine import Engine as Engine
 from statewise.serving.job import Event as Event
 from statewise.serving.job import Job as Job

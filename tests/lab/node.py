@@ -54,3 +54,14 @@ def run_node_tests(name: str, cases: Mapping[str, Any], folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert passed is not None, done.stdout
     assert int(passed[1] or passed[2]) > 0, "no test ran"
+
+
+def answered(script: str, cases: Any, folder: Path, *more: str) -> Any:
+    """What `js/SCRIPT` prints as JSON, given a file of cases."""
+    path = folder / "cases.json"
+    path.write_text(json.dumps(cases), encoding="utf-8")
+    done = subprocess.run(
+        [node(), str(HERE / "js" / script), str(path), *more], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
