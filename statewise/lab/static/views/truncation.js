@@ -106,8 +106,8 @@ export const truncationView = {
   id: "truncation",
   title: { en: "Move the truncation cuts", zh: "移动截断点" },
   lookFor: {
-    en: "Each cut removes from the gradient everything that a loss owes to earlier blocks: memory falls, and the gradient turns away from the full one. A model that remembers far loses more by the same cut.",
-    zh: "每一处截断，都会把“后面的损失对前面各段的依赖”从梯度里去掉：内存省了，梯度的方向却偏了。记得越远的模型，同样的截断损失越大。",
+    en: "Each cut removes from the gradient everything that a loss owes to earlier blocks: memory falls, and the gradient turns away from the full one. The same cuts cost each model differently: choose another and compare.",
+    zh: "每一处截断，都会把“后面的损失对前面各段的依赖”从梯度里去掉：内存省了，梯度的方向却偏了。同样的截断，对不同模型的影响并不相同，换一个模型比比看。",
   },
   how: {
     equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(weights as used in block a)\nw_ab = Π (flow at the boundaries between a and b)     0 at a cut, 1 elsewhere, 1/p where an unbiased cut is kept\nbias = ‖E g − ∇L‖ / ‖∇L‖        spread² = E‖g − E g‖² / ‖∇L‖²        (∇L: all w = 1)",
