@@ -222,7 +222,10 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
 
 def _takes_any(module: nn.Module) -> bool:
     """Whether all inputs but the first are one argument to PyTorch's exporter."""
-    return any(one.kind == one.VAR_POSITIONAL for one in inspect.signature(module.forward).parameters.values())
+    return any(
+        parameter.kind == parameter.VAR_POSITIONAL
+        for parameter in inspect.signature(module.forward).parameters.values()
+    )
 
 
 def _name_sizes(values: Any, expected: Sequence[tuple[str, Axes]]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from inspected_page import opened_browser
 
 from statewise.lab import page
+from statewise.lab.extra import extra
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +20,5 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def lab_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lab") / "lab.html"
-    path.write_text(page({"version": 1, "models": [], "extra": {}}, "The lab"), encoding="utf-8")
+    path.write_text(page({"version": 1, "models": [], "extra": extra()}, "The lab"), encoding="utf-8")
     return path

@@ -184,7 +184,7 @@ async function start() {
   const header = make(
     "header",
     {},
-    make("a", { class: "skip", href: "#view", click: (/** @type {Event} */ event) => { event.preventDefault(); place.querySelector("h2")?.focus(); } }, say({ en: "Skip to the view", zh: "跳到视图" })),
+    make("a", { class: "skip", href: "#view", click: (/** @type {Event} */ event) => { event.preventDefault(); /** @type {HTMLElement | null} */ (place.querySelector("section:not([hidden]) h2"))?.focus(); } }, say({ en: "Skip to the view", zh: "跳到视图" })),
     make("p", { class: "brand" }, "statewise"),
     make("h1", {}, /** @type {string} */ (root.dataset.title)),
   );
