@@ -10,6 +10,9 @@ PIP    := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
           --custom-compile-command "make lock" pyproject.toml -
 
+# For tests of the lab's page, where npm is installed; without them these tests are skipped.
+NPM    := typescript@7.0.2 axe-core@4.14.0
+
 # Tests start many processes; without bytecode files each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -82,4 +85,6 @@ $(VENV)/.installed-book: $(VENV)/.installed
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise and its test tools into $(VENV) (once; PyTorch is the large part) ..."
 	$(PIP) --editable '.[dev]'
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --no-save --prefix $(VENV) $(NPM) \
+	  || echo "npm did not install $(NPM): the tests that need them are skipped"
 	@touch $@ $(VENV)/.installed

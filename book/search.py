@@ -7,6 +7,7 @@ however a dictionary would cut it. `static/search.js` cuts a question in the sam
 import json
 import re
 from collections import Counter
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def sections(doctree: nodes.document) -> list[tuple[str, str, str]]:
-    """Anchor, title and own text of every section, without those of its subsections."""
+def sections(doctree: nodes.document, labels: Container[str]) -> list[tuple[str, str, str]]:
+    """Anchor (its label, if it has one), title and own text of every section, without those of its subsections."""
     found = []
     for section in doctree.findall(nodes.section):
         title = next(iter(section.findall(nodes.title))).astext()
@@ -39,7 +40,8 @@ def sections(doctree: nodes.document) -> list[tuple[str, str, str]]:
             for child in section.children
             if not isinstance(child, nodes.section | nodes.title | nodes.raw)
         ]
-        found.append((section["ids"][-1] if section["ids"] else "", title, " ".join(" ".join(own).split())))
+        anchor = next((name for name in section["ids"] if name in labels), section["ids"][-1])
+        found.append((anchor, title, " ".join(" ".join(own).split())))
     return found
 
 
@@ -51,7 +53,7 @@ def write_index(app: Any, exception: Exception | None) -> None:
     postings: dict[str, list[int]] = {}
     for page in sorted(app.env.found_docs):
         page_title = app.env.titles[page].astext()
-        for anchor, title, text in sections(app.env.get_doctree(page)):
+        for anchor, title, text in sections(app.env.get_doctree(page), app.env.domaindata["std"]["anonlabels"]):
             counts = Counter(terms(text))
             for term in terms(title):
                 counts[term] += TITLE

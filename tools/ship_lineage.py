@@ -28,9 +28,10 @@ _ORDER = [row.name for row in LINEAGE]
 
 
 def trials(study: Path) -> list[Run]:
-    """The run of each entry, in the order of the lineage."""
-    runs = [load(path.parent, device="cpu") for path in study.glob("trials/*/run.toml")]
-    return sorted(runs, key=lambda run: _ORDER.index(run.spec.model.kind))
+    """The newest run of each entry, in the order of the lineage."""
+    finished = sorted(study.glob("trials/*/result.json"), key=lambda path: path.stat().st_mtime)
+    runs = {run.spec.model.kind: run for path in finished if (run := load(path.parent / "run", device="cpu"))}
+    return sorted(runs.values(), key=lambda run: _ORDER.index(run.spec.model.kind))
 
 
 def asked(runs: list[Run]) -> dict[str, Any]:

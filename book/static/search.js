@@ -2,6 +2,7 @@
 const TERM = /[a-z0-9_]+|[\u4e00-\u9fff]+/g;
 const ENDING = /(?:ations?|ings?|ed|es|s|ly|e)$/;
 const SHOWN = 12, K = 1.2, B = 0.75;
+const CHAPTER = 1.3; // a chapter explains; the reference is for those who know what they look for
 
 function terms(text) {
   const found = [];
@@ -30,6 +31,7 @@ function ranked(question) {
       scores.set(entry, (scores.get(entry) ?? 0) + (rare * count * (K + 1)) / (count + K * length));
     }
   }
+  for (const [entry, score] of scores) if (!entries[entry][0].startsWith("docs/")) scores.set(entry, score * CHAPTER);
   return [...scores].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, SHOWN).map(([entry]) => entries[entry]);
 }
 

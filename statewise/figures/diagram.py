@@ -140,6 +140,7 @@ def _arrow(arrow: Arrow, start: Box, end: Box) -> str:
         path = f"M{side:.1f} {y - 9:.1f}C{out:.1f} {y - 26:.1f} {out:.1f} {y + 26:.1f} {side + 6:.1f} {y + 11:.1f}"
         head = _head((side + 30, y + 18), (side, y + 9))
         label = (side + 32, y - 18)
+        upright = False
     else:
         bend = _bend(arrow, start, end)
         first, last = start.edge(bend), end.edge(bend)
@@ -149,8 +150,8 @@ def _arrow(arrow: Arrow, start: Box, end: Box) -> str:
         head = _head(bend, last)
         middle = (first[0] + 2 * bend[0] + last[0]) / 4, (first[1] + 2 * bend[1] + last[1]) / 4
         upright = abs(last[0] - first[0]) < abs(last[1] - first[1])
-        label = (middle[0] + 10, middle[1] + 5) if upright else (middle[0], middle[1] - 7)
-    name = _text(arrow.text, *label, small=True) if arrow.text else ""
+        label = (middle[0] + 5, middle[1] + 4) if upright else (middle[0], middle[1] - 7)
+    name = _text(arrow.text, *label, size=12.0, anchor="start" if upright else "middle") if arrow.text else ""
     return f'<path class="arrow" d="{path}"{dash}/>{head}{name}'
 
 
@@ -163,7 +164,7 @@ def _head(behind: Point, tip: Point) -> str:
     return f'<polygon class="head" points="{points}"/>'
 
 
-def _text(text: str, x: float, y: float, *, small: bool = False) -> str:
+def _text(text: str, x: float, y: float, *, size: float = _FONT, anchor: str = "middle") -> str:
     parts, before = [], 0
     for piece, shift in _runs(text):
         smaller = ' font-size="72%"' if shift else ""
@@ -171,8 +172,7 @@ def _text(text: str, x: float, y: float, *, small: bool = False) -> str:
             f'<tspan dy="{shift - before}"{smaller}>{escape(piece)}</tspan>' if shift or before else escape(piece)
         )
         before = shift
-    size = 12 if small else _FONT
-    return f'<text text-anchor="middle" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}">{"".join(parts)}</text>'
+    return f'<text text-anchor="{anchor}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}">{"".join(parts)}</text>'
 
 
 def _runs(text: str) -> list[tuple[str, int]]:

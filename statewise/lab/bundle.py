@@ -16,6 +16,7 @@ from statewise.core import Machine, leaves, unroll
 from statewise.data import Tokenizer
 from statewise.decoding import Continuation, Sampling
 from statewise.export import step_graph
+from statewise.lab.extra import extra as measured
 from statewise.lab.graph import lens_of, record_of, state_record
 from statewise.lab.tokenizer import tokenizer_record
 from statewise.models import LINEAGE, Classifier, Markov, TokenMachine
@@ -33,13 +34,13 @@ _KNOWN = {row.name: row for row in LINEAGE}
 def bundle(runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What `page` shows: language models, and classifiers that read a text token by token.
 
-    Weights are float16, or float32 with `exact`. `extra` are precomputed views by key.
+    Weights are float16, or float32 with `exact`. `extra`: what other views show, by key; default: measured now.
     """
     names = [run.path.name for run in runs]
     twice = [name for name in names if names.count(name) > 1]
     unique = [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
     models = [model_record(run, name=name, exact=exact) for run, name in zip(runs, unique)]
-    return {"version": VERSION, "models": models, "extra": dict(extra or {})}
+    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
 
 
 def lineage() -> dict[str, Any]:
@@ -47,7 +48,7 @@ def lineage() -> dict[str, Any]:
     packed = resources.files("statewise.lab").joinpath(_PREPARED).read_bytes()
     with gzip.open(io.BytesIO(packed)) as file:
         prepared: dict[str, Any] = from_json(file.read(_LARGEST).decode())
-    return prepared
+    return {**prepared, "extra": {**measured(), **prepared["extra"]}}
 
 
 def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:

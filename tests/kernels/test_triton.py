@@ -96,12 +96,12 @@ def test_what_the_kernel_cannot_do_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         assert ttt_op.choice((square,), mini_batch=16).implementation == "triton"
         assert ttt_op.choice((torch.zeros(2, 8, 32), torch.zeros(2, 32, 8)), mini_batch=16).implementation == "triton"
         assert scan_op.choice(square).implementation == "triton"
-        assert linear_op.choice(torch.zeros(64, 65)).implementation == "triton"
+        assert linear_op.choice(torch.zeros(128, 65)).implementation == "triton"
         assert delta_op.choice(torch.zeros(128, 200)).implementation == "triton"
     assert "heads up to 64 wide" in ttt_op.choice((wide,), mini_batch=16).reason
     assert "mini-batches up to 64" in ttt_op.choice((square,), mini_batch=65).reason
-    assert "states up to 8192 numbers" in linear_op.choice(torch.zeros(128, 65)).reason
-    assert "keys up to 128 wide" in delta_op.choice(torch.zeros(129, 64)).reason
+    for op in (linear_op, delta_op):
+        assert "keys up to 128 wide" in op.choice(torch.zeros(129, 64)).reason
 
 
 def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +130,19 @@ def test_products_inside_autocast_need_not_be_exact(op, monkeypatch: pytest.Monk
         with torch.autocast("cpu", torch.bfloat16, enabled=narrows):
             getattr(op, name)(x, x, x, *gates, s)
     assert asked == [True, False]
-    sizes = import_module("statewise.kernels.tiles").walk_sizes
-    assert [sizes(x, x, chunk=32, exact=exact)["PRECISION"] for exact in asked] == ["tf32x3", "tf32"]
+
+
+@needs_triton
+def test_products_are_exact_in_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = import_module("statewise.kernels.chunk_autograd")
+    ways = []
+    monkeypatch.setattr(chunks._Memory, "apply", lambda *given: ways.append(given[-1]) or given[:2])
+    s = torch.zeros(1, 1, 4, 4)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.zeros(1, 2, 1, 4, dtype=dtype)
+        chunks.remember((x, x, x, x[..., 0]), s, None, exact=True, again=linear_op.chunked.linear_attention)
+    found = [(way.kind, way.exact) for way in ways]
+    assert found == [(torch.float32, True), (torch.float32, False), (torch.bfloat16, False)]
 
 
 def on_device(values: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -1,15 +1,13 @@
 """The page's interpreter computes what PyTorch computes: outputs, states, observed values, edits and gradients."""
 
 import copy
-import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from node import answered
 from torch import Tensor
 
 from statewise.core import leaves, lens, state_bytes
@@ -23,10 +21,6 @@ from statewise.specs import ModelSpec
 VOCAB, STEPS, LOOKED, EDITED = 13, 200, 24, 6
 BOUND, GRADIENT_BOUND = 2e-6, 1e-5
 AMPLIFIED = 8  # times as far as PyTorch in float32 is from float64
-NODE = shutil.which("node")
-SCRIPT = Path(__file__).parent / "js" / "agreement.js"
-
-pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
 def made(spec: ModelSpec) -> TokenMachine[Any]:
@@ -122,16 +116,13 @@ def compared(machine: TokenMachine[Any], folder: Path) -> tuple[dict[str, Any], 
             {"name": name, "factor": 0.5, "logits": with_edit(machine, asked[:EDITED], name, 0.5)} for name in names
         ],
     }
-    path = folder / "case.json"
-    path.write_text(json.dumps(case), encoding="utf-8")
-    done = subprocess.run([str(NODE), str(SCRIPT), str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    found = answered("agreement.js", case, folder)
     exact = copy.deepcopy(machine).double()
     precise = np.array(read(exact, tokens)[0])
     own = float((np.abs(np.array(logits) - precise) / np.maximum(1, np.abs(precise))).max())
     exact_norms = norms if markov else gradient(exact, asked, target)
     own_gradient = float(np.abs(np.array(norms) - exact_norms).max() / max(exact_norms))
-    return json.loads(done.stdout), own, own_gradient, state_bytes(state)
+    return found, own, own_gradient, state_bytes(state)
 
 
 def check(machine: TokenMachine[Any], folder: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inspected_page import OVERLAPS, Watched
+from inspected_page import OVERLAPS
+from lab_views import VIEWS, opened
 
 from statewise.lab import page
 
@@ -25,28 +26,13 @@ STICKING_OUT = """() => {
 }"""
 
 
-def opened(browser: Any, path: Path, view: str = "", **how: Any) -> Watched:
-    seen = Watched(browser, path, **how)
-    seen.page.goto(f"{path.as_uri()}#{view}")
-    seen.page.wait_for_selector("html[data-ready]")
-    return seen
-
-
-@pytest.fixture(scope="module")
-def views(browser: Any, lab_page: Path) -> list[str]:
-    with opened(browser, lab_page) as seen:
-        return [link.get_attribute("href")[1:] for link in seen.page.query_selector_all("nav a")]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_view_fits_in_both_languages_and_themes(
-    width: int, browser: Any, lab_page: Path, views: list[str]
-) -> None:
+def test_every_view_fits_in_both_languages_and_themes(width: int, browser: Any, lab_page: Path) -> None:
     with opened(browser, lab_page, width=width) as seen:
-        for view in views:
+        for view in VIEWS:
             seen.page.evaluate(f"location.hash = {view!r}")
             for press in (0, 1, 0, 1):  # language, theme, and back
-                seen.page.wait_for_function(f"!document.getElementById('view-{view}').closest('section').hidden")
+                seen.page.wait_for_selector(f"#view-{view}:visible")
                 assert seen.page.evaluate(STICKING_OUT) == [], view
                 assert seen.page.evaluate(OVERLAPS) == [], view
                 seen.page.locator(".switch").nth(press).click()
@@ -59,20 +45,6 @@ def test_a_hostile_title_runs_nothing(browser: Any, tmp_path: Path) -> None:
     with opened(browser, path) as seen:
         assert EVIL in seen.page.title()
         assert seen.page.locator("h1").inner_text() == EVIL
-        assert seen.wrong == []
-
-
-def test_an_eigenvalue_moves_by_keyboard(browser: Any, lab_page: Path) -> None:
-    with opened(browser, lab_page, "eigenvalues") as seen:
-        handle = seen.page.locator(".handle").first
-        handle.focus()
-        before = handle.get_attribute("aria-valuetext")
-        for _ in range(20):
-            seen.page.keyboard.press("ArrowRight")
-        assert handle.get_attribute("aria-valuetext") == "1.05 + 0.49i, |λ| = 1.16" != before
-        assert "1.05 + 0.49i" in seen.page.locator("#eigenvalues-plane .finding").inner_text()
-        seen.page.keyboard.press("Shift+ArrowDown")
-        assert handle.get_attribute("aria-valuetext") == "1.05 + 0.39i, |λ| = 1.12"
         assert seen.wrong == []
 
 

@@ -1,23 +1,18 @@
 """Each operator of the interpreter computes what onnxruntime computes, for drawn shapes; its reverse is its slope."""
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from node import answered
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from statewise.lab.graph import OPERATORS, inlined, record_of
 
-NODE = shutil.which("node")
-SCRIPT = Path(__file__).parent / "js" / "operators.js"
 DRAWN = 4  # shapes of each
 OPSET = helper.make_opsetid("", 20)
 ONE = ["Abs", "Cos", "Elu", "Erf", "Exp", "Floor", "Ceil", "Gelu", "Neg", "Relu", "Sigmoid", "Sign", "Sin"]
@@ -30,8 +25,6 @@ KINDS = {
     np.dtype(np.int64): TensorProto.INT64,
     np.dtype(np.bool_): TensorProto.BOOL,
 }
-
-pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
 class Case(NamedTuple):
@@ -154,11 +147,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], list[
         slopes = [f"x{i}" for i in case.slopes if f"x{i}" in feed]
         record = record_of(made, exact=True, fold=False)
         asked.append({"record": record, "feed": {k: inlined(v) for k, v in feed.items()}, "differentiable": slopes})
-    path = tmp_path_factory.mktemp("operators") / "cases.json"
-    path.write_text(json.dumps({"cases": asked}), encoding="utf-8")
-    done = subprocess.run([str(NODE), str(SCRIPT), str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return tried, expected, json.loads(done.stdout)
+    return tried, expected, answered("operators.js", {"cases": asked}, tmp_path_factory.mktemp("operators"))
 
 
 def test_each_operator_agrees_with_onnxruntime(answers: Any) -> None:

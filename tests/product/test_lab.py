@@ -51,14 +51,14 @@ def test_own_runs_become_a_page(world: Path, tmp_path: Path) -> None:
 
 def test_exact_weights_are_twice_as_large(world: Path) -> None:
     run = sw.load(world / "words", device="cpu")
-    half, whole = (sw.lab.bundle([run], exact=exact)["models"][0]["weights"] for exact in (False, True))
+    half, whole = (sw.lab.bundle([run], exact, {})["models"][0]["weights"] for exact in (False, True))
     assert (half["kind"], whole["kind"]) == ("f2", "f4")
     assert len(base64.b64decode(whole["data"])) == 2 * len(base64.b64decode(half["data"]))
 
 
 def test_two_runs_of_one_name_are_told_apart_by_number(world: Path) -> None:
     run = sw.load(world / "markov", device="cpu")
-    assert [model["name"] for model in sw.lab.bundle([run, run])["models"]] == ["markov (1)", "markov (2)"]
+    assert [model["name"] for model in sw.lab.bundle([run, run], extra={})["models"]] == ["markov (1)", "markov (2)"]
 
 
 def test_what_does_not_read_token_by_token_is_refused(world: Path, tmp_path: Path) -> None:

@@ -275,7 +275,10 @@ def test_a_bad_state_request(client: Client, body: dict[str, Any]) -> None:
 @pytest.mark.parametrize("verb", ROWS)
 @pytest.mark.parametrize(
     "rows",
-    [[], None, [None], {"a": object.__name__}, [[[[]]]], [5], ["/etc/passwd"], ["/etc/hostname.txt"], [""], [{}]],
+    [
+        *([], None, [None], {"a": object.__name__}, [[[[]]]], [5], ["/etc/passwd"], ["/etc/hostname.txt"], [""], [{}]),
+        {"": {}},
+    ],
 )
 def test_bad_rows_are_refused_and_never_name_files(client: Client, verb: str, rows: Any) -> None:
     """Some are valid rows of some task; no answer holds a file, no error is the server's."""

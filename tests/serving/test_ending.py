@@ -1,9 +1,11 @@
 """Clients that leave or do not read, more requests than places, signals, keys, and an engine that dies."""
 
 import json
+import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -109,6 +111,31 @@ def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: py
     half = len(held) // 2
     assert max(held[half:]) <= max(held[:half]), "the memory of states grew"
     assert client.metric("process_open_files") <= files
+
+
+def test_a_client_that_leaves_several_requests_is_no_error(small: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """One connection, one request behind the other: only the first has begun when the client leaves."""
+    for stream in (True, False):
+        connection = raw_request(small.client.port, stream=stream)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        if stream:
+            assert connection.recv(10)
+        while not small.client.metric("requests_running"):
+            time.sleep(0.01)
+        connection.close()
+        small.client.until_idle()
+    assert caplog.text == ""
+
+
+def test_what_is_no_http_does_not_disturb_the_answer_before_it(small: Running) -> None:
+    whole = small.client.stream(**{**LONG, "max_tokens": 40})
+    connection = raw_request(small.client.port, stream=True, max_tokens=40)
+    connection.sendall(b"\0 nonsense\r\n\r\n")
+    said = read_all(connection)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.endswith(b"0\r\n\r\n")
+    texts = [json.loads(line[6:])["choices"][0]["text"] for line in said.split(b"\n") if line.startswith(b"data: {")]
+    assert "".join(texts) == "".join(json.loads(event)["choices"][0]["text"] for event in whole[:-1])
 
 
 def test_a_client_that_does_not_read_is_dropped(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +380,27 @@ def test_an_error_of_our_own_has_the_same_form(
     assert not broken.endswith(b"0\r\n\r\n")
     assert "ZeroDivisionError" in caplog.text
     client.until_idle()
+
+
+def test_threads_sleep_while_they_wait(text_runs: dict[str, Path]) -> None:
+    """The variable is read when torch is loaded, so it is set before."""
+    code = """if True:
+        import os, sys
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch":
+                    print(os.environ["OMP_WAIT_POLICY"], flush=True)
+                    os._exit(0)
+        sys.meta_path.insert(0, Finder())
+        from statewise import cli
+        cli._run()
+    """
+    variables = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    command = [sys.executable, "-c", code, "serve", str(text_runs["lstm"]), "--port", "0"]
+    for expected in ("PASSIVE", "ACTIVE"):
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected
+        variables["OMP_WAIT_POLICY"] = "ACTIVE"  # the user's own choice is kept
 
 
 def test_what_is_wrong_with_the_command_is_said_before_anything_starts(

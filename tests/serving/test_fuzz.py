@@ -13,7 +13,7 @@ import pytest
 from asking import Client, Running, running
 
 RECEIVE = 1.0  # seconds for a request to arrive
-PATIENCE = RECEIVE + 5.0  # seconds until every connection has been answered or closed
+PATIENCE = 60.0  # seconds after which a connection that was neither answered nor closed is forgotten
 QUIET = 0.5  # seconds without another byte after which an answer is over
 AT_ONCE = 200
 PLAIN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -194,6 +194,7 @@ def test_bytes_that_are_not_quite_http(small: Running, caplog: pytest.LogCapture
         assert client.ask("GET", "/health").status == 200
         client.until_idle()
         assert client.complete(prompt="the", max_tokens=2)["choices"]
-    assert not wrong, wrong[:5]
+    assert not wrong, "\n".join([f"{len(wrong)} of {count}", *wrong[:5]])
     assert {200, 400, 404, 431} <= set(statuses)
-    assert caplog.text == ""
+    # The client's own transport warns where the server has closed a connection that it still writes to.
+    assert [one for one in caplog.records if one.name != "asyncio" or one.levelno >= logging.ERROR] == []

@@ -2,11 +2,15 @@
 /** The views, in the order of the page. */
 
 import { askView } from "./views/ask.js";
+import { attentionView } from "./views/attention.js";
+import { billView } from "./views/bill.js";
 import { clampView } from "./views/clamp.js";
 import { eigenvaluesView } from "./views/eigenvalues.js";
 import { hoverView } from "./views/hover.js";
 import { stepView } from "./views/step.js";
 import { touchView } from "./views/touch.js";
+import { trainView } from "./views/train.js";
+import { truncationView } from "./views/truncation.js";
 
 /** @typedef {import("./dom.js").Words} Words */
 /** @typedef {{equation: string, code: string, command: string}} How */
@@ -18,4 +22,6 @@ import { touchView } from "./views/touch.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [stepView, touchView, hoverView, askView, eigenvaluesView, clampView];
+export const VIEWS = [
+  stepView, touchView, hoverView, attentionView, truncationView, askView, eigenvaluesView, clampView, trainView, billView,
+];

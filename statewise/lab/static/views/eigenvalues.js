@@ -24,8 +24,7 @@ export function matrixOf(first, second, shear) {
 
 /** The largest singular value. @param {Matrix} matrix */
 export function spectralNorm([a, b, c, d]) {
-  const squares = a * a + b * b + c * c + d * d, determinant = a * d - b * c;
-  return Math.sqrt((squares + Math.sqrt(Math.max(squares * squares - 4 * determinant * determinant, 0))) / 2);
+  return (Math.hypot(a + d, b - c) + Math.hypot(a - d, b + c)) / 2;
 }
 
 /**
